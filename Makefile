@@ -1,0 +1,37 @@
+# Two commands: `make profile` and `make test`. Each sets up its own .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: profile test lint check-debian clean
+
+profile: $(READY)
+	$(BIN)/kgprof profile linkpred
+
+test: check-debian $(READY) lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(READY): setup.cfg constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# The browser tests need Debian's chromium, the proof oracle needs SWI-Prolog; neither comes from pip.
+check-debian:
+	@missing=""; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v swipl >/dev/null || missing="$$missing swi-prolog-nox"; \
+	command -v g++ >/dev/null || missing="$$missing g++"; \
+	if [ -n "$$missing" ]; then \
+	  echo "make test needs Debian packages that are not here. Install them with:" >&2; \
+	  echo "  apt-get update && apt-get install -y$$missing" >&2; exit 2; \
+	fi
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

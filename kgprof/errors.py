@@ -1,0 +1,58 @@
+"""Errors that reach the user, each with the exit code the command line documents.
+
+KgprofError                 3  kgprof itself failed
+├── UsageError              2  an option, name or configuration is wrong
+│   └── InputError          2  a file the user named is missing, unreadable or malformed
+├── WorkloadError           4  the workload raised, was killed or timed out
+└── NothingMeasuredError    5  nothing was measured, so nothing can be said
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EXIT_OK = 0
+EXIT_GATE_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERNAL = 3
+EXIT_WORKLOAD = 4
+EXIT_NOTHING_MEASURED = 5
+EXIT_INCONCLUSIVE = 6
+EXIT_INTERRUPTED = 130
+
+
+class KgprofError(Exception):
+    """What happened, to which input; ``hint`` says what to do next."""
+
+    exit_code = EXIT_INTERNAL
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(KgprofError):
+    """An option, a name or a configuration value is wrong."""
+
+    exit_code = EXIT_USAGE
+
+
+class InputError(UsageError):
+    """A file is missing, unreadable or malformed; ``path`` and ``line`` (from 1) say where."""
+
+    def __init__(self, message: str, *, path: Path | str, line: int | None = None, hint: str = "") -> None:
+        place = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{place}: {message}", hint=hint)
+
+
+class WorkloadError(KgprofError):
+    """The workload under measurement raised, was killed or ran out of time."""
+
+    exit_code = EXIT_WORKLOAD
+
+
+class NothingMeasuredError(KgprofError):
+    """No pass of any strategy gave a measurement."""
+
+    exit_code = EXIT_NOTHING_MEASURED

@@ -1,0 +1,468 @@
+"""The vocabulary: what a Recording holds, and the Profile that every renderer reads.
+
+Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that was not measured is
+``Skipped(reason)``, never zero. msgspec tells the members of a union apart by a tag, so every Struct that can be skipped
+carries one (``kind``).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+RECORDING_SCHEMA_VERSION = 1  # 1: first form
+PROFILE_SCHEMA_VERSION = 1  # 1: first form
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every Struct here."""
+
+
+class Tagged(Model, frozen=True, kw_only=True, tag_field="kind"):
+    """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in lower case."""
+
+
+class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
+    """Not measured, and why."""
+
+    reason: str
+
+
+# ---------------------------------------------------------------- what was asked for
+
+
+class PassName(StrEnum):
+    COMPILE = "compile"
+    TIMING = "timing"
+    TRACE = "trace"
+    HOST = "host"
+    KERNELS = "kernels"  # TRACE again, in a second child compiled with Inductor's C++ kernel profiling (CPU only)
+
+
+class RunKey(Model, frozen=True, kw_only=True, order=True):
+    """One strategy (what is computed differently) in one mode (how the same thing runs)."""
+
+    strategy: str
+    mode: str
+
+    @property
+    def slug(self) -> str:
+        return f"{self.strategy}.{self.mode}"
+
+
+class StrategyPlan(Model, frozen=True, kw_only=True):
+    """A strategy that the workload offers, and the modes it can run in."""
+
+    name: str
+    modes: tuple[str, ...]
+    summary: str = ""
+
+
+class Options(Model, frozen=True, kw_only=True):
+    """What the user asked of ``kgprof profile``; the only place where defaults live."""
+
+    workload: str = "linkpred"
+    workload_args: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()  # empty: the workload's own default
+    modes: tuple[str, ...] = ()  # empty: the workload's own default
+    device: str = "auto"
+    steps: int = 20
+    warmup: int = 3
+    seed: int = 0
+    timeout_s: float = 900.0
+    evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops earlier (see TIMING_BUDGET_S)
+
+
+class Plan(Model, frozen=True, kw_only=True):
+    """What the PLAN child found: the workload as it stands and the machine it stands on."""
+
+    workload: str
+    strategies: tuple[StrategyPlan, ...]  # all that the workload offers
+    runs: tuple[RunKey, ...]  # what will run, in order
+    baseline: RunKey | None  # what speed-ups are relative to; None when no run is declared as one
+    device: str  # "cpu" or "cuda"
+    environment: Environment
+    vector_isa_probe_s: float | Skipped  # Inductor compiles test files once per machine; never part of a compile time
+    agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
+
+
+class Environment(Model, frozen=True, kw_only=True):
+    kgprof: str
+    python: str
+    torch: str
+    triton: str | Skipped
+    cuda: str | Skipped
+    driver: str | Skipped
+    device_name: str  # the GPU's name, or the CPU's on a CPU run
+    cpu_name: str
+    cpu_count: int  # cores this process may use
+    torch_threads: int
+    memory_bytes: int
+    platform: str
+    compiler: str | Skipped  # the C++ compiler that Inductor would call
+    git_commit: str | Skipped  # of the working directory
+    git_dirty: bool | Skipped
+    flags: dict[str, str]  # torch's and kgprof's environment variables that were set (TORCH_*, TORCHINDUCTOR_*, ...)
+
+
+# ---------------------------------------------------------------- what was recorded (one file a pass)
+
+
+class Exit(Model, frozen=True, kw_only=True):
+    """How a child ended. ``outcome``: ok, raised, timed-out, killed, interrupted."""
+
+    outcome: str
+    message: str = ""  # the exception's last line, or the signal's name
+    traceback: str = ""
+    during: str = ""  # the pass that was running
+    exit_code: int | None = None  # the child's own code, negative for a signal
+    elapsed_s: float = 0.0
+
+
+class Compilation(Model, frozen=True, kw_only=True):
+    """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""
+
+    compile_id: str  # "0/1", "" when torch gave none
+    function: str
+    location: str  # file:line of the def
+    duration_s: float | Skipped
+    fail_reason: str = ""
+
+
+class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
+    """20 calls (``--steps``) on a cold cache under the structured-trace handler."""
+
+    call_us: tuple[float, ...]  # wall time of each call; the first ones hold the compilation
+    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    compilations: tuple[Compilation, ...]
+    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+
+
+class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
+    """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where there is none)."""
+
+    clock: str  # "perf_counter" or "cuda events"
+    step_us: tuple[tuple[float, ...], ...]
+    evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
+    stopped_early: str = ""  # why fewer evaluations than asked for
+
+
+class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
+    """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
+
+    step_us: tuple[float, ...]
+    trace_file: str  # name inside the run's folder
+    trace_bytes: int
+    cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+
+
+class HostRow(Model, frozen=True, kw_only=True):
+    function: str
+    file: str
+    line: int
+    calls: int
+    self_us: float
+    cumulative_us: float
+
+
+class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
+    """cProfile over ``len(step_us)`` steps."""
+
+    step_us: tuple[float, ...]
+    rows: tuple[HostRow, ...]  # by self time, largest first
+    rows_left_out: int = 0
+    total_self_us: float = 0.0
+
+
+class CapCounters(Model, frozen=True, kw_only=True):
+    """Children (or facts, or rules) that each cap of the engine dropped over a whole evaluation."""
+
+    atoms: int = 0  # children with more than A atoms
+    children: int = 0  # children beyond the first S
+    facts: int = 0  # facts beyond the fact fan-out that were not looked at
+    rules: int = 0  # rules beyond the rule fan-out that were not looked at
+
+    @property
+    def total(self) -> int:
+        return self.atoms + self.children + self.facts + self.rules
+
+
+class RankMetrics(Model, frozen=True, kw_only=True):
+    """Filtered ranking of one side ("head", "tail") or of both together, under one rule for ties."""
+
+    side: str
+    ties: str  # optimistic, realistic, pessimistic, expected
+    queries: int  # ranks that were averaged
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+
+
+class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
+    """One whole evaluation by link prediction: every candidate is in exactly one class."""
+
+    candidates: int  # valid ones: proved + failed + depth_truncated + overflow + unfinished
+    proved: int
+    failed: int
+    depth_truncated: int
+    overflow: int  # unproved, and a cap dropped a child on the way: unknown
+    unfinished: int
+    invalid: int  # padding where fewer corruptions exist than were asked for; not a candidate
+    deep: int  # proved candidates that needed more than two steps
+    steps: int  # calls of the step function
+    dropped: CapCounters
+    nan_scores: int
+    metrics: tuple[RankMetrics, ...]
+    settings: dict[str, str]  # dataset, depth, batch size, caps, policy, dtype ... as the report shows them
+
+    @property
+    def finished(self) -> int:
+        return self.candidates - self.unfinished
+
+
+class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
+    """How the result vector of one run compares with the baseline run's (all of it) and the reference's (a sample)."""
+
+    verdict: str  # "equal", "near-ties" (equal but for them), "different"
+    compared: int  # entries compared with the baseline run
+    differing: int
+    near_ties: int  # of these: the reference's path has a top-2 gap below the threshold
+    reference_compared: int  # entries compared with the reference
+    reference_differing: int
+    reference_near_ties: int
+    note: str = ""  # dtype, tolerance, threshold
+
+
+class Agreement(Model, frozen=True, kw_only=True):
+    """What the AGREEMENT child wrote: one verdict per run that left a result, and why any has none."""
+
+    baseline: RunKey | None
+    runs: tuple[tuple[RunKey, RunAgreement | Skipped], ...]
+
+
+class RunRecord(Model, frozen=True, kw_only=True):
+    """Everything that one strategy x mode left in the Recording."""
+
+    key: RunKey
+    exit: Exit
+    kernels_exit: Exit | None  # child B's, where there was one
+    compile: CompilePass | Skipped
+    timing: TimingPass | Skipped
+    trace: TracePass | Skipped
+    host: HostPass | Skipped
+    kernels: TracePass | Skipped
+    evaluation: Evaluation | Skipped
+    log: str  # what torch and the workload wrote, raw
+
+
+class RecordingHeader(Model, frozen=True, kw_only=True):
+    """``recording.json``: written first, so that a killed run still says what it was."""
+
+    schema_version: int
+    created_utc: str  # ISO 8601
+    command: tuple[str, ...]
+    options: Options
+    plan: Plan
+    interrupted: bool = False
+
+
+# ---------------------------------------------------------------- what is said (the Profile)
+
+
+class Level(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Rule(Model, frozen=True, kw_only=True):
+    """A diagnostic's promise: the id is never reused."""
+
+    id: str
+    name: str
+    level: Level
+    summary: str
+    why: str
+    example: str
+    remedy: str
+
+
+class Location(Model, frozen=True, kw_only=True):
+    file: str
+    line: int
+    function: str = ""
+
+
+class Finding(Model, frozen=True, kw_only=True):
+    rule: str  # the rule's id
+    level: Level
+    message: str
+    run: RunKey | None = None
+    location: Location | None = None
+    count: int = 1
+    fingerprint: str = ""
+
+
+class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
+    """A measured quantity: median and spread of ``samples`` values from one pass."""
+
+    median: float
+    p10: float
+    p90: float
+    minimum: float
+    maximum: float
+    samples: int
+    unit: str  # "us", "s", "ms/candidate"
+    measured_in: PassName
+
+
+class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
+    """``baseline's median / this run's median`` of the quantity ``basis`` names."""
+
+    ratio: float
+    low: float  # from the extremes: baseline's minimum over this run's maximum
+    high: float
+    basis: str  # "whole evaluation" or "step"
+
+
+class KernelKind(StrEnum):
+    GEMM = "gemm"
+    NORMALISATION = "normalisation"
+    POINTWISE = "pointwise"  # pointwise and reduction kernels that Inductor generated, and ATen's own
+    INDEX = "index"  # gather, scatter, index, sort-free selection
+    COPY = "copy"
+    FRAMEWORK = "framework"  # CPU run: Dynamo, AOTAutograd and wrapper frames' own time
+    OTHER = "other"
+
+
+class KernelRow(Model, frozen=True, kw_only=True):
+    name: str
+    kind: KernelKind
+    generator: str  # "aten", "triton", "cpp", "library", "memcpy", "memset", "framework"
+    count: int
+    total_us: float
+    share: float  # of the sum over all kernels, 0..1
+    min_us: float
+    median_us: float
+    max_us: float
+    ops: tuple[str, ...] = ()  # what Inductor fused into it, read from its name
+
+
+class KindTotal(Model, frozen=True, kw_only=True):
+    kind: KernelKind
+    count: int
+    total_us: float
+
+
+class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
+    """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
+
+    device: str  # "cpu": operators' self time; "cuda": kernel, memcpy and memset durations
+    measured_in: PassName
+    steps: int
+    window_us: float  # wall time of the window
+    busy_us: float  # union of the intervals: window - busy = idle
+    idle_us: float  # no operator (CPU) or nothing on the device (CUDA)
+    total_us: float  # sum over kernels; above busy_us where they overlap
+    launches: int | Skipped  # CUDA: launch calls on the host, of any launch API
+    kinds: tuple[KindTotal, ...]
+    rows: tuple[KernelRow, ...]  # every kernel, largest first
+    warnings: tuple[str, ...] = ()
+
+
+class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
+    steps: int
+    total_self_us: float
+    rows: tuple[HostRow, ...]
+    rows_left_out: int
+
+
+class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
+    first_call_s: float  # wall time of the first call, cold cache
+    steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
+    compilations: tuple[Compilation, ...]
+    capture_unavailable: tuple[str, ...]
+
+
+class ObserverCost(Model, frozen=True, kw_only=True):
+    """A pass's own step time over TIMING's: what watching cost."""
+
+    observer: PassName
+    ratio: float | Skipped
+    samples: int
+
+
+class LogExcerpt(Model, frozen=True, kw_only=True):
+    text: str
+    left_out_bytes: int
+
+
+class RunReport(Model, frozen=True, kw_only=True):
+    """One strategy x mode, as every renderer shows it."""
+
+    key: RunKey
+    is_baseline: bool
+    exit: Exit
+    step: Spread | Skipped
+    evaluation_time: Spread | Skipped  # seconds per whole evaluation
+    ms_per_candidate: Spread | Skipped
+    speedup: Speedup | Skipped
+    evaluation: Evaluation | Skipped
+    agreement: RunAgreement | Skipped
+    compile: CompileSummary | Skipped
+    kernels: KernelBreakdown | Skipped
+    host: HostBreakdown | Skipped
+    observers: tuple[ObserverCost, ...]
+    log: LogExcerpt
+
+
+class Verdict(Model, frozen=True, kw_only=True):
+    """The report's first line. ``status``: ok, attention, failed, inconclusive."""
+
+    status: str
+    text: str
+    reasons: tuple[str, ...] = ()
+
+
+class Omission(Model, frozen=True, kw_only=True):
+    """Something that a reader might look for and that is not here."""
+
+    what: str
+    reason: str
+    run: RunKey | None = None
+
+
+class Profile(Model, frozen=True, kw_only=True):
+    """The one document that every renderer reads; ``kgprof schema`` prints its JSON Schema."""
+
+    schema_version: int
+    kgprof_version: str
+    created_utc: str
+    workload: str
+    command: tuple[str, ...]
+    options: Options
+    exit_code: int
+    verdict: Verdict
+    environment: Environment
+    device: str
+    baseline: RunKey | None
+    vector_isa_probe_s: float | Skipped
+    runs: tuple[RunReport, ...]
+    findings: tuple[Finding, ...]
+    rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
+    omissions: tuple[Omission, ...]
+
+
+def decode_json(data: bytes | str, kind: type[T]) -> T:
+    """Typed JSON. Raises msgspec.DecodeError (ValidationError when the shape is wrong)."""
+    return msgspec.json.decode(data, type=kind)
+
+
+def encode_json(value: Any) -> bytes:
+    """Indented JSON with keys in declaration order: the same value gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

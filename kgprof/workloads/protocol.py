@@ -1,0 +1,64 @@
+"""What a workload is to the recorder: strategies that can each be prepared in a mode and then stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from kgprof.model import Agreement, Evaluation, RunKey, StrategyPlan
+
+Tick = Callable[[], None]
+
+
+@runtime_checkable
+class Session(Protocol):
+    """One strategy, prepared on one device in one mode. Compilation happens inside the first calls of ``step``."""
+
+    def step(self) -> object:
+        """One step. May be called any number of times: a workload with an end starts over when it is reached."""
+
+
+@runtime_checkable
+class EvaluationSession(Session, Protocol):
+    """A session that can also run the whole job from the start, whatever ``step`` did before."""
+
+    def evaluate(self, tick: Tick) -> Evaluation:
+        """Run everything, calling ``tick()`` after each step (and never reading a clock itself)."""
+
+
+@runtime_checkable
+class ResultSession(Session, Protocol):
+    """A session whose result can be compared with other runs' results."""
+
+    def result(self) -> Mapping[str, np.ndarray]:
+        """Named arrays: of the last whole evaluation, or of the last step where there is none."""
+
+
+class Workload(Protocol):
+    """A program to measure."""
+
+    @property
+    def name(self) -> str: ...
+
+    def strategies(self) -> Sequence[StrategyPlan]:
+        """All that can be asked for with --strategy, each with the modes it can run in, the default mode first."""
+
+    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
+        """What runs when neither --strategy nor --mode was given."""
+
+    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+        """The run among ``runs`` that speed-ups are relative to, or None."""
+
+    def prepare(self, run: RunKey, device: torch.device) -> Session:
+        """Build one strategy in one mode. Raises UsageError for an unknown one."""
+
+
+@runtime_checkable
+class ComparableWorkload(Workload, Protocol):
+    """A workload that can judge the results of its runs."""
+
+    def agreement(self, results: Mapping[RunKey, Mapping[str, np.ndarray]], baseline: RunKey | None) -> Agreement:
+        """Compare every run's result with the baseline's and with the workload's own reference."""

@@ -1,0 +1,1 @@
+"""Installed as kgprof.templates; found through kgprof.resources."""

@@ -1,0 +1,44 @@
+"""Shared by all tests: one Inductor cache directory, and the skips that are allowed (a GPU, ../shared) listed by name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# One cold compile for the whole session; the vector-ISA probe alone takes 8-12 s.
+_CACHE = Path(tempfile.mkdtemp(prefix="kgprof-tests-inductor-"))
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+def _cuda_available() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only two things may be missing: a GPU and the ../shared folder. Anything else that is absent is a failure."""
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not _cuda_available():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+    if not SHARED.is_dir():
+        for item in items:
+            if item.get_closest_marker("shared"):
+                item.add_marker(pytest.mark.skip(reason=f"{SHARED} is absent"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    return SHARED
