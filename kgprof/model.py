@@ -1,8 +1,8 @@
 """The vocabulary: what a Recording holds, and the Profile that every renderer reads.
 
-Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that was not measured is
-``Skipped(reason)``, never zero. msgspec tells the members of a union apart by a tag, so every Struct that can be skipped
-carries one (``kind``).
+Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that was not measured
+is ``Skipped(reason)``, never zero. msgspec tells the members of a union apart by a tag, so every Struct that can be
+skipped carries one (``kind``).
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     note: str = ""  # dtype, tolerance, threshold
 
 
-class Agreement(Model, frozen=True, kw_only=True):
+class Agreement(Tagged, frozen=True, kw_only=True, tag="agreements"):
     """What the AGREEMENT child wrote: one verdict per run that left a result, and why any has none."""
 
     baseline: RunKey | None
@@ -269,6 +269,15 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     options: Options
     plan: Plan
     interrupted: bool = False
+
+
+class Recording(Model, frozen=True, kw_only=True):
+    """A Recording as read back from its folder (kgprof.record.store.load)."""
+
+    folder: str
+    header: RecordingHeader
+    runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
+    agreement: Agreement | Skipped
 
 
 # ---------------------------------------------------------------- what is said (the Profile)

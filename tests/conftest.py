@@ -1,4 +1,4 @@
-"""Shared by all tests: one Inductor cache directory, and the skips that are allowed (a GPU, ../shared) listed by name."""
+"""One Inductor cache directory for all tests; the only skips allowed are a missing GPU and a missing ../shared."""
 
 from __future__ import annotations
 
