@@ -65,7 +65,7 @@ def test_wheel_holds_templates_and_no_recordings(wheel: Path) -> None:
 
 
 def test_console_script_works_from_another_directory(wheel: Path, tmp_path: Path) -> None:
-    # given: an environment of its own that sees this one's packages, so that only kgprof itself is installed from the wheel
+    # given: an environment of its own that sees this one's packages, so that only kgprof comes from the wheel
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     site = next((environment / "lib").glob("python3*/site-packages"))
@@ -85,9 +85,9 @@ def test_console_script_works_from_another_directory(wheel: Path, tmp_path: Path
     python = str(environment / "bin" / "python")
     where = [python, "-c", "import kgprof, sys; print(kgprof.__file__)"]
     module = subprocess.run(where, cwd=elsewhere, env=bare, check=True, capture_output=True, text=True)
+    small = ["--mode", "eager", "--strategy", "fused", "-o", "out", "--", "--queries", "2", "--corruptions", "2"]
     profile = subprocess.run(
-        [python, str(script), "profile", "--mode", "eager", "--strategy", "fused", "-o", "out"]
-        + ["--", "--queries", "2", "--corruptions", "2"],
+        [python, str(script), "profile", "linkpred", *small],
         cwd=elsewhere,
         env=bare,
         capture_output=True,
