@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("shared"):
                 item.add_marker(pytest.mark.skip(reason=f"{SHARED} is absent"))
+
+
+def _may_skip(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("gpu") or item.get_closest_marker("shared"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip for any other reason would hide a missing dependency: it counts as a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and not _may_skip(item):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} skipped without the marker gpu or shared: {report.longrepr}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.getreports("skipped")
+    if skipped:
+        terminalreporter.section("skipped tests, by name (only a missing GPU or ../shared may skip)")
+        for report in skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            terminalreporter.line(f"{report.nodeid}: {reason}")
 
 
 @pytest.fixture(scope="session")
