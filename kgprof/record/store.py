@@ -1,0 +1,262 @@
+"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed into place.
+
+    recording/
+      recording.json                     RecordingHeader: schema number, command, options, plan, environment
+      agreement.json                     Agreement, or Skipped with its reason
+      runs/<strategy>.<mode>/
+        compile.json timing.json trace.json host.json kernels.json evaluation.json    one pass each, or Skipped
+        exit.json kernels_exit.json      how child A and child B ended
+        trace.json.gz kernels.json.gz    what torch.profiler exported
+        trace_records.jsonl.gz           allow-listed records of torch.__trace
+        result.npz                       the result vector
+        log.txt                          what torch and the workload wrote, head and tail
+
+A SIGKILL therefore costs the pass that was running and nothing else. The schema number is
+model.RECORDING_SCHEMA_VERSION; its history stands beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from kgprof.errors import InputError, UsageError
+from kgprof.model import (
+    RECORDING_SCHEMA_VERSION,
+    Agreement,
+    CompilePass,
+    Evaluation,
+    Exit,
+    HostPass,
+    Model,
+    PassName,
+    Recording,
+    RecordingHeader,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TimingPass,
+    TracePass,
+    decode_json,
+    encode_json,
+)
+
+T = TypeVar("T")
+
+HEADER = "recording.json"
+FOLDER = "recording"  # inside the output folder
+REPORTS = ("report.html", "report.json")  # beside it
+TRACE_FILES = {PassName.TRACE: "trace.json.gz", PassName.KERNELS: "kernels.json.gz"}
+TRACE_RECORDS = "trace_records.jsonl.gz"
+RESULT = "result.npz"
+LOG = "log.txt"
+EVALUATION = "evaluation"
+_ENDED = {"killed": "was killed", "timed-out": "timed out", "interrupted": "was interrupted"}
+_NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
+
+
+# ---------------------------------------------------------------- writing
+
+
+def create(folder: Path, header: RecordingHeader) -> None:
+    """Start a Recording in ``folder``. Raises UsageError when it cannot be written or already holds one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / HEADER).exists():
+            raise UsageError(
+                f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one"
+            )
+        write_header(folder, header)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {folder}: {error.strerror or error}", hint="name a folder that can be written with -o"
+        ) from error
+
+
+def write_header(folder: Path, header: RecordingHeader) -> None:
+    """Replace ``recording.json`` (once more at the end, when the run was interrupted)."""
+    _write(folder / HEADER, encode_json(header))
+
+
+def write_pass(folder: Path, key: RunKey, name: PassName, value: Model) -> None:
+    """One pass of one run: its own Struct, or Skipped with the reason."""
+    _write(run_folder(folder, key) / f"{name}.json", encode_json(value))
+
+
+def write_evaluation(folder: Path, key: RunKey, value: Evaluation | Skipped) -> None:
+    _write(run_folder(folder, key) / f"{EVALUATION}.json", encode_json(value))
+
+
+def write_exit(folder: Path, key: RunKey, value: Exit, *, kernels: bool = False) -> None:
+    """How child A (or child B, with ``kernels``) of a run ended."""
+    _write(run_folder(folder, key) / _exit_name(kernels), encode_json(value))
+
+
+def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
+    _write(folder / "agreement.json", encode_json(value))
+
+
+def write_log(folder: Path, key: RunKey, text: str) -> None:
+    _write(run_folder(folder, key) / LOG, text.encode(errors="replace"))
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix is kept: numpy and torch.profiler choose the format by it.
+    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with replacing(path) as partial:
+        partial.write_bytes(data)
+
+
+def _exit_name(kernels: bool) -> str:
+    return "kernels_exit.json" if kernels else "exit.json"
+
+
+# ---------------------------------------------------------------- where things lie
+
+
+def run_folder(folder: Path, key: RunKey) -> Path:
+    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name ends in its hash."""
+    name = quote(key.slug, safe=" +,=@()[]")
+    if len(name) > _NAME_LIMIT:
+        name = f"{name[: _NAME_LIMIT - 9]}-{hashlib.sha256(key.slug.encode()).hexdigest()[:8]}"
+    return folder / "runs" / name
+
+
+def trace_path(recording: Recording, key: RunKey, name: PassName) -> Path:
+    """The gzipped Kineto trace of TRACE or KERNELS."""
+    return run_folder(Path(recording.folder), key) / TRACE_FILES[name]
+
+
+def resolve(path: Path) -> Path:
+    """The Recording's folder, from itself, the output folder that holds it, or a report beside it.
+
+    Raises InputError when there is none.
+    """
+    for folder in _candidates(path):
+        if (folder / HEADER).is_file():
+            return folder
+    if not path.exists():
+        raise InputError("no such file or folder", path=path, hint="give the folder that `kgprof profile` wrote")
+    raise InputError(
+        f"no Recording here ({FOLDER}/{HEADER} is missing)",
+        path=path,
+        hint="give the folder that `kgprof profile` wrote, or a report.html that still stands in it",
+    )
+
+
+def _candidates(path: Path) -> tuple[Path, ...]:
+    if path.name in (*REPORTS, HEADER) and not path.is_dir():
+        return (path.parent, path.parent / FOLDER)
+    return (path, path / FOLDER)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load(path: Path) -> Recording:
+    """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
+    folder = resolve(path)
+    header = _read_header(folder / HEADER)
+    return Recording(
+        folder=str(folder),
+        header=header,
+        runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
+        agreement=_load_agreement(folder, header),
+    )
+
+
+def _read_header(path: Path) -> RecordingHeader:
+    version = _read(path, dict[str, Any]).get("schema_version")
+    if not isinstance(version, int):
+        raise InputError("it has no schema_version, so this is no Recording", path=path)
+    if version > RECORDING_SCHEMA_VERSION:
+        raise InputError(
+            f"Recording schema {version} is newer than this kgprof reads ({RECORDING_SCHEMA_VERSION})",
+            path=path,
+            hint="update kgprof",
+        )
+    return _read(path, RecordingHeader)
+
+
+def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
+    run = run_folder(folder, key)
+    ended = _read_if_there(run / _exit_name(False), Exit) or _never_ended(run, header)
+    kernels_exit = _read_if_there(run / _exit_name(True), Exit)
+    missing = Skipped(reason=_why_missing(ended))
+    return RunRecord(
+        key=key,
+        exit=ended,
+        kernels_exit=kernels_exit,
+        compile=_read_if_there(run / "compile.json", CompilePass | Skipped) or missing,  # type: ignore[arg-type]
+        timing=_read_if_there(run / "timing.json", TimingPass | Skipped) or missing,  # type: ignore[arg-type]
+        trace=_read_if_there(run / "trace.json", TracePass | Skipped) or missing,  # type: ignore[arg-type]
+        host=_read_if_there(run / "host.json", HostPass | Skipped) or missing,  # type: ignore[arg-type]
+        kernels=_read_if_there(run / "kernels.json", TracePass | Skipped)  # type: ignore[arg-type]
+        or Skipped(reason=_why_missing(kernels_exit or ended)),
+        evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
+        log=_read_log(run / LOG),
+    )
+
+
+def _never_ended(run: Path, header: RecordingHeader) -> Exit:
+    if run.is_dir():
+        return Exit(outcome="interrupted", message="kgprof itself ended before this run did")
+    why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
+    return Exit(outcome="interrupted", message=f"never started: {why}")
+
+
+def _why_missing(ended: Exit) -> str:
+    """Why a pass left no file, from how its child ended."""
+    if ended.outcome == "ok":
+        return "the run ended without writing this pass"
+    during = f" during {ended.during}" if ended.during else ""
+    return f"the run {_ENDED.get(ended.outcome, ended.outcome)}{during}" + (
+        f": {ended.message}" if ended.message else ""
+    )
+
+
+def _load_agreement(folder: Path, header: RecordingHeader) -> Agreement | Skipped:
+    if not header.plan.agreement:
+        return Skipped(reason="the workload does not compare its results")
+    found = _read_if_there(folder / "agreement.json", Agreement | Skipped)  # type: ignore[arg-type]
+    return found or Skipped(reason="kgprof ended before the results were compared")
+
+
+def _read_log(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
+
+
+def _read_if_there(path: Path, kind: type[T]) -> T | None:
+    return _read(path, kind) if path.exists() else None
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    try:
+        return decode_json(path.read_bytes(), kind)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
