@@ -1,0 +1,249 @@
+"""A knowledge graph with rules, and the directory it is read from.
+
+``train.txt``, ``test.txt`` and, where present, ``valid.txt`` hold one triple a line, either tab-separated
+(``head<TAB>relation<TAB>tail``) or as a Prolog fact (``relation(head,tail).``); each file is wholly one or the other.
+``rules.txt`` holds one rule a line (see rules.py). UTF-8; names are text, so ``06845599`` keeps its zero; blanks around
+a name do not belong to it. Blank lines are passed over, and so are comments, lines that begin with ``%`` or ``#``. In a
+tab-separated file such a line with a tab in it might be meant as a triple: that is an error, and the Prolog form, where
+names can be quoted, is the way to write it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.errors import InputError
+from kgprof.workloads.linkpred.rules import (
+    FALSE,
+    FIRST_PREDICATE,
+    PAD,
+    TRUE,
+    Atom,
+    MalformedTextError,
+    Rule,
+    RuleText,
+    parse_fact,
+    parse_rule,
+    quoted,
+    rule_format,
+)
+
+__all__ = ["FALSE", "FIRST_PREDICATE", "PAD", "TRUE", "Atom", "KnowledgeGraph", "Rule", "build", "load_directory"]
+
+Triple = tuple[str, str, str]  # (head, relation, tail)
+Triples = npt.NDArray[np.int64]
+
+COMMENT_MARKS = ("%", "#")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnowledgeGraph:
+    """Facts and rules with ids for names. Ids follow the names' order, so they do not depend on the files' order.
+
+    ``train``, ``valid`` and ``test`` are int64 [n, 3] of (predicate, arg0, arg1): unique rows, sorted. ``notes`` say
+    what a reader of the report should know about the input, such as duplicates that were counted once.
+    """
+
+    name: str
+    predicates: tuple[str, ...]  # sorted; the id of the first is FIRST_PREDICATE
+    constants: tuple[str, ...]  # sorted; the id of the first is 1
+    train: Triples
+    valid: Triples
+    test: Triples
+    rules: tuple[Rule, ...]  # in file order
+    notes: tuple[str, ...] = ()
+
+    def describe(self, atom: Sequence[int]) -> str:
+        """The atom as Prolog text. Ids above the constants' are variables, and so are negative ones."""
+        predicate, *arguments = (int(number) for number in atom)
+        if predicate < FIRST_PREDICATE:
+            return ("-", "true", "false")[predicate]
+        return f"{quoted(self.predicates[predicate - FIRST_PREDICATE])}({', '.join(map(self._argument, arguments))})"
+
+    def _argument(self, term: int) -> str:
+        if 1 <= term <= len(self.constants):
+            return quoted(self.constants[term - 1])
+        return f"V{-term if term < 0 else term - len(self.constants)}"
+
+
+def build(
+    *,
+    name: str,
+    train: Iterable[Triple],
+    test: Iterable[Triple],
+    valid: Iterable[Triple] = (),
+    rules: Sequence[RuleText] = (),
+    notes: Sequence[str] = (),
+) -> KnowledgeGraph:
+    """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
+    splits = {"train": list(train), "valid": list(valid), "test": list(test)}
+    atoms = [atom for rule in rules for atom in rule.atoms]
+    predicates = sorted(
+        {relation for triples in splits.values() for _, relation, _ in triples} | {name for name, _, _ in atoms}
+    )
+    constants = sorted(
+        {text for triples in splits.values() for head, _, tail in triples for text in (head, tail)}
+        | {term.text for atom in atoms for term in atom[1:] if not term.is_variable}
+    )
+    predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
+    constant_ids = {text: 1 + index for index, text in enumerate(constants)}
+    rows = {split: _rows(triples, predicate_ids, constant_ids) for split, triples in splits.items()}
+    duplicates = [
+        f"{split}: {len(triples) - len(rows[split])} duplicate triples counted once"
+        for split, triples in splits.items()
+        if len(triples) > len(rows[split])
+    ]
+    return KnowledgeGraph(
+        name=name,
+        predicates=tuple(predicates),
+        constants=tuple(constants),
+        train=rows["train"],
+        valid=rows["valid"],
+        test=rows["test"],
+        rules=tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules),
+        notes=(*notes, *duplicates),
+    )
+
+
+def _rows(triples: list[Triple], predicates: dict[str, int], constants: dict[str, int]) -> Triples:
+    rows = [(predicates[relation], constants[head], constants[tail]) for head, relation, tail in triples]
+    return np.unique(np.array(rows, dtype=np.int64).reshape(-1, 3), axis=0)
+
+
+def load_directory(path: Path) -> KnowledgeGraph:
+    """The graph in ``path``. Raises InputError with file and line where a file is missing or a line malformed."""
+    if not path.is_dir():
+        state = "is not a directory" if path.exists() else "no such directory"
+        raise InputError(f"{state}; expected one with train.txt, test.txt and rules.txt", path=path)
+    train = _read_triples(path / "train.txt")
+    test = _read_triples(path / "test.txt")
+    valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
+    return build(name=path.resolve().name, train=train, test=test, valid=valid, rules=_read_rules(path / "rules.txt"))
+
+
+def _read_rules(path: Path) -> list[RuleText]:
+    if not path.exists():
+        raise InputError(
+            "no such file, and this version does not mine rules from the triples",
+            path=path,
+            hint="write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y).",
+        )
+    lines = _data_lines(_text(path))
+    if not lines:
+        raise InputError("no rule in it; expected at least one", path=path)
+    with _located(path) as at:
+        at.line, first = lines[0]
+        form = rule_format(first)
+        rules: list[RuleText] = []
+        for at.line, line in lines:
+            if rule_format(line) is not form:
+                raise MalformedTextError(
+                    f"expected `{form.value}` as on line {lines[0][0]}; a file holds one form of rules, not both"
+                )
+            rules.append(parse_rule(line, form, index=len(rules)))
+    return rules
+
+
+def _read_triples(path: Path) -> list[Triple]:
+    lines = _data_lines(_text(path), keep=_is_triple_like_comment)
+    if not lines:
+        raise InputError("no triple in it; expected at least one", path=path)
+    first_number, first = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
+    tabs = "\t" in first
+    read = _read_columns if tabs else _read_fact
+    triples = []
+    with _located(path) as at:
+        for at.line, line in lines:
+            if not tabs and line.startswith(COMMENT_MARKS):
+                continue
+            try:
+                triples.append(read(line))
+            except MalformedTextError as error:
+                raise MalformedTextError(_mixed(line, tabs, first_number) or str(error)) from None
+    return triples
+
+
+def _is_triple_like_comment(line: str) -> bool:
+    return "\t" in line
+
+
+def _mixed(line: str, tabs: bool, first_number: int) -> str:
+    """What to say when ``line`` is well-formed in the form that its file is not in; else nothing."""
+    try:
+        (_read_fact if tabs else _read_columns)(line)
+    except MalformedTextError:
+        return ""
+    other, this = ("a Prolog fact", "tab-separated") if tabs else ("tab-separated columns", "Prolog facts")
+    return f"found {other} in a file that is {this} from line {first_number} on; a file holds one form, not both"
+
+
+_PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s(),'\"]*)\s*\)\s*\.")
+
+
+def _read_fact(line: str) -> Triple:
+    """A Prolog fact: the common form by one regular expression, everything else (and every error) by the parser."""
+    match = _PLAIN_FACT.fullmatch(line)
+    if match is None or not (match[2][0].isdigit() or match[2][0].islower()):
+        return parse_fact(line)
+    if not (match[3][0].isdigit() or match[3][0].islower()):
+        return parse_fact(line)
+    return match[2], match[1], match[3]
+
+
+def _read_columns(line: str) -> Triple:
+    if line.startswith(COMMENT_MARKS):
+        raise MalformedTextError(
+            "a comment or a triple? Expected a comment without a tab; write a name that begins with % or # in a file "
+            "of Prolog facts, quoted"
+        )
+    columns = [column.strip() for column in line.split("\t")]
+    if len(columns) != 3:
+        raise MalformedTextError(
+            f"expected head<TAB>relation<TAB>tail or relation(head,tail)., found {len(columns)} columns"
+        )
+    if "" in columns:
+        raise MalformedTextError(f"expected a name in column {columns.index('') + 1}, found it empty")
+    head, relation, tail = columns
+    return head, relation, tail
+
+
+class _Place:
+    line = 0
+
+
+@contextmanager
+def _located(path: Path) -> Iterator[_Place]:
+    """Turns a MalformedTextError into an InputError that says where; the body keeps ``line`` up to date."""
+    place = _Place()
+    try:
+        yield place
+    except MalformedTextError as error:
+        raise InputError(str(error), path=path, line=place.line) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("no such file", path=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"expected UTF-8, found byte 0x{data[error.start]:02x}", path=path, line=line) from None
+
+
+def _data_lines(text: str, keep: Callable[[str], bool] = lambda _: False) -> list[tuple[int, str]]:
+    """(number from 1, line) of the lines that are neither blank nor a comment, unless ``keep`` wants the comment."""
+    # Only "\n" ends a line: str.splitlines would also split at U+2028 and its like inside a name.
+    lines = ((number, line.strip(" \r")) for number, line in enumerate(text.split("\n"), start=1))
+    return [(n, line) for n, line in lines if line.strip() and (not line.startswith(COMMENT_MARKS) or keep(line))]
