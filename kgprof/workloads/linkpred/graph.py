@@ -65,11 +65,17 @@ class KnowledgeGraph:
         predicate, *arguments = (int(number) for number in atom)
         if predicate < FIRST_PREDICATE:
             return ("-", "true", "false")[predicate]
-        return f"{quoted(self.predicates[predicate - FIRST_PREDICATE])}({', '.join(map(self._argument, arguments))})"
+        return f"{quoted(self.predicate_text(predicate))}({', '.join(map(self._argument, arguments))})"
+
+    def predicate_text(self, predicate: int) -> str:
+        return self.predicates[predicate - FIRST_PREDICATE]
+
+    def constant_text(self, constant: int) -> str:
+        return self.constants[constant - 1]
 
     def _argument(self, term: int) -> str:
         if 1 <= term <= len(self.constants):
-            return quoted(self.constants[term - 1])
+            return quoted(self.constant_text(term))
         return f"V{-term if term < 0 else term - len(self.constants)}"
 
 

@@ -1,0 +1,102 @@
+"""Filtered ranks of the queries among their corruptions, under four rules for ties.
+
+With ``higher`` corruptions scored above the query and ``equal`` ones level with it, its place is anything from
+``higher + 1`` to ``higher + 1 + equal``:
+
+- optimistic: the first of these places; pessimistic: the last; realistic: their mean, which can end in .5, so that
+  hits@k counts a mean of at most k (PyKEEN's definitions);
+- expected: every place equally likely, as if the ties were broken at random. Then 1/rank is on average
+  (H(last) - H(first - 1)) / (equal + 1) with the harmonic numbers H, and hits@k is the share of places up to k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.model import RankMetrics
+from kgprof.workloads.linkpred.sampler import NO_CANDIDATE, SIDES, Candidates
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+HITS_AT = (1, 3, 10)
+BOTH_SIDES = "both"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """``metrics``: for head, tail and both together, one entry for each rule of TIES. NaN scores ranked as -inf."""
+
+    metrics: tuple[RankMetrics, ...]
+    nan_scores: int
+
+
+def rank(scores: Floats, candidates: Candidates) -> Ranking:
+    """Metrics of ``scores``, float64 [N] in the order of ``candidates.triples``; higher is better."""
+    if scores.shape != (len(candidates.triples),):
+        raise ValueError(f"{scores.shape} scores for {len(candidates.triples)} candidates")
+    missing = np.isnan(scores)
+    first, last = _places(np.where(missing, -np.inf, scores), candidates.slots)
+    sides = [*zip(SIDES, first.T, last.T, strict=True), (BOTH_SIDES, first.ravel(), last.ravel())]
+    metrics = tuple(_metrics(side, ties, *places) for side, *places in sides for ties in TIES)
+    return Ranking(metrics=metrics, nan_scores=int(missing.sum()))
+
+
+def _places(scores: Floats, slots: Places) -> tuple[Places, Places]:
+    """First and last place, int64 [Q, 2], that ties leave to each query on each side."""
+    first = np.empty(slots.shape[:2], dtype=np.int64)
+    last = np.empty_like(first)
+    for query, row in enumerate(slots):  # query by query: with all entities as corruptions a row is large
+        corruptions = row[:, 1:]
+        valid = corruptions != NO_CANDIDATE
+        own, others = scores[row[:, :1]], scores[corruptions]
+        first[query] = 1 + (valid & (others > own)).sum(axis=1)
+        last[query] = first[query] + (valid & (others == own)).sum(axis=1)
+    return first, last
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """What a rule for ties makes of the places: sums over the queries, to be divided once."""
+
+    reciprocal_sum: float
+    hit_sums: tuple[float, ...]
+
+
+def _at_rank(ranks: Floats) -> _Sums:
+    return _Sums(reciprocal_sum=float((1.0 / ranks).sum()), hit_sums=tuple(float((ranks <= k).sum()) for k in HITS_AT))
+
+
+def _expected(first: Places, last: Places) -> _Sums:
+    reciprocals = 1.0 / np.arange(1, last.max() + 1)
+    places = last - first + 1
+    # Summed place by place: a difference of two harmonic numbers would lose the digits that they share.
+    means = [reciprocals[low - 1 : high].mean() for low, high in zip(first, last, strict=True)]
+    hits = (np.clip(k - first + 1, 0, places) / places for k in HITS_AT)
+    return _Sums(reciprocal_sum=float(np.sum(means)), hit_sums=tuple(float(share.sum()) for share in hits))
+
+
+TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
+    "optimistic": lambda first, last: _at_rank(first.astype(np.float64)),
+    "realistic": lambda first, last: _at_rank((first + last) / 2),
+    "pessimistic": lambda first, last: _at_rank(last.astype(np.float64)),
+    "expected": _expected,
+}
+
+
+def _metrics(side: str, ties: str, first: Places, last: Places) -> RankMetrics:
+    sums = TIES[ties](first, last)
+    hits_at_1, hits_at_3, hits_at_10 = (hits / len(first) for hits in sums.hit_sums)
+    return RankMetrics(
+        side=side,
+        ties=ties,
+        queries=len(first),
+        mrr=sums.reciprocal_sum / len(first),
+        hits_at_1=hits_at_1,
+        hits_at_3=hits_at_3,
+        hits_at_10=hits_at_10,
+    )
