@@ -5,41 +5,48 @@ kgprof profile linkpred -- --data DIR --queries 100 --corruptions all
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
 
-from kgprof.errors import UsageError
+from kgprof.errors import InputError, UsageError
 from kgprof.workloads.linkpred import family_tree, graph
 
 FAMILY_TREE = "family-tree"
-DATASETS = (FAMILY_TREE,)
-MINED_DATASETS = ("umls", "kinships", "nations")  # graphs without rules
+WITHOUT_RULES = ("umls", "kinships", "nations")  # real graphs, whose rules would have to be mined
+DTYPES = ("float64", "float32")
+SELECTIONS = ("most-bound", "leftmost")
+ALL = "all"
+HELP_COMMAND = "kgprof profile linkpred -- --help"
+HELP_WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkpredOptions:
-    """What is evaluated, and how. The defaults here are those of preset ``small``."""
+    """What is evaluated, and how. The defaults are those of preset ``small``. Raises UsageError on a bad value."""
 
     dataset: str = FAMILY_TREE  # "family-tree" or "family-tree:SIZE"; not looked at when ``data`` is given
     data: Path | None = None
     queries: int | None = 300  # None: all
     corruptions: int | None = 10  # per query and side; None: all
-    depth: int = 10
+    depth: int = 10  # most choices on the way from the query to TRUE
     batch_size: int = 256
     preset: str = "small"
     embedding: int = 64
     hidden: int = 64
     layers: int = 2
     dtype: str = "float64"
-    max_atoms: int = 6
-    max_children: int = 32
-    children_width: int = 32  # slots of the children tensor; those beyond max_children stay empty
-    fact_fanout: int | None = None  # None: the most that one goal matches in the data
+    max_atoms: int = 6  # A
+    max_children: int = 32  # S
+    children_width: int = 0  # slots of the children tensor, of which max_children are used; 0 becomes max_children
+    fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"
     policy: Path | None = None  # a state_dict; None: seeded random weights
@@ -47,25 +54,203 @@ class LinkpredOptions:
     allow_tf32: bool = False
     near_tie_threshold: float = 1e-6  # a top-2 gap of logits below it makes a difference in fp32 a near-tie
 
+    def __post_init__(self) -> None:
+        if not self.children_width:
+            object.__setattr__(self, "children_width", self.max_children)
+        if self.children_width < self.max_children:
+            raise UsageError(
+                f"--children-width {self.children_width} is below --max-children {self.max_children}",
+                hint="the width is padding around the children; --max-children is the cap",
+            )
+        if not (math.isfinite(self.near_tie_threshold) and self.near_tie_threshold >= 0):
+            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
+        _family_tree_size(self.dataset)
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "small": {},
-    "seed": {
-        "embedding": 250,
-        "hidden": 256,
-        "layers": 8,
-        "max_children": 120,
-        "max_atoms": 6,
-        "depth": 20,
-        "batch_size": 256,
-        "dtype": "float32",
-    },
-}
+    def as_text(self) -> dict[str, str]:
+        """Every option as the report shows it."""
+        shown = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        unset = {"queries": ALL, "corruptions": ALL, "policy": "random", "max_steps": "none"}
+        return {
+            name: str(unset.get(name, "from the data") if value is None else value) for name, value in shown.items()
+        }
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "small": MappingProxyType({}),
+        "seed": MappingProxyType(
+            {
+                "embedding": 250,
+                "hidden": 256,
+                "layers": 8,
+                "dtype": "float32",
+                "max_children": 120,
+                "max_atoms": 6,
+                "depth": 20,
+                "batch_size": 256,
+            }
+        ),
+    }
+)
+
+# Asked for by name and not here yet: a word about each is kinder than "no such option".
+LATER: Mapping[str, str] = MappingProxyType(
+    {
+        "--layout": "result layouts come with the strategy `recycled`",
+        "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
+        "--checkpoint": "an evaluation runs from start to end in one process",
+        "--resume": "an evaluation runs from start to end in one process",
+        "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
+        "--mine-rules": "write the rules into rules.txt of the --data directory",
+        "--tensordict": "the state lives in plain tensors",
+    }
+)
+
+
+def parse(args: Sequence[str]) -> LinkpredOptions:
+    """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
+    if asks_for_help(args):
+        raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
+    _refuse_what_comes_later(args)
+    try:
+        # standalone_mode would print and exit; make_context only parses.
+        context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
+    except click.NoSuchOption as error:
+        raise UsageError(_unknown("option", error.option_name, _option_names()), hint=f"see {HELP_COMMAND}") from None
+    except click.UsageError as error:
+        raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
+    given = {name: value for name, value in context.params.items() if value is not None and value is not False}
+    return _options(given)
+
+
+def asks_for_help(args: Sequence[str]) -> bool:
+    return "--help" in args or "-h" in args
+
+
+def help_text() -> str:
+    """What ``-- --help`` prints: every option with its default."""
+    context = click.Context(_COMMAND, info_name=HELP_COMMAND.rpartition(" ")[0], terminal_width=HELP_WIDTH)
+    return _COMMAND.get_help(context)
 
 
 def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
     """The graph that ``options`` name. Raises InputError for a directory that cannot be read."""
     if options.data is not None:
         return graph.load_directory(options.data)
-    size = options.dataset.partition(":")[2]
-    return family_tree.generate(int(size) if size else family_tree.DEFAULT_SIZE, seed)
+    return family_tree.generate(_family_tree_size(options.dataset), seed)
+
+
+def _options(given: Mapping[str, Any]) -> LinkpredOptions:
+    if "data" in given and "dataset" in given:
+        raise UsageError("--data and --dataset exclude each other", hint="give one of them")
+    values = {**PRESETS[given.get("preset", "small")], **given}
+    for name in ("queries", "corruptions"):
+        if values.get(name) == ALL:
+            values[name] = None
+    for name in ("data", "policy"):
+        if name in values:
+            values[name] = Path(values[name]).resolve()
+    if "policy" in values and not values["policy"].is_file():
+        raise InputError("no such file; expected a state_dict for --policy", path=values["policy"])
+    return LinkpredOptions(**values)
+
+
+def _family_tree_size(dataset: str) -> int:
+    """The size in ``family-tree[:size]``. Raises UsageError for any other dataset."""
+    name, colon, size = dataset.partition(":")
+    if name in WITHOUT_RULES:
+        raise UsageError(
+            f"dataset {name!r} comes without rules, and rule mining is not in this version",
+            hint="use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt",
+        )
+    if name != FAMILY_TREE:
+        raise UsageError(
+            _unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)),
+            hint=f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own",
+        )
+    if not colon:
+        return family_tree.DEFAULT_SIZE
+    smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
+    if not (size.isascii() and size.isdecimal() and smallest <= int(size) <= largest):
+        raise UsageError(f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}")
+    return int(size)
+
+
+def _refuse_what_comes_later(args: Iterable[str]) -> None:
+    for arg in args:
+        name = arg.partition("=")[0]
+        for later, remark in LATER.items():
+            if name == later or name.startswith(f"{later}-"):
+                raise UsageError(f"{name} is not in this version", hint=remark)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _option_names() -> list[str]:
+    return [name for parameter in _COMMAND.params for name in parameter.opts]
+
+
+def _count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    """A number of at least 1, or ``all``."""
+    if value is None or value == ALL:
+        return value
+    if not (value.isascii() and value.isdecimal() and int(value) >= 1):
+        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor `{ALL}`", context, parameter)
+    return int(value)
+
+
+def _default(name: str) -> str:
+    default = LinkpredOptions.__dataclass_fields__[name].default
+    presets = {preset: values[name] for preset, values in PRESETS.items() if values.get(name, default) != default}
+    return ", ".join([str(default), *(f"preset {preset}: {value}" for preset, value in presets.items())])
+
+
+def _option(name: str, kind: Any, metavar: str, meaning: str, default: str | None = None) -> click.Option:
+    """No default of click's own: what is given overrides the preset, and nothing else does."""
+    return click.Option(
+        [f"--{name.replace('_', '-')}"],
+        type=kind,
+        default=None,
+        metavar=metavar,
+        callback=_count if metavar == COUNT else None,
+        help=f"{meaning}  [{default or _default(name)}]",
+    )
+
+
+COUNT = "N|all"
+_POSITIVE = click.IntRange(min=1)
+_NUMBER = click.FloatRange(min=0)
+_PRESET = click.Choice(list(PRESETS))
+_COMMAND = click.Command(
+    name="linkpred",
+    add_help_option=False,
+    options_metavar="[options]",
+    help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
+    "whether a policy network finds a proof of it. Defaults stand in brackets.",
+    params=[
+        _option("dataset", str, "NAME", f"Built-in graph: {FAMILY_TREE}, or {FAMILY_TREE}:SIZE with SIZE people."),
+        _option("data", str, "DIR", "Directory with train.txt, test.txt, rules.txt, perhaps valid.txt.", "none"),
+        _option("queries", str, COUNT, "Test triples to evaluate, a seeded choice."),
+        _option("corruptions", str, COUNT, "Corruptions of each query on either side, filtered."),
+        _option("depth", _POSITIVE, "N", "Most choices in a proof."),
+        _option("batch_size", _POSITIVE, "N", "Candidates that are searched at once (B)."),
+        _option("preset", _PRESET, "|".join(PRESETS), "Defaults of the sizes below."),
+        _option("embedding", _POSITIVE, "N", "Width of the policy's embeddings."),
+        _option("hidden", _POSITIVE, "N", "Width of the policy's layers."),
+        _option("layers", _POSITIVE, "N", "Residual blocks of the policy."),
+        _option("dtype", click.Choice(DTYPES), "|".join(DTYPES), "Number format of the policy."),
+        _option("policy", str, "FILE", "The policy's state_dict.", "seeded random weights"),
+        _option("selection", click.Choice(SELECTIONS), "|".join(SELECTIONS), "Which atom of a state is resolved."),
+        _option("max_atoms", _POSITIVE, "N", "Cap on the atoms of a state (A)."),
+        _option("max_children", _POSITIVE, "N", "Cap on the children of a state (S)."),
+        _option("children_width", _POSITIVE, "N", "Slots for children; more of them change no result.", "max-children"),
+        _option("fact_fanout", _POSITIVE, "N", "Cap on the facts that one goal is matched with.", "from the data"),
+        _option("rule_fanout", _POSITIVE, "N", "Cap on the rules that one goal is matched with.", "from the data"),
+        _option("max_steps", _POSITIVE, "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
+        click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
+        _option("near_tie_threshold", _NUMBER, "X", "Two logits less apart than this are a near-tie."),
+    ],
+)
