@@ -1,0 +1,160 @@
+"""What a derivation and a proof are, in plain Python: the truth that the torch engine (unification.py) is held to.
+
+A state is a tuple of up to A atoms (predicate, arg0, arg1). A term is a constant 1..C or a variable above C. Derived
+states are canonical: variables are C+1, C+2, ... by first occurrence.
+
+Selection. One atom, the goal, is resolved: ``most-bound`` takes the one with most constant arguments, the leftmost of
+equals; ``leftmost`` the first.
+
+Children. First the train facts that unify with the goal, by (predicate, arg0, arg1), then the rules whose head does,
+in file order. A child is the rule's body in rule order (nothing for a fact), then the other atoms of the state in
+order, under the unifier. From it every ground atom that is a train fact goes; atoms that repeat stay; variables are
+renamed by position, so permuted atoms make different states. The query's own atom, ``own``, is not a fact while it is
+being proved: it neither unifies as one nor goes as one.
+
+A child with no atom left is TRUE, and where TRUE is among the children it is the only one. A child equal to its parent
+is left out, and so is one equal to an earlier child. A state with no child at all has the one child FALSE; so have the
+empty state and FALSE itself. States passed in are canonical and hold no PAD; a ground query is.
+
+Caps, each with a counter (``Dropped``), in the order in which they act:
+  facts     the goal's constants choose the look-up: both (is the goal a fact?), the first, the second, or neither; of
+            the facts found the first K_f are looked at, before ``own`` and p(X, X) turn any away
+  rules     of the rules for the goal's predicate the first K_r are looked at
+  atoms     children that still have more than A atoms when the facts are gone are dropped, each counted, equal or not
+  children  of the different children the first S are kept; TRUE alone never exceeds it
+
+A proof begins with the query as step 0; a step derives the children and chooses one. TRUE within ``depth`` choices is
+PROVED, whatever was dropped on the way; else the outcome is OVERFLOW where a cap dropped anything on the path
+(unknown, not refuted), else FAILED where FALSE was reached, else TRUNCATED. The state after the last choice is not
+derived again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kgprof.workloads.linkpred.caps import Caps, Dropped, Selection
+from kgprof.workloads.linkpred.graph import FALSE, TRUE, Atom, KnowledgeGraph, Rule
+
+# Codes of a result vector (int8). UNFINISHED is for evaluations that stop early; no proof here ends so.
+UNFINISHED, PROVED, FAILED, TRUNCATED, OVERFLOW = range(5)
+
+State = tuple[Atom, ...]
+Choose = Callable[[State, Sequence[State]], int]  # (parent, its children) -> the index of the one to go to
+
+TRUE_STATE: State = ((TRUE, 0, 0),)
+FALSE_STATE: State = ((FALSE, 0, 0),)
+ANY = 0  # no term: stands for an unbound argument in the keys of the fact index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """``path`` begins with the query; ``steps`` counts the choices made, so ``path`` has ``steps + 1`` states."""
+
+    outcome: int
+    steps: int
+    dropped: Dropped
+    path: tuple[State, ...]
+
+
+class Prover:
+    """Derives and proves over one graph; rule variables are negative here, so no rule needs renaming apart."""
+
+    def __init__(self, graph: KnowledgeGraph, caps: Caps, selection: str) -> None:
+        self.caps = caps
+        self.selection = Selection(selection)
+        self.constants = len(graph.constants)
+        self.known = set(map(tuple, graph.train.tolist()))
+        self.facts: dict[Atom, list[Atom]] = defaultdict(list)  # by pattern, ANY where an argument is unbound
+        self.rules: dict[int, list[Rule]] = defaultdict(list)  # by head predicate
+        for predicate, first, second in graph.train.tolist():
+            for pattern in ((first, second), (first, ANY), (ANY, second), (ANY, ANY)):
+                self.facts[predicate, *pattern].append((predicate, first, second))
+        for rule in graph.rules:
+            self.rules[rule.head[0]].append(rule)
+
+    def derive(self, state: State, own: Atom) -> tuple[tuple[State, ...], Dropped]:
+        """The children of ``state`` while ``own`` is being proved, and what the caps dropped."""
+        if not state:
+            return (FALSE_STATE,), Dropped()
+        goal, rest = self._select(state)
+        first, second = (term if self._is_constant(term) else ANY for term in goal[1:])
+        facts = self.facts.get((goal[0], first, second), [])
+        rules = self.rules.get(goal[0], [])
+        resolvents = [
+            *(self._resolve(goal, fact, (), rest) for fact in facts[: self.caps.facts] if fact != own),
+            *(self._resolve(goal, rule.head, rule.body, rest) for rule in rules[: self.caps.rules]),
+        ]
+        pruned = [self._prune(resolvent, own) for resolvent in resolvents if resolvent is not None]
+        short = [atoms for atoms in pruned if len(atoms) <= self.caps.atoms]
+        children = self._distinct(short, state)
+        dropped = Dropped(
+            atoms=len(pruned) - len(short),
+            children=max(0, len(children) - self.caps.children),
+            facts=max(0, len(facts) - self.caps.facts),
+            rules=max(0, len(rules) - self.caps.rules),
+        )
+        return children[: self.caps.children], dropped
+
+    def prove(self, query: Atom, choose: Choose, depth: int) -> Proof:
+        """Follow ``choose`` from ``query`` for at most ``depth`` steps; it is asked even where there is one child."""
+        path: list[State] = [(query,)]
+        dropped = Dropped()
+        while len(path) <= depth and path[-1] not in (TRUE_STATE, FALSE_STATE):
+            children, lost = self.derive(path[-1], query)
+            dropped = dropped.plus(lost)
+            path.append(children[choose(path[-1], children)])
+        return Proof(outcome=_outcome(path[-1], dropped), steps=len(path) - 1, dropped=dropped, path=tuple(path))
+
+    def _select(self, state: State) -> tuple[Atom, State]:
+        index = 0
+        if self.selection is Selection.MOST_BOUND:
+            index = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
+        return state[index], state[:index] + state[index + 1 :]
+
+    def _resolve(self, goal: Atom, head: Atom, body: Iterable[Atom], rest: State) -> State | None:
+        """``body`` and ``rest`` under the unifier of ``goal`` and ``head``; None where there is none."""
+        unifier: dict[int, int] = {}
+
+        def value(term: int) -> int:
+            return value(unifier[term]) if term in unifier else term
+
+        for left, right in zip(goal[1:], head[1:], strict=True):
+            left, right = value(left), value(right)
+            if self._is_constant(left) and self._is_constant(right) and left != right:
+                return None
+            if left != right:
+                unifier.update({left: right} if self._is_constant(right) else {right: left})
+        return tuple((predicate, value(first), value(second)) for predicate, first, second in (*body, *rest))
+
+    def _prune(self, atoms: State, own: Atom) -> State:
+        return tuple(atom for atom in atoms if atom == own or atom not in self.known)
+
+    def _distinct(self, resolvents: Iterable[State], parent: State) -> tuple[State, ...]:
+        """Canonical children in order, without repeats and without ``parent``; TRUE alone, or FALSE, where due."""
+        children = dict.fromkeys(self._canonical(atoms) for atoms in resolvents)
+        if () in children:
+            return (TRUE_STATE,)
+        children.pop(parent, None)
+        return tuple(children) or (FALSE_STATE,)
+
+    def _canonical(self, atoms: State) -> State:
+        names: dict[int, int] = {}
+
+        def name(term: int) -> int:
+            return term if self._is_constant(term) else names.setdefault(term, self.constants + 1 + len(names))
+
+        return tuple((predicate, name(first), name(second)) for predicate, first, second in atoms)
+
+    def _is_constant(self, term: int) -> bool:
+        return 1 <= term <= self.constants
+
+
+def _outcome(last: State, dropped: Dropped) -> int:
+    if last == TRUE_STATE:
+        return PROVED
+    if any(dropped):
+        return OVERFLOW
+    return FAILED if last == FALSE_STATE else TRUNCATED
