@@ -149,6 +149,7 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     step_us: tuple[tuple[float, ...], ...]
     evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
     stopped_early: str = ""  # why fewer evaluations than asked for
+    notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them, a slow first one)
 
 
 class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
