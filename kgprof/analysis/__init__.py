@@ -1,0 +1,146 @@
+"""From a Recording to the Profile: pure, so that any old Recording can be read again by a better rule.
+
+No torch, no clock, no environment, no network; the only files read are the Recording's own traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kgprof import collectors
+from kgprof._version import __version__
+from kgprof.analysis import comparison, host, kernels, kineto
+from kgprof.analysis.omissions import omissions
+from kgprof.analysis.verdict import verdict
+from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
+from kgprof.model import (
+    PROFILE_SCHEMA_VERSION,
+    Agreement,
+    KernelBreakdown,
+    LogExcerpt,
+    PassName,
+    Profile,
+    Recording,
+    RunAgreement,
+    RunKey,
+    RunRecord,
+    RunReport,
+    Skipped,
+    TracePass,
+)
+from kgprof.record import store
+
+LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
+
+
+def analyse(recording: Recording) -> Profile:
+    """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised for a bad run."""
+    header, plan = recording.header, recording.header.plan
+    runs = tuple(_report(recording, run) for run in recording.runs)
+    findings = collectors.findings(recording)
+    return Profile(
+        schema_version=PROFILE_SCHEMA_VERSION,
+        kgprof_version=__version__,
+        created_utc=header.created_utc,
+        workload=plan.workload,
+        command=header.command,
+        options=header.options,
+        exit_code=_exit_code(recording),
+        verdict=verdict(runs, findings, baseline=plan.baseline, interrupted=_interrupted(recording)),
+        environment=plan.environment,
+        device=plan.device,
+        baseline=plan.baseline,
+        vector_isa_probe_s=plan.vector_isa_probe_s,
+        runs=runs,
+        findings=findings,
+        rules=collectors.RULES,
+        omissions=omissions(recording, runs),
+    )
+
+
+def _report(recording: Recording, run: RunRecord) -> RunReport:
+    baseline = recording.header.plan.baseline
+    return RunReport(
+        key=run.key,
+        is_baseline=run.key == baseline,
+        exit=run.exit,
+        step=comparison.step_time(run.timing),
+        evaluation_time=comparison.evaluation_time(run.timing),
+        ms_per_candidate=comparison.candidate_time(run.timing, run.evaluation),
+        speedup=comparison.speedup(run, _run_named(recording.runs, baseline)),
+        evaluation=run.evaluation,
+        agreement=_agreement(recording.agreement, run.key),
+        compile=host.compile_summary(run.compile),
+        kernels=_kernels(recording, run),
+        host=host.host_functions(run.host),
+        observers=comparison.observer_costs(run),
+        log=_excerpt(run.log),
+    )
+
+
+def _run_named(runs: Sequence[RunRecord], key: RunKey | None) -> RunRecord | None:
+    return next((run for run in runs if run.key == key), None)
+
+
+def _agreement(agreement: Agreement | Skipped, key: RunKey) -> RunAgreement | Skipped:
+    if isinstance(agreement, Skipped):
+        return agreement
+    found = dict(agreement.runs).get(key)
+    return found if found is not None else Skipped(reason="the results were compared without this run")
+
+
+def _kernels(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
+    """From KERNELS, where the C++ kernels have names; else (no such pass, or its trace is damaged) from TRACE."""
+    reasons: list[str] = []
+    for name, traced in ((PassName.KERNELS, run.kernels), (PassName.TRACE, run.trace)):
+        if isinstance(traced, Skipped):
+            continue
+        found = _breakdown(recording, run, name, traced)
+        if isinstance(found, KernelBreakdown):
+            return msgspec.structs.replace(found, warnings=(*reasons, *found.warnings))
+        reasons.append(f"{name.upper()}: {found.reason}")
+    if reasons:
+        return Skipped(reason="; ".join(reasons))
+    return run.trace if isinstance(run.trace, Skipped) else Skipped(reason="no pass was traced")
+
+
+def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: TracePass) -> KernelBreakdown | Skipped:
+    try:
+        trace = kineto.read(store.trace_path(recording, run.key, name))
+    except InputError as error:
+        return Skipped(reason=error.message)
+    return kernels.breakdown(
+        trace,
+        device=recording.header.plan.device,
+        measured_in=name,
+        cpp_kernel_profile=traced.cpp_kernel_profile,
+    )
+
+
+def _excerpt(log: str) -> LogExcerpt:
+    """Head and tail: the first error and the last words of a child are both worth more than the middle."""
+    data = log.encode("utf-8", errors="replace")
+    if len(data) <= LOG_LIMIT_BYTES:
+        return LogExcerpt(text=data.decode("utf-8"), left_out_bytes=0)
+    half = LOG_LIMIT_BYTES // 2
+    head, tail = data[:half].decode("utf-8", errors="ignore"), data[-half:].decode("utf-8", errors="ignore")
+    left_out = len(data) - len(head.encode()) - len(tail.encode())
+    return LogExcerpt(text=f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out_bytes=left_out)
+
+
+def _exit_code(recording: Recording) -> int:
+    """The first that applies of the documented order."""
+    if _interrupted(recording):
+        return EXIT_INTERRUPTED
+    if any(run.exit.outcome != "ok" for run in recording.runs):
+        return EXIT_WORKLOAD
+    if not any(collectors.measured(run) for run in recording.runs):
+        return EXIT_NOTHING_MEASURED
+    return EXIT_OK
+
+
+def _interrupted(recording: Recording) -> bool:
+    """Also when kgprof itself was killed and could not write it down: then a run has not ended."""
+    return recording.header.interrupted or any(run.exit.outcome == "interrupted" for run in recording.runs)

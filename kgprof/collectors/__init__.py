@@ -1,0 +1,43 @@
+"""One topic a file: the rules it speaks for, what it collects from a Recording, and what that means.
+
+COLLECTORS is the room's table of contents: a new collector is one module and one line here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kgprof.collectors import coverage, results
+from kgprof.collectors.coverage import measured
+from kgprof.model import Finding, Level, Recording, Rule
+
+__all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured"]
+
+
+class Collector(Protocol):
+    """A module of this room."""
+
+    @property
+    def RULES(self) -> tuple[Rule, ...]:  # noqa: N802 - a module's constant
+        """The rules whose findings ``diagnose`` may return, and no others."""
+
+    def collect(self, recording: Recording, /) -> tuple[Any, ...]:
+        """The topic's events, in the order of the plan's runs."""
+
+    def diagnose(self, events: tuple[Any, ...], /) -> tuple[Finding, ...]:
+        """What is wrong, from the events alone."""
+
+
+COLLECTORS: tuple[Collector, ...] = (results, coverage)
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for collector in COLLECTORS for rule in collector.RULES), key=lambda rule: rule.id)
+)
+
+_SEVERITY = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+
+
+def findings(recording: Recording) -> tuple[Finding, ...]:
+    """What every collector found: errors first, then by rule, then in the plan's order."""
+    found = [finding for collector in COLLECTORS for finding in collector.diagnose(collector.collect(recording))]
+    return tuple(sorted(found, key=lambda finding: (_SEVERITY[finding.level], finding.rule)))

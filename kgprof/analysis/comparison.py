@@ -1,0 +1,144 @@
+"""Times with their spread, and what they are relative to: another run, or the same run without the instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kgprof.model import (
+    CompilePass,
+    Evaluation,
+    HostPass,
+    ObserverCost,
+    PassName,
+    RunRecord,
+    Skipped,
+    Speedup,
+    Spread,
+    TimingPass,
+    TracePass,
+)
+
+LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
+
+
+def spread(samples: Sequence[float], *, unit: str, measured_in: PassName) -> Spread | Skipped:
+    """Skipped when there is no sample."""
+    if not samples:
+        return Skipped(reason=f"{measured_in.upper()} holds no sample")
+    ordered = sorted(samples)
+    return Spread(
+        median=_percentile(ordered, 0.5),
+        p10=_percentile(ordered, LOW),
+        p90=_percentile(ordered, HIGH),
+        minimum=ordered[0],
+        maximum=ordered[-1],
+        samples=len(ordered),
+        unit=unit,
+        measured_in=measured_in,
+    )
+
+
+def _percentile(ordered: Sequence[float], fraction: float) -> float:
+    """Linear interpolation between the two nearest samples (numpy's default)."""
+    position = fraction * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def step_time(timing: TimingPass | Skipped) -> Spread | Skipped:
+    """Microseconds a step, over the steps of all evaluations together."""
+    if isinstance(timing, Skipped):
+        return timing
+    steps = [us for evaluation in timing.step_us for us in evaluation]
+    return spread(steps, unit="us", measured_in=PassName.TIMING)
+
+
+def evaluation_time(timing: TimingPass | Skipped) -> Spread | Skipped:
+    """Seconds a whole evaluation."""
+    if isinstance(timing, Skipped):
+        return timing
+    if not timing.evaluation_s:
+        return Skipped(reason="the workload has no whole evaluation")
+    return spread(timing.evaluation_s, unit="s", measured_in=PassName.TIMING)
+
+
+def candidate_time(timing: TimingPass | Skipped, evaluation: Evaluation | Skipped) -> Spread | Skipped:
+    """Milliseconds a candidate: only where every candidate was finished, else the division would flatter."""
+    if isinstance(timing, Skipped):
+        return timing
+    if isinstance(evaluation, Skipped):
+        return evaluation
+    if evaluation.unfinished:
+        return Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.candidates:,} candidates are unfinished")
+    if not evaluation.candidates:
+        return Skipped(reason="the evaluation has no candidate")
+    samples = [1000 * seconds / evaluation.candidates for seconds in timing.evaluation_s]
+    return spread(samples, unit="ms/candidate", measured_in=PassName.TIMING)
+
+
+# ---------------------------------------------------------------- against the baseline
+
+
+def speedup(run: RunRecord, baseline: RunRecord | None) -> Speedup | Skipped:
+    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step."""
+    if baseline is None:
+        return Skipped(reason="no run is declared as the baseline")
+    if run.key == baseline.key:
+        return Skipped(reason="this run is the baseline")
+    if _finished(run) and _finished(baseline):
+        whole = _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
+        if isinstance(whole, Speedup):
+            return whole
+    return _ratio(step_time(baseline.timing), step_time(run.timing), "step")
+
+
+def _finished(run: RunRecord) -> bool:
+    return isinstance(run.evaluation, Evaluation) and not run.evaluation.unfinished
+
+
+def _ratio(baseline: Spread | Skipped, run: Spread | Skipped, basis: str) -> Speedup | Skipped:
+    if isinstance(run, Skipped):
+        return run
+    if isinstance(baseline, Skipped):
+        return Skipped(reason=f"the baseline has no time: {baseline.reason}")
+    if run.minimum <= 0:
+        return Skipped(reason="a measured time is zero, so there is no ratio")
+    return Speedup(
+        ratio=baseline.median / run.median,
+        low=baseline.minimum / run.maximum,
+        high=baseline.maximum / run.minimum,
+        basis=basis,
+    )
+
+
+# ---------------------------------------------------------------- what watching cost
+
+
+def observer_costs(run: RunRecord) -> tuple[ObserverCost, ...]:
+    """Median step of each instrumented pass over TIMING's median step; a skipped pass has no row.
+
+    For COMPILE these are its steady calls: what its handlers cost once everything is compiled.
+    """
+    bare = step_time(run.timing)
+    return tuple(_observer_cost(name, steps, bare) for name, steps in _steps_of_passes(run) if steps)
+
+
+def _steps_of_passes(run: RunRecord) -> Sequence[tuple[PassName, Sequence[float]]]:
+    steps: list[tuple[PassName, Sequence[float]]] = []
+    if isinstance(run.compile, CompilePass):
+        steps.append((PassName.COMPILE, run.compile.call_us[run.compile.steady_from :]))
+    for name, value in ((PassName.TRACE, run.trace), (PassName.HOST, run.host), (PassName.KERNELS, run.kernels)):
+        if isinstance(value, TracePass | HostPass):
+            steps.append((name, value.step_us))
+    return steps
+
+
+def _observer_cost(name: PassName, steps: Sequence[float], bare: Spread | Skipped) -> ObserverCost:
+    if isinstance(bare, Skipped):
+        ratio: float | Skipped = Skipped(reason=f"TIMING has no step to compare with: {bare.reason}")
+    elif bare.median <= 0:
+        ratio = Skipped(reason="TIMING's median step is zero")
+    else:
+        ratio = _percentile(sorted(steps), 0.5) / bare.median
+    return ObserverCost(observer=name, ratio=ratio, samples=len(steps))

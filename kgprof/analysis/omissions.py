@@ -1,0 +1,80 @@
+"""What a reader might look for and will not find, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kgprof.analysis.verdict import death
+from kgprof.model import (
+    CompileSummary,
+    HostBreakdown,
+    Omission,
+    Recording,
+    RunRecord,
+    RunReport,
+    Skipped,
+    TimingPass,
+    TracePass,
+)
+
+
+def omissions(recording: Recording, reports: Sequence[RunReport]) -> tuple[Omission, ...]:
+    """Of the whole recording first, then run by run in the plan's order."""
+    found = list(_of_recording(recording))
+    for run, report in zip(recording.runs, reports, strict=True):
+        found += _of_run(run, report)
+    return tuple(found)
+
+
+def _of_recording(recording: Recording) -> Iterable[Omission]:
+    if recording.header.interrupted:
+        yield Omission(what="the runs that had not started", reason="kgprof was interrupted")
+    if isinstance(recording.header.plan.vector_isa_probe_s, Skipped):
+        yield Omission(what="vector-ISA probe", reason=recording.header.plan.vector_isa_probe_s.reason)
+    if isinstance(recording.agreement, Skipped):
+        yield Omission(what="comparison of results", reason=recording.agreement.reason)
+
+
+def _of_run(run: RunRecord, report: RunReport) -> Iterable[Omission]:
+    yield from (Omission(what=what, reason=reason, run=run.key) for what, reason in _gaps(run, report))
+
+
+def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
+    """(what, reason). A derived figure is named only where its own pass was there, so that one cause is said once."""
+    if run.kernels_exit is not None and run.kernels_exit.outcome != "ok":
+        yield "KERNELS pass", f"its process {run.kernels_exit.outcome}: {run.kernels_exit.message}"
+    passes = {
+        "COMPILE pass": run.compile,
+        "TIMING pass": run.timing,
+        "TRACE pass": run.trace,
+        "HOST pass": run.host,
+        "KERNELS pass": run.kernels,
+        "evaluation": run.evaluation,
+    }
+    skipped = [(what, value.reason) for what, value in passes.items() if isinstance(value, Skipped)]
+    yield from skipped
+    if run.exit.outcome != "ok" and not skipped:
+        yield "the rest of this run", death(report)
+    yield from _derived(run, report)
+
+
+def _derived(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
+    timed = isinstance(run.timing, TimingPass)
+    if timed and isinstance(report.step, Skipped):
+        yield "ms/step", report.step.reason
+    if timed and not isinstance(run.evaluation, Skipped) and isinstance(report.ms_per_candidate, Skipped):
+        yield "ms/candidate", report.ms_per_candidate.reason
+    if timed and not report.is_baseline and isinstance(report.speedup, Skipped):
+        yield "speed-up", report.speedup.reason
+    if isinstance(run.timing, TimingPass) and run.timing.stopped_early:
+        yield "further evaluations in TIMING", run.timing.stopped_early
+    if isinstance(report.kernels, Skipped) and (isinstance(run.trace, TracePass) or isinstance(run.kernels, TracePass)):
+        yield "kernel breakdown", report.kernels.reason
+    if isinstance(report.agreement, Skipped):
+        yield "comparison of results", report.agreement.reason
+    if isinstance(report.compile, CompileSummary):
+        yield from (("part of COMPILE", reason) for reason in report.compile.capture_unavailable)
+    if isinstance(report.host, HostBreakdown) and report.host.rows_left_out:
+        yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"
+    if report.log.left_out_bytes:
+        yield "the middle of the log", f"{report.log.left_out_bytes:,} bytes; the Recording holds more of it"

@@ -1,0 +1,90 @@
+"""Whether there is anything to speak of: a time, and a compilation where one was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.model import CompilePass, Finding, Level, Model, Recording, Rule, RunKey, RunRecord, Skipped, TimingPass
+
+NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
+NOTHING_MEASURED = Rule(
+    id="KGP504",
+    name="nothing-measured",
+    level=Level.ERROR,
+    summary="No time was measured, or nothing was compiled where a compilation was expected.",
+    why=(
+        "A report without measurements must not look like a clean one. The same holds for compilation: a workload "
+        "that silently stopped compiling shows no graph break, no recompile and no compile time. It is an error when "
+        "no run has a time, a warning when a compiled mode compiled nothing, and a note when a workload that runs as "
+        "it stands contains no torch.compile."
+    ),
+    example=(
+        "torch.compile wraps a function that the step never calls; TORCHDYNAMO_DISABLE=1 is set; the step takes no "
+        "tensors, so Dynamo has nothing to capture."
+    ),
+    remedy=(
+        "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
+        "--mode default. Where no time was measured, the log of the run says how its process ended."
+    ),
+)
+RULES = (NOTHING_MEASURED,)
+
+
+class CoverageEvent(Model, frozen=True, kw_only=True):
+    """What one run has."""
+
+    run: RunKey
+    timed: bool
+    compilations: int | None  # None: not observed
+
+
+def measured(run: RunRecord) -> bool:
+    """Whether the run has at least one time taken under nothing but a clock."""
+    return isinstance(run.timing, TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
+
+
+def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
+    return tuple(
+        CoverageEvent(run=run.key, timed=measured(run), compilations=_compilations(run.compile))
+        for run in recording.runs
+    )
+
+
+def _compilations(compiled: CompilePass | Skipped) -> int | None:
+    if isinstance(compiled, Skipped):
+        return None
+    if not compiled.compilations and compiled.capture_unavailable:
+        return None  # an empty list from a torch whose hook is missing says nothing
+    return len(compiled.compilations)
+
+
+def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[Finding, ...]:
+    if not any(event.timed for event in events):
+        return (_finding(Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
+    missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
+    if missing:
+        return tuple(_compiled_nothing(event) for event in missing)
+    return _as_it_stands(events)
+
+
+def _compiled_nothing(event: CoverageEvent) -> Finding:
+    message = f"{event.run.slug}: mode {event.run.mode} was asked for, and nothing was compiled"
+    return _finding(Level.WARNING, event.run, message, "not-compiled")
+
+
+def _as_it_stands(events: Sequence[CoverageEvent]) -> tuple[Finding, ...]:
+    if any(event.compilations != 0 for event in events):
+        return ()
+    message = "nothing was compiled in this run; times are shown as they stand"
+    return (_finding(Level.NOTE, None, message, "as-it-stands"),)
+
+
+def _finding(level: Level, run: RunKey | None, message: str, identity: str) -> Finding:
+    return Finding(
+        rule=NOTHING_MEASURED.id,
+        level=level,
+        message=message,
+        run=run,
+        fingerprint=fingerprint(NOTHING_MEASURED.id, run, identity),
+    )
