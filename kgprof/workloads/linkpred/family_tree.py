@@ -1,25 +1,35 @@
-"""A seeded family tree with recursive rules: the built-in dataset, with a known answer for every question.
+"""A seeded family tree with recursive rules: the built-in dataset, with a known answer to every question.
 
-Facts (``train``) say who is whose father, mother, brother, sister and who is married. The rules define the rest. The
-questions (``test``) are every true triple of the relations in QUESTIONS, two different people each, so that filtered
-corruptions are all false: a perfect search scores MRR 1, and what is missing is the search's doing.
+Facts (``train``) say who is whose father, mother, brother and sister, who is married, and where the four recursive
+lines begin. The rules define the rest. ``test`` asks a share of the true triples of each relation in QUESTIONS, all of
+which take three choices or more to prove; ``valid`` holds all other true triples of these relations. So every filtered
+corruption is false, a perfect search scores MRR 1, and what is missing is the search's doing.
+
+Two kinds of relation are asked. In ``father_line``, ``mother_line``, ``agnate`` and ``enate`` each choice is forced,
+to any depth, so any policy at all proves them: they measure the engine and the queue. In the others the proof forks (by
+father or mother, husband or wife, brother or sister) and a policy that cannot tell takes a wrong turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build
 from kgprof.workloads.linkpred.rules import RuleFormat, RuleText, parse_rule
 
-DEFAULT_SIZE = 400
+T = TypeVar("T")
+
+DEFAULT_SIZE = 600
 GENERATIONS = 6
-MINIMUM_SIZE = 4 * GENERATIONS
-MAXIMUM_SIZE = 1_000_000
+MINIMUM_SIZE = 20 * GENERATIONS  # below it the marriage rule leaves generations without couples
+MAXIMUM_SIZE = 20_000
 MOST_CHILDREN = 4  # bounds the facts that one goal can match, which a static-shape engine pays for at every step
+MOST_SUITORS_SEEN = 8  # keeps the matching linear in the size of a generation
 
 RULES = """
 parent(X,Y) :- father(X,Y).
@@ -28,23 +38,23 @@ sibling(X,Y) :- brother(X,Y).
 sibling(X,Y) :- sister(X,Y).
 spouse(X,Y) :- married(X,Y).
 spouse(X,Y) :- married(Y,X).
+father_line(X,Y) :- father(Z,Y), father_line(X,Z).
+mother_line(X,Y) :- mother(Z,Y), mother_line(X,Z).
+agnate(X,Y) :- father(Z,X), father(W,Y), agnate(Z,W).
+enate(X,Y) :- mother(Z,X), mother(W,Y), enate(Z,W).
 grandparent(X,Y) :- parent(Z,Y), parent(X,Z).
 great_grandparent(X,Y) :- parent(Z,Y), grandparent(X,Z).
 ancestor(X,Y) :- parent(X,Y).
 ancestor(X,Y) :- parent(Z,Y), ancestor(X,Z).
-father_line(X,Y) :- father(X,Y).
-father_line(X,Y) :- father(Z,Y), father_line(X,Z).
-mother_line(X,Y) :- mother(X,Y).
-mother_line(X,Y) :- mother(Z,Y), mother_line(X,Z).
 uncle(X,Y) :- parent(Z,Y), brother(X,Z).
 uncle(X,Y) :- aunt(Z,Y), married(X,Z).
 aunt(X,Y) :- parent(Z,Y), sister(X,Z).
 cousin(X,Y) :- parent(Z,X), sibling(Z,W), parent(W,Y).
+great_uncle(X,Y) :- parent(Z,Y), uncle(X,Z).
 parent_in_law(X,Y) :- spouse(Z,Y), parent(X,Z).
 sibling_in_law(X,Y) :- spouse(Z,Y), sibling(X,Z).
+co_parent_in_law(X,Y) :- parent(X,Z), spouse(Z,W), parent(Y,W).
 """
-
-QUESTIONS = ("great_grandparent", "ancestor", "father_line", "mother_line", "uncle", "cousin", "parent_in_law")
 
 
 def rules() -> list[RuleText]:
@@ -53,33 +63,41 @@ def rules() -> list[RuleText]:
 
 
 def generate(size: int, seed: int) -> KnowledgeGraph:
-    """About ``size`` people in GENERATIONS generations. The same size and seed give the same graph everywhere."""
-    family = _Family(Draws(seed), size)
-    return build(
-        name=f"family-tree:{size}",
-        train=family.facts(),
-        test=[(x, relation, y) for relation in QUESTIONS for x, y in family.pairs(relation)],
-        rules=rules(),
-    )
+    """About ``size`` people and at most as many questions. The same size and seed give the same graph everywhere."""
+    draws = Draws(seed)
+    people = _people(draws, size)
+    train = [fact for person in people for fact in _facts(person)]
+    test: list[Triple] = []
+    true: list[Triple] = []
+    for relation, question in QUESTIONS.items():
+        true += [(x.name, relation, y.name) for y in people for x in question.easy(y)]
+        asked = [(x.name, relation, y.name) for y in people for x in question.asked(y)]
+        true += asked
+        test += draws.shuffled(sorted(set(asked)))[: size * question.percent // 100]
+    valid = sorted(set(true) - set(test) - set(train))
+    return build(name=f"family-tree:{size}", train=train, valid=valid, test=test, rules=rules())
 
 
 class Draws:
-    """Integers from the raw 64-bit stream of PCG64, the part of numpy.random that is promised never to change."""
+    """Integers from the raw 64-bit stream of PCG64, the part of numpy.random that is promised never to change.
+
+    Any integer is a seed; those that differ by a multiple of 2**64 are the same one.
+    """
 
     def __init__(self, seed: int) -> None:
-        self._bits = np.random.PCG64(seed)
+        self._bits = np.random.PCG64(seed % 2**64)
 
     def below(self, bound: int) -> int:
         """An integer from 0 to ``bound - 1``; the bias of the product is below bound / 2**64."""
         return int(self._bits.random_raw()) * bound >> 64
 
-    def shuffled(self, items: list[Person]) -> list[Person]:
+    def shuffled(self, items: Iterable[T]) -> list[T]:
         """A new list in random order (Fisher and Yates)."""
-        items = list(items)
-        for last in range(len(items) - 1, 0, -1):
+        shuffled = list(items)
+        for last in range(len(shuffled) - 1, 0, -1):
             other = self.below(last + 1)
-            items[last], items[other] = items[other], items[last]
-        return items
+            shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
+        return shuffled
 
 
 @dataclass(eq=False, kw_only=True)
@@ -96,98 +114,134 @@ class Person:
         return (self.father, self.mother) if self.father and self.mother else ()
 
     @property
-    def grandparents(self) -> set[Person]:
-        return {grandparent for parent in self.parents for grandparent in parent.parents}
+    def grandparents(self) -> tuple[Person, ...]:
+        return tuple(grandparent for parent in self.parents for grandparent in parent.parents)
 
     @property
     def siblings(self) -> list[Person]:
         return [child for child in self.father.children if child is not self] if self.father else []
 
-
-class _Family:
-    def __init__(self, draws: Draws, size: int) -> None:
-        self._draws = draws
-        self._digits = len(str(size))
-        self.people: list[Person] = []
-        wanted = max(4, size // GENERATIONS)
-        generation = [self._born(is_male=index % 2 == 0) for index in range(wanted)]
-        for _ in range(GENERATIONS - 1):
-            generation = self._children_of(self._couples(generation), wanted)
-
-    def _born(self, *, is_male: bool) -> Person:
-        person = Person(name=f"p{len(self.people):0{self._digits}d}", is_male=is_male)
-        self.people.append(person)
-        return person
-
-    def _couples(self, generation: list[Person]) -> list[Person]:
-        """Marries within the generation, never two people who share a grandparent; gives the husbands."""
-        women = self._draws.shuffled([person for person in generation if not person.is_male])
-        husbands = []
-        for man in (person for person in generation if person.is_male):
-            near = {man, *man.siblings}
-            wife = next((w for w in women[:8] if w not in near and not man.grandparents & w.grandparents), None)
-            if wife is not None:
-                women.remove(wife)
-                man.spouse, wife.spouse = wife, man
-                husbands.append(man)
-        return husbands
-
-    def _children_of(self, husbands: list[Person], wanted: int) -> list[Person]:
-        born: list[Person] = []
-        open_couples = list(husbands)
-        while open_couples and len(born) < wanted:
-            father = open_couples[self._draws.below(len(open_couples))]
-            assert father.spouse is not None
-            child = self._born(is_male=self._draws.below(2) == 0)
-            child.father, child.mother = father, father.spouse
-            father.children.append(child)
-            father.spouse.children.append(child)
-            born.append(child)
-            if len(father.children) == MOST_CHILDREN:
-                open_couples.remove(father)
-        return born
-
-    def facts(self) -> list[Triple]:
-        found: list[Triple] = []
-        for person in self.people:
-            if person.father and person.mother:
-                found += [(person.father.name, "father", person.name), (person.mother.name, "mother", person.name)]
-            if person.spouse and person.is_male:
-                found.append((person.name, "married", person.spouse.name))
-            relation = "brother" if person.is_male else "sister"
-            found += [(person.name, relation, sibling.name) for sibling in person.siblings]
-        return found
-
-    def pairs(self, relation: str) -> list[tuple[str, str]]:
-        """Every (x, y) of ``relation``, from what the words mean and not from RULES (a test holds both together)."""
-        related = _RELATED[relation]
-        return [(x.name, y.name) for y in self.people for x in dict.fromkeys(related(y))]
+    def may_marry(self, other: Person) -> bool:
+        """Neither siblings nor cousins."""
+        return not {*self.parents, *self.grandparents} & {*other.parents, *other.grandparents}
 
 
-def _ancestors(person: Person) -> list[Person]:
-    return [found for parent in person.parents for found in (parent, *_ancestors(parent))]
+def _people(draws: Draws, size: int) -> list[Person]:
+    wanted = size // GENERATIONS
+    people: list[Person] = []
+
+    def born(is_male: bool, father: Person | None = None, mother: Person | None = None) -> Person:
+        name = f"p{len(people):0{len(str(size))}d}"
+        people.append(Person(name=name, is_male=is_male, father=father, mother=mother))
+        return people[-1]
+
+    generation = [born(index % 2 == 0) for index in range(wanted)]
+    for _ in range(GENERATIONS - 1):
+        couples = _couples(draws, generation)
+        generation = []
+        while couples and len(generation) < wanted:
+            husband, wife = couples[draws.below(len(couples))]
+            child = born(draws.below(2) == 0, husband, wife)
+            husband.children.append(child)
+            wife.children.append(child)
+            generation.append(child)
+            if len(wife.children) == MOST_CHILDREN:
+                couples.remove((husband, wife))
+    return people
+
+
+def _couples(draws: Draws, generation: list[Person]) -> list[tuple[Person, Person]]:
+    women = draws.shuffled(person for person in generation if not person.is_male)
+    couples = []
+    for man in (person for person in generation if person.is_male):
+        wife = next((woman for woman in women[:MOST_SUITORS_SEEN] if man.may_marry(woman)), None)
+        if wife is not None:
+            women.remove(wife)
+            man.spouse, wife.spouse = wife, man
+            couples.append((man, wife))
+    return couples
+
+
+def _facts(person: Person) -> Iterable[Triple]:
+    if person.father and person.mother:
+        for relation, parent in (("father", person.father), ("mother", person.mother)):
+            yield parent.name, relation, person.name
+            yield parent.name, f"{relation}_line", person.name
+    if person.spouse and person.is_male:
+        yield person.name, "married", person.spouse.name
+    for sibling in person.siblings:
+        for relation in ("brother" if person.is_male else "sister", "agnate", "enate"):
+            yield person.name, relation, sibling.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The true triples (x, relation, y) as the x of each y, from what the words mean and not from RULES.
+
+    ``asked`` are those that take three choices or more to prove, ``easy`` the others; ``percent`` is how many become
+    test triples, in percent of the number of people.
+    """
+
+    percent: int
+    asked: Callable[[Person], Iterable[Person]]
+    easy: Callable[[Person], Iterable[Person]] = lambda _: ()
 
 
 def _line(person: Person, *, male: bool) -> list[Person]:
+    """Father, father's father and so on, or mother, mother's mother."""
+    line = []
     parent = person.father if male else person.mother
-    return [parent, *_line(parent, male=male)] if parent else []
+    while parent:
+        line.append(parent)
+        parent = parent.father if male else parent.mother
+    return line
 
 
-def _parents_siblings(person: Person, *, male: bool) -> list[Person]:
-    return [sibling for parent in person.parents for sibling in parent.siblings if sibling.is_male == male]
+def _kin_by_line(person: Person, *, male: bool) -> list[Person]:
+    """Those of the same generation who share the founder by fathers (or mothers) alone, without the siblings."""
+    line = _line(person, male=male)
+    generation = line[-1:]
+    for _ in line:
+        generation = [child for parent in generation if parent.is_male == male for child in parent.children]
+    near = {person, *person.siblings}
+    return [kin for kin in generation if kin not in near]
+
+
+def _with_ancestors(people: Iterable[Person]) -> list[Person]:
+    """The people themselves and all their ancestors, each once."""
+    found = dict.fromkeys(people)
+    generation = list(found)
+    while generation:
+        generation = list(dict.fromkeys(parent for person in generation for parent in person.parents))
+        found.update(dict.fromkeys(generation))
+    return list(found)
 
 
 def _uncles(person: Person) -> list[Person]:
-    aunts = _parents_siblings(person, male=False)
-    return [*_parents_siblings(person, male=True), *(aunt.spouse for aunt in aunts if aunt.spouse)]
+    siblings = [sibling for parent in person.parents for sibling in parent.siblings]
+    return [man for sibling in siblings for man in (sibling, sibling.spouse) if man and man.is_male]
 
 
-_RELATED: dict[str, Callable[[Person], Iterable[Person]]] = {
-    "great_grandparent": lambda y: [found for parent in y.parents for found in parent.grandparents],
-    "ancestor": _ancestors,
-    "father_line": lambda y: _line(y, male=True),
-    "mother_line": lambda y: _line(y, male=False),
-    "uncle": _uncles,
-    "cousin": lambda y: [c for parent in y.parents for sibling in parent.siblings for c in sibling.children],
-    "parent_in_law": lambda y: y.spouse.parents if y.spouse else (),
-}
+QUESTIONS: Mapping[str, Question] = MappingProxyType(
+    {
+        "father_line": Question(
+            percent=20, asked=lambda y: _line(y, male=True)[2:], easy=lambda y: _line(y, male=True)[:2]
+        ),
+        "mother_line": Question(
+            percent=20, asked=lambda y: _line(y, male=False)[2:], easy=lambda y: _line(y, male=False)[:2]
+        ),
+        "agnate": Question(percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings),
+        "enate": Question(percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings),
+        "parent_in_law": Question(percent=10, asked=lambda y: y.spouse.parents if y.spouse else ()),
+        "sibling_in_law": Question(percent=5, asked=lambda y: y.spouse.siblings if y.spouse else ()),
+        "cousin": Question(
+            percent=5, asked=lambda y: [c for p in y.parents for sibling in p.siblings for c in sibling.children]
+        ),
+        "great_grandparent": Question(percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]),
+        "great_uncle": Question(percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]),
+        "co_parent_in_law": Question(
+            percent=4, asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents]
+        ),
+        "ancestor": Question(percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents),
+    }
+)

@@ -11,9 +11,10 @@ names can be quoted, is the way to write it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,6 @@ def build(
     test: Iterable[Triple],
     valid: Iterable[Triple] = (),
     rules: Sequence[RuleText] = (),
-    notes: Sequence[str] = (),
 ) -> KnowledgeGraph:
     """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
     splits = {"train": list(train), "valid": list(valid), "test": list(test)}
@@ -101,11 +101,7 @@ def build(
     predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
     constant_ids = {text: 1 + index for index, text in enumerate(constants)}
     rows = {split: _rows(triples, predicate_ids, constant_ids) for split, triples in splits.items()}
-    duplicates = [
-        f"{split}: {len(triples) - len(rows[split])} duplicate triples counted once"
-        for split, triples in splits.items()
-        if len(triples) > len(rows[split])
-    ]
+    numbered = tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules)
     return KnowledgeGraph(
         name=name,
         predicates=tuple(predicates),
@@ -113,9 +109,28 @@ def build(
         train=rows["train"],
         valid=rows["valid"],
         test=rows["test"],
-        rules=tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules),
-        notes=(*notes, *duplicates),
+        rules=numbered,
+        notes=(*_duplicates(splits, rows), *_repeated_rules(numbered), *_questions_answered(rows)),
     )
+
+
+def _duplicates(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples]) -> Iterator[str]:
+    for split, triples in splits.items():
+        if len(triples) > len(rows[split]):
+            yield f"{split}: {len(triples) - len(rows[split])} duplicate triples counted once"
+
+
+def _repeated_rules(rules: Sequence[Rule]) -> Iterator[str]:
+    repeated = len(rules) - len({(rule.head, rule.body) for rule in rules})
+    if repeated:
+        yield f"rules: {repeated} repeat an earlier one; all are kept"
+
+
+def _questions_answered(rows: Mapping[str, Triples]) -> Iterator[str]:
+    asked_and_told = np.concatenate([rows["train"], rows["test"]])
+    both = len(asked_and_told) - len(np.unique(asked_and_told, axis=0))
+    if both:
+        yield f"test: {both} triples are facts of train, too; a triple is no fact while it is itself being proved"
 
 
 def _rows(triples: list[Triple], predicates: dict[str, int], constants: dict[str, int]) -> Triples:
@@ -158,36 +173,50 @@ def _read_rules(path: Path) -> list[RuleText]:
 
 
 def _read_triples(path: Path) -> list[Triple]:
-    lines = _data_lines(_text(path), keep=_is_triple_like_comment)
+    lines = _data_lines(_text(path), keep=lambda comment: "\t" in comment)
     if not lines:
         raise InputError("no triple in it; expected at least one", path=path)
-    first_number, first = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
-    tabs = "\t" in first
-    read = _read_columns if tabs else _read_fact
+    form_line, form = _triple_form(lines)
+    if form is TripleForm.PROLOG:
+        lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
     triples = []
     with _located(path) as at:
         for at.line, line in lines:
-            if not tabs and line.startswith(COMMENT_MARKS):
-                continue
             try:
-                triples.append(read(line))
+                triples.append(_READ[form](line))
             except MalformedTextError as error:
-                raise MalformedTextError(_mixed(line, tabs, first_number) or str(error)) from None
+                remark = "" if at.line == form_line else _if_other_form(line, form, form_line)
+                raise MalformedTextError(remark or f"expected `{form.value}`: {error}") from None
     return triples
 
 
-def _is_triple_like_comment(line: str) -> bool:
-    return "\t" in line
+class TripleForm(Enum):
+    """The two forms of train.txt and its like; the value is what an error message shows as expected."""
+
+    COLUMNS = "head<TAB>relation<TAB>tail"
+    PROLOG = "relation(head,tail)."
 
 
-def _mixed(line: str, tabs: bool, first_number: int) -> str:
-    """What to say when ``line`` is well-formed in the form that its file is not in; else nothing."""
+def _triple_form(lines: list[tuple[int, str]]) -> tuple[int, TripleForm]:
+    """The form of a file, and the number of the line that shows it: the first that is surely no comment."""
+    number, line = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
+    has_columns = "\t" in line.strip() and not _reads_as(line, TripleForm.PROLOG)
+    return number, TripleForm.COLUMNS if has_columns else TripleForm.PROLOG
+
+
+def _reads_as(line: str, form: TripleForm) -> bool:
     try:
-        (_read_fact if tabs else _read_columns)(line)
+        _READ[form](line)
     except MalformedTextError:
+        return False
+    return True
+
+
+def _if_other_form(line: str, form: TripleForm, form_line: int) -> str:
+    other = TripleForm.PROLOG if form is TripleForm.COLUMNS else TripleForm.COLUMNS
+    if not _reads_as(line, other):
         return ""
-    other, this = ("a Prolog fact", "tab-separated") if tabs else ("tab-separated columns", "Prolog facts")
-    return f"found {other} in a file that is {this} from line {first_number} on; a file holds one form, not both"
+    return f"expected `{form.value}` as on line {form_line}, found `{other.value}`; a file holds one form, not both"
 
 
 _PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s(),'\"]*)\s*\)\s*\.")
@@ -206,18 +235,19 @@ def _read_fact(line: str) -> Triple:
 def _read_columns(line: str) -> Triple:
     if line.startswith(COMMENT_MARKS):
         raise MalformedTextError(
-            "a comment or a triple? Expected a comment without a tab; write a name that begins with % or # in a file "
+            "a comment, or a triple? A comment holds no tab; a name that begins with % or # can be written in a file "
             "of Prolog facts, quoted"
         )
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != 3:
-        raise MalformedTextError(
-            f"expected head<TAB>relation<TAB>tail or relation(head,tail)., found {len(columns)} columns"
-        )
+        raise MalformedTextError(f"found {len(columns)} column{'s' * (len(columns) > 1)}")
     if "" in columns:
-        raise MalformedTextError(f"expected a name in column {columns.index('') + 1}, found it empty")
+        raise MalformedTextError(f"column {columns.index('') + 1} is empty")
     head, relation, tail = columns
     return head, relation, tail
+
+
+_READ: dict[TripleForm, Callable[[str], Triple]] = {TripleForm.COLUMNS: _read_columns, TripleForm.PROLOG: _read_fact}
 
 
 class _Place:

@@ -26,15 +26,16 @@ SELECTIONS = ("most-bound", "leftmost")
 ALL = "all"
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
+MOST_DIGITS = 9  # of a number; the engine's indices are 32-bit
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkpredOptions:
-    """What is evaluated, and how. The defaults are those of preset ``small``. Raises UsageError on a bad value."""
+    """What is evaluated, and how. Defaults are those of preset ``small`` on the family tree. Raises UsageError."""
 
     dataset: str = FAMILY_TREE  # "family-tree" or "family-tree:SIZE"; not looked at when ``data`` is given
     data: Path | None = None
-    queries: int | None = 300  # None: all
+    queries: int | None = 320  # None: all
     corruptions: int | None = 10  # per query and side; None: all
     depth: int = 10  # most choices on the way from the query to TRUE
     batch_size: int = 256
@@ -43,8 +44,8 @@ class LinkpredOptions:
     hidden: int = 64
     layers: int = 2
     dtype: str = "float64"
-    max_atoms: int = 6  # A
-    max_children: int = 32  # S
+    max_atoms: int = 4  # A; the family tree needs 3
+    max_children: int = 8  # S; the family tree has at most 4 facts and 2 rules for a goal
     children_width: int = 0  # slots of the children tensor, of which max_children are used; 0 becomes max_children
     fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
@@ -92,6 +93,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         ),
     }
 )
+
+# What a graph from outside starts from; the family tree's own caps would drop much of its search.
+DIRECTORY_CAPS: Mapping[str, int] = MappingProxyType({"max_atoms": 6, "max_children": 32})
 
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
 LATER: Mapping[str, str] = MappingProxyType(
@@ -143,11 +147,14 @@ def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
 def _options(given: Mapping[str, Any]) -> LinkpredOptions:
     if "data" in given and "dataset" in given:
         raise UsageError("--data and --dataset exclude each other", hint="give one of them")
-    values = {**PRESETS[given.get("preset", "small")], **given}
+    caps = DIRECTORY_CAPS if "data" in given else {}
+    values = {**caps, **PRESETS[given.get("preset", "small")], **given}
     for name in ("queries", "corruptions"):
         if values.get(name) == ALL:
             values[name] = None
     for name in ("data", "policy"):
+        if name in values and not values[name]:
+            raise UsageError(f"--{name} is empty; expected a path")
         if name in values:
             values[name] = Path(values[name]).resolve()
     if "policy" in values and not values["policy"].is_file():
@@ -171,7 +178,7 @@ def _family_tree_size(dataset: str) -> int:
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
-    if not (size.isascii() and size.isdecimal() and smallest <= int(size) <= largest):
+    if not (size.isascii() and size.isdecimal() and len(size) <= MOST_DIGITS and smallest <= int(size) <= largest):
         raise UsageError(f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}")
     return int(size)
 
@@ -193,37 +200,44 @@ def _option_names() -> list[str]:
     return [name for parameter in _COMMAND.params for name in parameter.opts]
 
 
-def _count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
-    """A number of at least 1, or ``all``."""
-    if value is None or value == ALL:
-        return value
-    if not (value.isascii() and value.isdecimal() and int(value) >= 1):
-        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor `{ALL}`", context, parameter)
+def _positive(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1):
+        raise click.BadParameter(f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter)
     return int(value)
+
+
+def _count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    return ALL if value == ALL else _positive(context, parameter, value)
 
 
 def _default(name: str) -> str:
     default = LinkpredOptions.__dataclass_fields__[name].default
-    presets = {preset: values[name] for preset, values in PRESETS.items() if values.get(name, default) != default}
-    return ", ".join([str(default), *(f"preset {preset}: {value}" for preset, value in presets.items())])
+    others = {"with --data": DIRECTORY_CAPS, **{f"preset {preset}": values for preset, values in PRESETS.items()}}
+    changed = [f"{where}: {values[name]}" for where, values in others.items() if values.get(name, default) != default]
+    return ", ".join([str(default), *changed])
 
 
-def _option(name: str, kind: Any, metavar: str, meaning: str, default: str | None = None) -> click.Option:
+_CALLBACKS = {"N": _positive, "N|all": _count}
+
+
+def _option(name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str) -> click.Option:
     """No default of click's own: what is given overrides the preset, and nothing else does."""
     return click.Option(
         [f"--{name.replace('_', '-')}"],
         type=kind,
         default=None,
         metavar=metavar,
-        callback=_count if metavar == COUNT else None,
+        callback=_CALLBACKS.get(metavar),
         help=f"{meaning}  [{default or _default(name)}]",
     )
 
 
-COUNT = "N|all"
-_POSITIVE = click.IntRange(min=1)
-_NUMBER = click.FloatRange(min=0)
-_PRESET = click.Choice(list(PRESETS))
+def _choice(name: str, values: Iterable[str], meaning: str) -> click.Option:
+    return _option(name, "|".join(values), meaning, kind=click.Choice(list(values)))
+
+
 _COMMAND = click.Command(
     name="linkpred",
     add_help_option=False,
@@ -231,26 +245,26 @@ _COMMAND = click.Command(
     help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
     "whether a policy network finds a proof of it. Defaults stand in brackets.",
     params=[
-        _option("dataset", str, "NAME", f"Built-in graph: {FAMILY_TREE}, or {FAMILY_TREE}:SIZE with SIZE people."),
-        _option("data", str, "DIR", "Directory with train.txt, test.txt, rules.txt, perhaps valid.txt.", "none"),
-        _option("queries", str, COUNT, "Test triples to evaluate, a seeded choice."),
-        _option("corruptions", str, COUNT, "Corruptions of each query on either side, filtered."),
-        _option("depth", _POSITIVE, "N", "Most choices in a proof."),
-        _option("batch_size", _POSITIVE, "N", "Candidates that are searched at once (B)."),
-        _option("preset", _PRESET, "|".join(PRESETS), "Defaults of the sizes below."),
-        _option("embedding", _POSITIVE, "N", "Width of the policy's embeddings."),
-        _option("hidden", _POSITIVE, "N", "Width of the policy's layers."),
-        _option("layers", _POSITIVE, "N", "Residual blocks of the policy."),
-        _option("dtype", click.Choice(DTYPES), "|".join(DTYPES), "Number format of the policy."),
-        _option("policy", str, "FILE", "The policy's state_dict.", "seeded random weights"),
-        _option("selection", click.Choice(SELECTIONS), "|".join(SELECTIONS), "Which atom of a state is resolved."),
-        _option("max_atoms", _POSITIVE, "N", "Cap on the atoms of a state (A)."),
-        _option("max_children", _POSITIVE, "N", "Cap on the children of a state (S)."),
-        _option("children_width", _POSITIVE, "N", "Slots for children; more of them change no result.", "max-children"),
-        _option("fact_fanout", _POSITIVE, "N", "Cap on the facts that one goal is matched with.", "from the data"),
-        _option("rule_fanout", _POSITIVE, "N", "Cap on the rules that one goal is matched with.", "from the data"),
-        _option("max_steps", _POSITIVE, "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
+        _option("dataset", "NAME", f"Built-in graph: {FAMILY_TREE}, or {FAMILY_TREE}:SIZE with SIZE people."),
+        _option("data", "DIR", "Directory with train.txt, test.txt, rules.txt, perhaps valid.txt.", "none"),
+        _option("queries", "N|all", "Test triples to evaluate, a seeded choice."),
+        _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
+        _option("depth", "N", "Most choices in a proof."),
+        _option("batch_size", "N", "Candidates that are searched at once (B)."),
+        _choice("preset", PRESETS, "Defaults of the sizes below."),
+        _option("embedding", "N", "Width of the policy's embeddings."),
+        _option("hidden", "N", "Width of the policy's layers."),
+        _option("layers", "N", "Residual blocks of the policy."),
+        _choice("dtype", DTYPES, "Number format of the policy."),
+        _option("policy", "FILE", "The policy's state_dict.", "seeded random weights"),
+        _choice("selection", SELECTIONS, "Which atom of a state is resolved."),
+        _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
+        _option("max_children", "N", "Cap on the children of a state (S)."),
+        _option("children_width", "N", "Slots for children; more of them change no result.", "max-children"),
+        _option("fact_fanout", "N", "Cap on the facts that one goal is matched with.", "from the data"),
+        _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", "from the data"),
+        _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
-        _option("near_tie_threshold", _NUMBER, "X", "Two logits less apart than this are a near-tie."),
+        _option("near_tie_threshold", "X", "Two logits less apart than this are a near-tie.", kind=float),
     ],
 )

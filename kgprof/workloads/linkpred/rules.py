@@ -198,6 +198,13 @@ def _tokens(text: str, *, lenient: bool = False) -> Iterator[tuple[str, str]]:
             yield match.lastgroup, match[match.lastgroup]
 
 
+def _unescaped(match: re.Match[str]) -> str:
+    escaped = match[1] or "'"
+    if escaped not in ("'", "\\"):
+        raise MalformedTextError(f"expected \\' or \\\\ after the backslash, found {match[0]!r}")
+    return escaped
+
+
 class _AtomReader:
     """Reads atoms off one line, one token of look-ahead."""
 
@@ -255,7 +262,7 @@ class _AtomReader:
 
     def _name(self, meaning: str) -> str:
         if self.at("quoted"):
-            text = _ESCAPE.sub(lambda match: match[1] or "'", self.expect("quoted", meaning)[1:-1])
+            text = _ESCAPE.sub(_unescaped, self.expect("quoted", meaning)[1:-1])
             if not text:
                 raise MalformedTextError(f"expected {meaning}, found an empty quoted name")
             return text
