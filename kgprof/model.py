@@ -87,6 +87,7 @@ class Plan(Model, frozen=True, kw_only=True):
     device: str  # "cpu" or "cuda"
     environment: Environment
     vector_isa_probe_s: float | Skipped  # Inductor compiles test files once per machine; never part of a compile time
+    vector_isa_works: bool = False  # each instruction set of this CPU passed the probe, so the runs need not try them
     agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
 
 
@@ -429,6 +430,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     host: HostBreakdown | Skipped
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt
+    notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
 
 
 class Verdict(Model, frozen=True, kw_only=True):

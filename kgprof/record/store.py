@@ -2,14 +2,14 @@
 
     recording/
       recording.json                     RecordingHeader: schema number, command, options, plan, environment
-      agreement.json                     Agreement, or Skipped with its reason
+      agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       runs/<strategy>.<mode>/
         compile.json timing.json trace.json host.json kernels.json evaluation.json    one pass each, or Skipped
         exit.json kernels_exit.json      how child A and child B ended
         trace.json.gz kernels.json.gz    what torch.profiler exported
         trace_records.jsonl.gz           allow-listed records of torch.__trace
         result.npz                       the result vector
-        log.txt                          what torch and the workload wrote, head and tail
+        log.txt kernels_log.txt          what torch and the workload wrote in child A and B, head and tail
 
 A SIGKILL therefore costs the pass that was running and nothing else. The schema number is
 model.RECORDING_SCHEMA_VERSION; its history stands beside it.
@@ -20,14 +20,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from kgprof.errors import InputError, UsageError
+from kgprof.errors import InputError, KgprofError, UsageError
 from kgprof.model import (
     RECORDING_SCHEMA_VERSION,
     Agreement,
@@ -48,6 +51,9 @@ from kgprof.model import (
     encode_json,
 )
 
+if TYPE_CHECKING:  # the parent and the reader need no arrays
+    import numpy as np
+
 T = TypeVar("T")
 
 HEADER = "recording.json"
@@ -57,6 +63,8 @@ TRACE_FILES = {PassName.TRACE: "trace.json.gz", PassName.KERNELS: "kernels.json.
 TRACE_RECORDS = "trace_records.jsonl.gz"
 RESULT = "result.npz"
 LOG = "log.txt"
+KERNELS_LOG = "kernels_log.txt"  # child B's
+AGREEMENT_LOG = "agreement_log.txt"
 EVALUATION = "evaluation"
 _ENDED = {"killed": "was killed", "timed-out": "timed out", "interrupted": "was interrupted"}
 _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
@@ -65,19 +73,48 @@ _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
 # ---------------------------------------------------------------- writing
 
 
-def create(folder: Path, header: RecordingHeader) -> None:
-    """Start a Recording in ``folder``. Raises UsageError when it cannot be written or already holds one."""
+def claim(output: Path) -> bool:
+    """Make sure that ``output`` can be written and holds nothing but what kgprof wrote; whether it was made just now.
+
+    Raises UsageError. An older Recording there is left alone until ``clear``.
+    """
+    if not (output / FOLDER / HEADER).is_file():
+        for name in (FOLDER, *REPORTS):
+            if (output / name).exists():
+                raise UsageError(
+                    f"{output / name} is in the way, and it is not a Recording's", hint="name another folder with -o"
+                )
+    made = not output.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / HEADER).exists():
-            raise UsageError(
-                f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one"
-            )
-        write_header(folder, header)
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
     except OSError as error:
         raise UsageError(
-            f"cannot write to {folder}: {error.strerror or error}", hint="name a folder that can be written with -o"
+            f"cannot write to {output}: {error.strerror or error}", hint="name a folder that can be written with -o"
         ) from error
+    return made
+
+
+def clear(output: Path) -> None:
+    """Remove the older Recording and its reports from a claimed folder. Raises KgprofError."""
+    try:
+        if (output / FOLDER).exists():
+            shutil.rmtree(output / FOLDER)
+        for name in REPORTS:
+            (output / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise KgprofError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
+
+
+def create(folder: Path, header: RecordingHeader) -> None:
+    """Start a Recording in ``folder``. Raises UsageError when it cannot be written or already holds one."""
+    if (folder / HEADER).exists():
+        raise UsageError(f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one")
+    try:
+        write_header(folder, header)
+    except KgprofError as error:
+        raise UsageError(error.message, hint="name a folder that can be written with -o") from error
 
 
 def write_header(folder: Path, header: RecordingHeader) -> None:
@@ -107,17 +144,59 @@ def write_log(folder: Path, key: RunKey, text: str) -> None:
     _write(run_folder(folder, key) / LOG, text.encode(errors="replace"))
 
 
+def write_result(folder: Path, key: RunKey, arrays: Mapping[str, np.ndarray]) -> None:
+    """``result.npz``: the names as one array, because any text is a name, and then the arrays in that order."""
+    import numpy as np
+
+    stored = {f"array_{index}": array for index, array in enumerate(arrays.values())}
+    with replacing(run_folder(folder, key) / RESULT) as partial:
+        np.savez_compressed(partial, names=np.asarray(list(arrays), dtype=np.str_), **stored)  # type: ignore[arg-type]
+
+
+def has_result(folder: Path, key: RunKey) -> bool:
+    return (run_folder(folder, key) / RESULT).exists()
+
+
+def read_pass(folder: Path, key: RunKey, name: PassName, kind: type[T]) -> T | None:
+    """One pass while the Recording is still being made; None where it is missing or was skipped."""
+    found = _read_if_there(run_folder(folder, key) / f"{name}.json", kind | Skipped)  # type: ignore[arg-type]
+    return found if isinstance(found, kind) else None
+
+
+def read_result(folder: Path, key: RunKey) -> dict[str, np.ndarray] | None:
+    """What write_result wrote, or None."""
+    import numpy as np
+
+    path = run_folder(folder, key) / RESULT
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {str(name): stored[f"array_{index}"] for index, name in enumerate(stored["names"])}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
+
+    Raises KgprofError, in the system's words, when the place cannot be written or the disk is full.
+    """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         partial.replace(path)
+    except OSError as error:
+        raise KgprofError(
+            f"cannot write {path}: {error.strerror or error}",
+            hint="what was written before stands in the Recording; make room and run again",
+        ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the error above says it
+            partial.unlink(missing_ok=True)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -212,7 +291,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         kernels=_read_if_there(run / "kernels.json", TracePass | Skipped)  # type: ignore[arg-type]
         or Skipped(reason=_why_missing(kernels_exit or ended)),
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
-        log=_read_log(run / LOG),
+        log=_read_log(run / LOG) + _read_log(run / KERNELS_LOG),
     )
 
 
@@ -225,17 +304,18 @@ def _never_ended(run: Path, header: RecordingHeader) -> Exit:
 
 def _why_missing(ended: Exit) -> str:
     """Why a pass left no file, from how its child ended."""
-    if ended.outcome == "ok":
-        return "the run ended without writing this pass"
+    return f"the run {'ended without writing this pass' if ended.outcome == 'ok' else in_words(ended)}"
+
+
+def in_words(ended: Exit) -> str:
+    """``was killed during timing: SIGKILL``."""
     during = f" during {ended.during}" if ended.during else ""
-    return f"the run {_ENDED.get(ended.outcome, ended.outcome)}{during}" + (
-        f": {ended.message}" if ended.message else ""
-    )
+    return f"{_ENDED.get(ended.outcome, ended.outcome)}{during}" + (f": {ended.message}" if ended.message else "")
 
 
 def _load_agreement(folder: Path, header: RecordingHeader) -> Agreement | Skipped:
     if not header.plan.agreement:
-        return Skipped(reason="the workload does not compare its results")
+        return Skipped(reason="there is nothing that the results could be compared with")
     found = _read_if_there(folder / "agreement.json", Agreement | Skipped)  # type: ignore[arg-type]
     return found or Skipped(reason="kgprof ended before the results were compared")
 

@@ -137,5 +137,5 @@ def test_a_folder_that_holds_a_recording_is_not_written_over(tmp_path: Path) -> 
 def test_an_unwritable_place_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
 
-    with pytest.raises(UsageError, match=r"cannot write to .*file/recording: Not a directory"):
+    with pytest.raises(UsageError, match=r"cannot write .*file/recording/recording\.json: Not a directory"):
         store.create(tmp_path / "file" / "recording", handmade._header())

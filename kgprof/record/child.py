@@ -1,0 +1,247 @@
+"""One child process: one run of one strategy in one mode, or the plan, or the comparison at the end.
+
+Started by children.py as ``python -P -c BOOTSTRAP <folder of kgprof> <job.json> <fd for events>``. What it measures
+goes to the Recording pass by pass; what it is doing goes to the parent as JSON lines; what anything prints goes to the
+log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from kgprof.errors import KgprofError, WorkloadError
+from kgprof.model import (
+    Agreement,
+    Evaluation,
+    Model,
+    Options,
+    PassName,
+    Plan,
+    RunKey,
+    Skipped,
+    decode_json,
+    encode_json,
+)
+from kgprof.record import store
+from kgprof.record.job import Done, Event, Failed, Job, Phase, Task
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PACKAGE = Path(__file__).resolve().parent.parent
+PLUMBING = (str(PACKAGE / "record"), str(PACKAGE / "workloads" / "loading.py"), str(PACKAGE / "workloads" / "user.py"))
+
+
+class Events:
+    """JSON lines to the parent, and the same phase as a heading in the log."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._stream = os.fdopen(descriptor, "wb", buffering=0)
+
+    def send(self, event: Event) -> None:
+        self._stream.write(msgspec.json.encode(event) + b"\n")
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.send(Phase(name=name))
+        sys.stdout.flush()
+        print(f"[kgprof: {name}]", file=sys.stderr, flush=True)  # noqa: T201
+        yield
+        sys.stdout.flush()
+
+
+def main(job_file: str, descriptor: str) -> None:
+    """Exit code 0 when everything asked for is written; the parent reads the rest from the events."""
+    events = Events(int(descriptor))
+    job = decode_json(Path(job_file).read_bytes(), Job)
+    end_with_the_parent(job.parent_pid)
+    make_crashes_speak()
+    try:
+        TASKS[job.task](job, events)
+    except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
+        failed = describe_failure(error)
+        print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
+        events.send(failed)
+        sys.exit(1)
+    events.send(Done())
+
+
+def end_with_the_parent(parent_pid: int) -> None:
+    """A parent that is killed outright cannot end its children; on Linux the kernel does it for it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        sys.exit("the parent is gone")
+
+
+def make_crashes_speak() -> None:
+    """A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child) does so as well."""
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
+    for stream in (sys.stdout, sys.stderr):
+        # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def describe_failure(error: BaseException) -> Failed:
+    """The exception as the workload's author wants it: without the frames of kgprof that called them."""
+    shown: BaseException = error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
+    frames = shown.__traceback__
+    while frames is not None and frames.tb_next is not None and is_plumbing(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(shown), shown, frames))
+    if isinstance(error, KgprofError):
+        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=error.exit_code)
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    return Failed(message=last, traceback=text)
+
+
+def is_plumbing(file: str) -> bool:
+    """Whether a frame is kgprof's way to the workload (linkpred is a workload)."""
+    return file.startswith((*PLUMBING, "<frozen importlib"))
+
+
+# ---------------------------------------------------------------- the four tasks
+
+
+def plan(job: Job, events: Events) -> None:
+    from kgprof.record.planning import make_plan
+
+    with events.phase("plan"):
+        seed_everything(job.options.seed)
+        answer = encode_json(make_plan(job))
+    with store.replacing(Path(job.answer)) as partial:
+        partial.write_bytes(answer)
+
+
+def measure(job: Job, events: Events) -> None:
+    """Child A: every pass on the same compiled code, the instruments one after the other."""
+    from kgprof.record.host_profiler import host_pass
+    from kgprof.record.timing import timing_pass
+    from kgprof.record.torch_profiler import trace_pass
+    from kgprof.record.torch_trace import compile_pass
+    from kgprof.workloads.protocol import EvaluationSession
+
+    run = Run(job, events)
+    folder, options, device, session = run.folder, job.options, run.device, run.session
+    evaluates = isinstance(session, EvaluationSession)
+
+    with events.phase(PassName.COMPILE):
+        records, first = folder / store.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
+        run.write(PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first))
+    with events.phase(PassName.TIMING):
+        timing, evaluation = timing_pass(session, device, options)
+        run.write(PassName.TIMING, timing)
+        run.write_evaluation(evaluation, evaluates)
+    if evaluates:
+        run.write_result()
+    with events.phase(PassName.TRACE):
+        run.write(PassName.TRACE, trace_pass(session, device, options, folder / store.TRACE_FILES[PassName.TRACE]))
+    with events.phase(PassName.HOST):
+        run.write(PassName.HOST, host_pass(session, device, options))
+
+
+def kernels(job: Job, events: Events) -> None:
+    """Child B: the same run compiled anew, with Inductor's C++ kernels visible to the profiler."""
+    from kgprof.record.torch_profiler import profile_cpp_kernels, trace_pass
+
+    unavailable = profile_cpp_kernels()  # before the workload is loaded: it may compile on import
+    run = Run(job, events)
+    if unavailable:
+        run.write(PassName.KERNELS, Skipped(reason=unavailable))
+        return
+    with events.phase(PassName.KERNELS):
+        for _ in range(job.options.steps):  # as many as COMPILE makes, so that the same shapes have been seen
+            run.session.step()
+        path = run.folder / store.TRACE_FILES[PassName.KERNELS]
+        traced = trace_pass(run.session, run.device, job.options, path, cpp_kernel_profile=True)
+        run.write(PassName.KERNELS, traced)
+
+
+def agreement(job: Job, events: Events) -> None:
+    """Every run's result vector against the baseline's, judged by the workload."""
+    from kgprof.workloads import loading
+    from kgprof.workloads.protocol import ComparableWorkload
+
+    with events.phase("agreement"):
+        asked = planned(job)
+        workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+        if not isinstance(workload, ComparableWorkload):
+            raise KgprofError(f"{workload.name} was comparable when the plan was made and is no longer")
+        recording = Path(job.recording)
+        results = {key: found for key in asked.runs if (found := store.read_result(recording, key)) is not None}
+        judged = workload.agreement(results, asked.baseline)
+        without = [(key, Skipped(reason="the run left no result")) for key in asked.runs if key not in results]
+        store.write_agreement(recording, Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
+
+
+TASKS: Mapping[Task, Callable[[Job, Events], None]] = {
+    Task.PLAN: plan,
+    Task.MEASURE: measure,
+    Task.KERNELS: kernels,
+    Task.AGREEMENT: agreement,
+}
+
+
+# ---------------------------------------------------------------- what they share
+
+
+class Run:
+    """A prepared session, and where its passes go."""
+
+    def __init__(self, job: Job, events: Events) -> None:
+        import torch
+
+        from kgprof.workloads import loading
+
+        if job.key is None:
+            raise KgprofError(f"a {job.task} job without a run")
+        self.key: RunKey = job.key
+        self.options: Options = job.options
+        self.recording = Path(job.recording)
+        self.folder = store.run_folder(self.recording, self.key)
+        self.device = torch.device(planned(job).device)
+        with events.phase("prepare"):
+            seed_everything(job.options.seed)
+            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+            self.session = workload.prepare(self.key, self.device)
+
+    def write(self, name: PassName, value: Model) -> None:
+        store.write_pass(self.recording, self.key, name, value)
+
+    def write_evaluation(self, evaluation: Evaluation | None, evaluates: bool) -> None:
+        why = "its evaluate() counts no candidates" if evaluates else "the workload has no evaluation"
+        store.write_evaluation(self.recording, self.key, evaluation or Skipped(reason=why))
+
+    def write_result(self) -> None:
+        """Leaves nothing when there is nothing to compare."""
+        from kgprof.workloads.protocol import ResultSession
+
+        if isinstance(self.session, ResultSession) and (arrays := self.session.result()):
+            store.write_result(self.recording, self.key, arrays)
+
+
+def planned(job: Job) -> Plan:
+    if job.plan is None:
+        raise KgprofError(f"a {job.task} job without a plan")
+    return job.plan
+
+
+def seed_everything(seed: int) -> None:
+    """Every run of a Recording starts from the same random numbers."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

@@ -1,0 +1,240 @@
+"""The parent's side of a child process: start it, listen to it, and end its whole process group.
+
+One child at a time. It is a fresh interpreter in a session of its own, with cold, private compiler caches that are
+deleted with it. Its stdout and stderr go to a log, its progress comes over a pipe of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+import kgprof
+from kgprof.errors import EXIT_INTERNAL
+from kgprof.model import Exit, encode_json
+from kgprof.record.job import EVENT_DECODER, Done, Failed, Job, Phase
+from kgprof.record.log import BoundedLog
+
+OnPhase = Callable[[str], None]
+
+EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
+TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
+STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
+DRAIN_S = 5.0  # for the pipes of a child that has ended
+
+# -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
+# folder that the parent has it from, which need not be installed.
+BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
+    "from kgprof.record.child import main; main(*sys.argv[2:])"
+)
+HOME = Path(kgprof.__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How the child ended, and what it said about it."""
+
+    exit: Exit
+    failed: Failed | None = None
+
+    @property
+    def is_kgprofs_own_failure(self) -> bool:
+        return self.failed is not None and self.failed.exit_code == EXIT_INTERNAL
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a child was running; its group has been ended."""
+
+    def __init__(self, ended: Exit) -> None:
+        super().__init__("interrupted")
+        self.ended = ended
+
+
+def run(job: Job, *, scratch: Path, log: Path, caches: Caches, on_phase: OnPhase) -> Ended:
+    """Run one job to its end. Raises Interrupted on Ctrl-C, OSError when the log could not be written."""
+    job_file = scratch / "job.json"
+    job_file.write_bytes(encode_json(job))
+    with caches:
+        child = _Child.start(job_file, log, caches.environment(), on_phase)
+        return child.wait(job.options.timeout_s)
+
+
+@dataclass(kw_only=True)
+class Caches:
+    """Cold caches of Inductor and Triton, deleted on exit. ``seed`` holds files that are copied in first."""
+
+    folder: Path
+    seed: Path | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        private = {
+            "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
+            "TRITON_CACHE_DIR": str(self.folder / "triton"),
+        }
+        return {**os.environ, **self.extra, **private}
+
+    def __enter__(self) -> Caches:
+        if self.seed is not None and self.seed.is_dir():
+            shutil.copytree(self.seed, self.folder / "inductor")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The processes that could still write here are gone; a file that one of them just removed is no error.
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Child:
+    """A running child: its process, the two threads that empty its pipes, and what it has said so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], events: IO[bytes], log: BoundedLog, on_phase: OnPhase) -> None:
+        self._process = process
+        self._log = log
+        self._on_phase = on_phase
+        self._began = time.monotonic()
+        self._phase = "start"
+        self._last_word: Done | Failed | None = None
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()  # something for ``wait`` to look at
+        assert process.stdout is not None  # Popen was asked for a pipe
+        self._readers = [
+            threading.Thread(target=self._read_log, args=(process.stdout,), daemon=True),
+            threading.Thread(target=self._read_events, args=(events,), daemon=True),
+        ]
+        # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
+        for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
+            thread.start()
+
+    @classmethod
+    def start(cls, job_file: Path, log: Path, environment: Mapping[str, str], on_phase: OnPhase) -> _Child:
+        kept = BoundedLog(log)
+        reading, writing = os.pipe()
+        events = os.fdopen(reading, "rb")
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOTSTRAP, str(HOME), str(job_file), str(writing)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writing,),
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError:
+            events.close()
+            kept.close()
+            raise
+        finally:
+            os.close(writing)
+        return cls(process, events, kept, on_phase)
+
+    def wait(self, timeout_s: float) -> Ended:
+        """Until it ends, its time is up, or Ctrl-C."""
+        try:
+            self._news.get(timeout=timeout_s)
+            if self._last_word is not None:
+                with contextlib.suppress(queue.Empty):
+                    self._news.get(timeout=EXIT_GRACE_S)
+        except queue.Empty:
+            self._ask_for_its_stack()
+            self._end()
+            message = f"no end within {timeout_s:g} s (--timeout)"
+            return Ended(exit=self._exit("timed-out", message))
+        except KeyboardInterrupt:
+            self._end()
+            raise Interrupted(self._exit("interrupted", "Ctrl-C")) from None
+        left_alone = self._process.poll() is not None
+        self._end()
+        return self._judge(left_alone)
+
+    def _judge(self, left_alone: bool) -> Ended:
+        code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
+        if code < 0:
+            return Ended(exit=self._exit("killed", _signal_name(-code)))
+        match self._last_word:
+            case Failed() as failed:
+                return Ended(exit=self._exit("raised", failed.message, failed.traceback), failed=failed)
+            case Done() if code == 0:
+                return Ended(exit=self._exit("ok"))
+        return Ended(exit=self._exit("raised", f"the process ended itself with exit code {code}"))
+
+    def _exit(self, outcome: str, message: str = "", traceback: str = "") -> Exit:
+        return Exit(
+            outcome=outcome,
+            message=message,
+            traceback=traceback,
+            during="" if outcome == "ok" else self._phase,
+            exit_code=0 if outcome == "ok" else self._process.returncode,
+            elapsed_s=round(time.monotonic() - self._began, 3),
+        )
+
+    # ---- ending it
+
+    def _ask_for_its_stack(self) -> None:
+        self._process.send_signal(signal.SIGUSR1)
+        time.sleep(STACK_GRACE_S)
+
+    def _end(self) -> None:
+        """End the group (compile workers outlive their parent), then take what is left in the pipes."""
+        if self._process.poll() is None:
+            self._signal_group(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(TERM_GRACE_S)
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+        for reader in self._readers:
+            # A process that left the group may hold the pipe open for ever.
+            reader.join(DRAIN_S)
+        self._log.close()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # nobody of the group is left
+            os.killpg(self._process.pid, number)
+
+    # ---- listening to it
+
+    def _await_exit(self) -> None:
+        self._process.wait()
+        self._news.put(None)
+
+    def _read_log(self, stream: IO[bytes]) -> None:
+        while data := os.read(stream.fileno(), 65536):
+            self._log.feed(data)
+
+    def _read_events(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            event = EVENT_DECODER.decode(line)
+        except msgspec.DecodeError:
+            self._log.feed(b"[kgprof: not an event: %r]\n" % line[:200])
+            return
+        if isinstance(event, Phase):
+            self._phase = event.name
+            self._on_phase(event.name)
+        else:
+            self._last_word = event
+            self._news.put(None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

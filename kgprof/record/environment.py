@@ -1,0 +1,178 @@
+"""The machine and the versions that a Recording was made on, and Inductor's vector-ISA probe, timed by itself."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from kgprof._version import __version__
+from kgprof.errors import UsageError
+from kgprof.model import Environment, Skipped
+
+QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
+
+
+def choose_device(wanted: str) -> torch.device:
+    """``auto`` is cuda where torch sees a GPU. Raises UsageError, in torch's words, for cuda where it sees none."""
+    available = torch.cuda.is_available()
+    if wanted == "cuda" and not available:
+        raise UsageError(
+            f"--device cuda: torch {torch.__version__} sees no GPU: {_what_cuda_says()}",
+            hint="run on a machine with an NVIDIA GPU and a CUDA build of torch, or use --device cpu",
+        )
+    return torch.device("cuda" if available and wanted != "cpu" else "cpu")
+
+
+def _what_cuda_says() -> str:
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (AssertionError, RuntimeError) as error:
+        return str(error).splitlines()[0]
+    return "torch.cuda.is_available() is False"
+
+
+def describe(device: torch.device, user_flags: dict[str, str]) -> Environment:
+    cpu = _cpu_name()
+    on_gpu = device.type == "cuda"
+    commit, dirty = _git(Path.cwd())
+    return Environment(
+        kgprof=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),  # a subclass of str that msgspec does not know
+        triton=_triton_version(),
+        cuda=torch.version.cuda or Skipped(reason="torch was built without CUDA"),
+        driver=_driver() if on_gpu else Skipped(reason="a CPU run"),
+        device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
+        cpu_name=cpu,
+        cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        torch_threads=torch.get_num_threads(),
+        memory_bytes=_memory_bytes(),
+        platform=platform.platform(),
+        compiler=cpp_compiler(),
+        git_commit=commit,
+        git_dirty=dirty,
+        flags=user_flags,
+    )
+
+
+def _triton_version() -> str | Skipped:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return Skipped(reason="not installed")
+
+
+def _driver() -> str | Skipped:
+    answer = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return answer if isinstance(answer, Skipped) else answer.splitlines()[0].strip()
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # no /proc outside Linux: the platform module's word is used
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    """What this process may use: the machine's memory, or its control group's limit where that is lower."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return physical  # no control groups here
+    return min(physical, int(limit)) if limit.isdecimal() else physical
+
+
+def _git(folder: Path) -> tuple[str | Skipped, bool | Skipped]:
+    commit = _ask("git", "-C", str(folder), "rev-parse", "HEAD")
+    if isinstance(commit, Skipped):
+        return commit, commit
+    changes = _ask("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
+    return commit, changes if isinstance(changes, Skipped) else bool(changes)
+
+
+def _ask(*command: str) -> str | Skipped:
+    """What a program answers on stdout."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Skipped(reason=f"{command[0]}: {error}")
+    if done.returncode:
+        complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return Skipped(reason=f"{command[0]}: {complaint[0]}")
+    return done.stdout.strip()
+
+
+# ---------------------------------------------------------------- Inductor on the CPU
+
+
+def cpp_compiler() -> str | Skipped:
+    """The C++ compiler that Inductor would call, by its own search, with its version line."""
+    try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
+        compiler = get_cpp_compiler()
+    except (ImportError, AttributeError) as error:
+        return Skipped(reason=f"capture C++ compiler unavailable: {error}")
+    except RuntimeError as error:  # torch._inductor.exc.InvalidCxxCompiler
+        return Skipped(reason=str(error))
+    version = _ask(compiler, "--version")
+    return compiler if isinstance(version, Skipped) or not version else f"{compiler}: {version.splitlines()[0]}"
+
+
+def probe_vector_isa(cache: Path) -> tuple[float | Skipped, bool]:
+    """Seconds that Inductor's vector-ISA probe takes with ``cache`` as its (fresh) cache, and whether to skip it later.
+
+    The probe compiles and loads one or two files for every instruction set that the CPU has. With
+    ``TORCHINDUCTOR_VEC_ISA_OK=1`` torch takes them all for working without a try, and picks the widest. That gives the
+    same pick only if every one of them did work here, so only then may the children be told so.
+    """
+    if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
+        value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
+        return Skipped(reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
+    try:
+        from torch._inductor import cpu_vec_isa
+
+        if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
+            return Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
+        began = time.perf_counter()
+        with _inductor_cache(cache):
+            picked = cpu_vec_isa.pick_vec_isa()
+            working = cpu_vec_isa.valid_vec_isa_list()
+        elapsed_s = time.perf_counter() - began
+        offered = [
+            isa
+            for isa in cpu_vec_isa.supported_vec_isa_list
+            if set(str(isa).split()) <= set(cpu_vec_isa.x86_isa_checker())
+        ]
+    except (ImportError, AttributeError, RuntimeError) as error:
+        return Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
+    # Off x86 torch offers one instruction set without a try; only there is the list of offered ones empty.
+    return elapsed_s, bool(picked) and all(isa in working for isa in offered)
+
+
+@contextmanager
+def _inductor_cache(folder: Path) -> Iterator[None]:
+    """Inductor asks the variable each time it needs a file."""
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    before = os.environ.get(name)
+    os.environ[name] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

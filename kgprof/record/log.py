@@ -1,0 +1,89 @@
+"""What a child writes to stdout and stderr, kept in bounded space: the beginning and the end."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from pathlib import Path
+
+HEAD_BYTES = 256 * 1024  # here the compile logs are
+TAIL_BYTES = 256 * 1024  # and here the last words of a run that died
+
+# Kineto of torch 2.13 writes two such lines a profiler session to fd 2, and KINETO_LOG_LEVEL does not stop them.
+_NOISE = re.compile(rb"USDT:.*Sync\w*Handler\.cpp:\d+\] profiler_(start|stop)\s*")
+
+
+class BoundedLog:
+    """Takes bytes in any pieces. The head is on disk at once; ``close`` adds what was cut, in words, and the tail.
+
+    A write that fails does not stop ``feed`` (the child would block on a full pipe); ``close`` raises it. What comes
+    after ``close`` (from a process that outlived the child's group) is dropped.
+    """
+
+    def __init__(self, path: Path, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
+        self._path = path
+        self._head_left = head_bytes
+        self._tail_bytes = tail_bytes
+        self._tail: deque[bytes] = deque()
+        self._tail_held = 0
+        self._cut_bytes = 0
+        self._partial_line = b""
+        self._failure: OSError | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb", buffering=0)
+
+    def feed(self, data: bytes) -> None:
+        with self._lock:
+            if not self._closed:
+                self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        lines = (self._partial_line + data).splitlines(keepends=True)
+        # A line without an end waits for the rest, unless it has grown past what is kept anyway.
+        waits = lines and not lines[-1].endswith((b"\n", b"\r")) and len(lines[-1]) < self._tail_bytes
+        self._partial_line = lines.pop() if waits else b""
+        for line in lines:
+            self._take(line)
+
+    def close(self) -> None:
+        """Write the tail. Raises the OSError that an earlier write met."""
+        with self._lock:
+            self._closed = True
+            self._take(self._partial_line)
+            if self._cut_bytes:
+                self._write(b"\n[kgprof: %d bytes of the log left out here]\n" % self._cut_bytes)
+            for line in self._tail:
+                self._write(line)
+            self._file.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _take(self, line: bytes) -> None:
+        if not line or _NOISE.fullmatch(line):
+            return
+        if len(line) <= self._head_left and not self._tail:
+            self._head_left -= len(line)
+            self._write(line)
+        else:
+            self._head_left = 0
+            self._hold(line)
+
+    def _hold(self, line: bytes) -> None:
+        self._cut_bytes += max(0, len(line) - self._tail_bytes)
+        kept = line[-self._tail_bytes :]
+        self._tail.append(kept)
+        self._tail_held += len(kept)
+        while self._tail_held > self._tail_bytes:
+            dropped = self._tail.popleft()
+            self._tail_held -= len(dropped)
+            self._cut_bytes += len(dropped)
+
+    def _write(self, data: bytes) -> None:
+        if self._failure is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self._failure = error

@@ -1,0 +1,135 @@
+"""PLAN: which strategies run in which modes, on which device, and what this machine lacks for them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from kgprof.errors import UsageError
+from kgprof.model import Options, Plan, RunKey, Skipped, StrategyPlan
+from kgprof.record import environment
+from kgprof.record.job import Job
+from kgprof.record.torch_trace import compilation_switched_off_by
+from kgprof.workloads import loading, modes
+from kgprof.workloads.modes import COMPILED_MODES, EAGER
+from kgprof.workloads.protocol import Workload
+
+
+def make_plan(job: Job) -> Plan:
+    """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
+    device = environment.choose_device(job.options.device)
+    workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+    runs = select_runs(workload, job.options, device)
+    _refuse_if_compilation_is_off(runs)
+    described = environment.describe(device, job.flags)
+    refuse_without_compiler(runs, device, described.compiler)
+    probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
+    return Plan(
+        workload=workload.name,
+        strategies=tuple(workload.strategies()),
+        runs=runs,
+        baseline=workload.baseline(runs),
+        device=device.type,
+        environment=described,
+        vector_isa_probe_s=probe_s,
+        vector_isa_works=isa_works,
+        agreement=loading.is_comparable(workload, runs),
+    )
+
+
+# ---------------------------------------------------------------- which runs
+
+
+def select_runs(workload: Workload, options: Options, device: torch.device) -> tuple[RunKey, ...]:
+    """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an unknown name."""
+    offered = {strategy.name: strategy for strategy in workload.strategies()}
+    usual = list(workload.default_runs(device))
+    for name in options.strategies:
+        _check("strategy", name, list(offered), workload.name)
+    for mode in options.modes:
+        _check("mode", mode, list(dict.fromkeys(m for s in offered.values() for m in s.modes)), workload.name)
+    if options.strategies and options.modes:
+        return tuple(_run(offered[name], mode) for name in _once(options.strategies) for mode in _once(options.modes))
+    if options.strategies:
+        return tuple(run for name in _once(options.strategies) for run in _usual_modes(offered[name], usual))
+    if options.modes:
+        names = _once([run.strategy for run in usual])
+        return _in_modes([offered[name] for name in names], _once(options.modes))
+    return tuple(usual)
+
+
+def _run(strategy: StrategyPlan, mode: str) -> RunKey:
+    if mode not in strategy.modes:
+        raise UsageError(
+            f"strategy {strategy.name!r} does not run in mode {mode!r}",
+            hint=f"it runs in: {', '.join(strategy.modes)}",
+        )
+    return RunKey(strategy=strategy.name, mode=mode)
+
+
+def _usual_modes(strategy: StrategyPlan, usual: Sequence[RunKey]) -> list[RunKey]:
+    mine = [run for run in usual if run.strategy == strategy.name]
+    return mine or [RunKey(strategy=strategy.name, mode=strategy.modes[0])]
+
+
+def _in_modes(strategies: Sequence[StrategyPlan], modes: Sequence[str]) -> tuple[RunKey, ...]:
+    """The usual strategies in ``modes``; one that has none of them stays out, but not all of them."""
+    runs = [RunKey(strategy=s.name, mode=mode) for s in strategies for mode in modes if mode in s.modes]
+    if not runs:
+        raise UsageError(
+            f"no strategy that runs by default has mode {' or '.join(modes)}", hint="name the strategy with --strategy"
+        )
+    return tuple(runs)
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _check(kind: str, name: str, known: Sequence[str], workload: str) -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    raise UsageError(
+        f"{workload} has no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+        hint=f"it has: {', '.join(known)}",
+    )
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def _refuse_if_compilation_is_off(runs: Sequence[RunKey]) -> None:
+    switched_off_by = compilation_switched_off_by(os.environ)
+    compiled = [run.slug for run in runs if run.mode in COMPILED_MODES]
+    if switched_off_by and compiled:
+        raise UsageError(
+            f"{switched_off_by} is set, so torch.compile would compile nothing in {', '.join(compiled)}",
+            hint=f"unset {switched_off_by.partition('=')[0]}, or ask for --mode {EAGER}",
+        )
+
+
+def refuse_without_compiler(runs: Sequence[RunKey], device: torch.device, compiler: str | Skipped) -> None:
+    """An error only where nothing else could run; otherwise those runs alone fail, and the others are kept."""
+    if isinstance(compiler, Skipped) and all(modes.needs_cpp_compiler(run.mode, device.type) for run in runs):
+        raise UsageError(
+            f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}",
+            hint=f"install g++ (apt-get install g++), name one in CXX, or ask for --mode {EAGER}",
+        )
+
+
+def _probe(
+    runs: Sequence[RunKey], device: torch.device, compiler: str | Skipped, cache: Path
+) -> tuple[float | Skipped, bool]:
+    """Every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own."""
+    if device.type != "cpu":
+        return Skipped(reason="not a CPU run"), False
+    if isinstance(compiler, Skipped):
+        return Skipped(reason="no C++ compiler"), False
+    if all(run.mode == EAGER for run in runs):
+        return Skipped(reason="nothing is compiled in mode eager"), False
+    return environment.probe_vector_isa(cache)

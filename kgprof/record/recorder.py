@@ -1,0 +1,238 @@
+"""record(): the plan, then every run in a child of its own, then the comparison of their results.
+
+The parent never imports torch. Whatever happens to one child costs that run and no other; Ctrl-C ends the running
+child, and what was measured by then stands in the Recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from kgprof.errors import EXIT_USAGE, KgprofError, UsageError, WorkloadError
+from kgprof.model import (
+    RECORDING_SCHEMA_VERSION,
+    CompilePass,
+    Exit,
+    Options,
+    PassName,
+    Plan,
+    RecordingHeader,
+    RunKey,
+    Skipped,
+    decode_json,
+)
+from kgprof.record import children, store
+from kgprof.record.children import Caches, Ended, Interrupted
+from kgprof.record.flags import flags
+from kgprof.record.job import Job, Task
+from kgprof.workloads import modes
+
+PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
+
+
+class Progress(Protocol):
+    """Told what is going on; called from another thread too."""
+
+    def phase(self, name: str, key: RunKey | None) -> None: ...
+
+
+def record(options: Options, folder: Path, progress: Progress) -> Path:
+    """Measure ``options.workload`` into ``folder/recording`` and return that folder.
+
+    Raises UsageError for what cannot run as asked or a folder that cannot be written, WorkloadError for a workload
+    that cannot be loaded. A run that fails, hangs or is killed is no error: it is in the Recording.
+    """
+    if sys.platform == "win32":
+        raise UsageError("`kgprof profile` does not run on Windows", hint="record on Linux and read it here")
+    made = store.claim(folder)
+    with _scratch() as scratch:
+        plan = _make_plan(options, folder, made, scratch, progress)
+        session = _Recording(folder / store.FOLDER, options, plan, scratch, progress)
+        store.clear(folder)
+        session.create()
+        try:
+            for key in plan.runs:
+                if session.measure(key):
+                    session.measure_kernels(key)
+            session.compare_results()
+        except KeyboardInterrupt:
+            session.note_interruption()
+    return session.folder
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """Jobs and compiler caches live here, and nothing of it outlives the command."""
+    folder = Path(tempfile.mkdtemp(prefix="kgprof-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------- the plan
+
+
+def _make_plan(options: Options, output: Path, made: bool, scratch: Path, progress: Progress) -> Plan:
+    answer, log = scratch / "plan.json", scratch / PLAN_LOG
+    job = Job(
+        task=Task.PLAN,
+        options=options,
+        parent_pid=os.getpid(),
+        answer=str(answer),
+        probe_cache=str(_probe_cache(scratch)),
+        flags=flags(os.environ),
+    )
+    caches = Caches(folder=scratch / "caches")
+    try:
+        ended = children.run(
+            job, scratch=scratch, log=log, caches=caches, on_phase=lambda name: progress.phase(name, None)
+        )
+    except KeyboardInterrupt:
+        _leave_no_empty_folder(output, made)
+        raise
+    if ended.exit.outcome == "ok":
+        return decode_json(answer.read_bytes(), Plan)
+    raise _why_no_plan(ended, options.workload, log, output, made)
+
+
+def _probe_cache(scratch: Path) -> Path:
+    return scratch / "vector-isa"
+
+
+def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, made: bool) -> KgprofError:
+    """The child's own words; where there is a traceback, it is saved in the output folder and named."""
+    failed = ended.failed
+    if failed is not None and failed.exit_code == EXIT_USAGE:
+        _leave_no_empty_folder(output, made)
+        return UsageError(failed.message, hint=failed.hint)
+    saved = output / PLAN_LOG
+    shutil.copyfile(log, saved)
+    hint = f"everything that it printed and its traceback: {saved}"
+    if failed is not None and failed.exit_code is None:
+        return KgprofError(f"the plan for {workload} failed: {failed.message}", hint=hint)
+    return WorkloadError(f"{workload} could not be loaded: {ended.exit.message}", hint=hint)
+
+
+def _leave_no_empty_folder(output: Path, made: bool) -> None:
+    if made:
+        output.rmdir()
+
+
+# ---------------------------------------------------------------- the runs
+
+
+class _Recording:
+    """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
+
+    def __init__(self, folder: Path, options: Options, plan: Plan, scratch: Path, progress: Progress) -> None:
+        self.folder = folder
+        self._plan = plan
+        self._scratch = scratch
+        self._progress = progress
+        self._header = RecordingHeader(
+            schema_version=RECORDING_SCHEMA_VERSION,
+            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=("kgprof", *sys.argv[1:]),
+            options=options,
+            plan=plan,
+        )
+
+    def create(self) -> None:
+        store.create(self.folder, self._header)
+
+    def measure(self, key: RunKey) -> bool:
+        """Child A; whether it wrote every pass."""
+        if lacking := self._what_is_lacking(key):
+            store.write_exit(self.folder, key, Exit(outcome="raised", message=lacking, during="prepare"))
+            return False
+        ended = self._start(Task.MEASURE, key)
+        return ended.outcome == "ok"
+
+    def measure_kernels(self, key: RunKey) -> None:
+        """Child B, or the reason why there is none."""
+        if why := self._why_no_kernels(key):
+            store.write_pass(self.folder, key, PassName.KERNELS, Skipped(reason=why))
+        else:
+            self._start(Task.KERNELS, key)
+
+    def compare_results(self) -> None:
+        """A comparison that fails leaves every run measured and says why it has no verdict."""
+        if not self._plan.agreement:
+            return
+        if not any(store.has_result(self.folder, key) for key in self._plan.runs):
+            store.write_agreement(self.folder, Skipped(reason="no run left a result"))
+            return
+        ended = self._start(Task.AGREEMENT, None)
+        if ended.outcome != "ok":
+            reason = f"the comparison {store.in_words(ended)}"
+            store.write_agreement(self.folder, Skipped(reason=reason))
+
+    def note_interruption(self) -> None:
+        store.write_header(self.folder, msgspec.structs.replace(self._header, interrupted=True))
+
+    def _what_is_lacking(self, key: RunKey) -> str:
+        compiler = self._plan.environment.compiler
+        if isinstance(compiler, Skipped) and modes.needs_cpp_compiler(key.mode, self._plan.device):
+            return f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
+        return ""
+
+    def _why_no_kernels(self, key: RunKey) -> str:
+        if self._plan.device != "cpu":
+            return "on CUDA the trace itself names the device's kernels"
+        if key.mode == modes.EAGER:
+            return "mode eager has no kernels of Inductor's"
+        compiled = store.read_pass(self.folder, key, PassName.COMPILE, CompilePass)
+        if key.mode == modes.AS_IS and compiled is not None and not compiled.compilations:
+            return "nothing was compiled"
+        return ""
+
+    def _start(self, task: Task, key: RunKey | None) -> Exit:
+        """One child to its end; how it ended is in the Recording before anything else happens."""
+        job = Job(
+            task=task,
+            options=self._header.options,
+            parent_pid=os.getpid(),
+            recording=str(self.folder.resolve()),
+            key=key,
+            plan=self._plan,
+        )
+        try:
+            ended = children.run(
+                job,
+                scratch=self._scratch,
+                log=self._log(task, key),
+                caches=self._caches(),
+                on_phase=lambda name: self._progress.phase(name, key),
+            )
+        except Interrupted as interrupted:
+            self._write_exit(task, key, interrupted.ended)
+            raise
+        self._write_exit(task, key, ended.exit)
+        if ended.is_kgprofs_own_failure:
+            raise KgprofError(ended.exit.message, hint=ended.failed.hint if ended.failed else "")
+        return ended.exit
+
+    def _write_exit(self, task: Task, key: RunKey | None, ended: Exit) -> None:
+        if key is not None:
+            store.write_exit(self.folder, key, ended, kernels=task is Task.KERNELS)
+
+    def _log(self, task: Task, key: RunKey | None) -> Path:
+        if key is None:
+            return self.folder / store.AGREEMENT_LOG
+        return store.run_folder(self.folder, key) / (store.KERNELS_LOG if task is Task.KERNELS else store.LOG)
+
+    def _caches(self) -> Caches:
+        """Cold, but for the probe's own files: compiling those once more would count as compile time."""
+        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
+        return Caches(folder=self._scratch / "caches", seed=_probe_cache(self._scratch), extra=told)

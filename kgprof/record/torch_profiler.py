@@ -1,0 +1,83 @@
+"""TRACE and KERNELS: torch.profiler over ``--steps`` steps, exported as gzipped Kineto JSON.
+
+No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile. The events are never read here:
+``key_averages()`` takes 50 to 120 us an event, the exported file is read on the other side of the wall.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from kgprof.model import Options, Skipped, TracePass
+from kgprof.record import store, timing
+from kgprof.workloads.protocol import Session
+
+TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
+
+
+def trace_pass(
+    session: Session, device: torch.device, options: Options, path: Path, *, cpp_kernel_profile: bool = False
+) -> TracePass | Skipped:
+    """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
+    profiler, step_us = _profile(session, device, options)
+    with store.replacing(path) as partial:
+        profiler.export_chrome_trace(str(partial))
+        size = partial.stat().st_size
+        if size > TRACE_BYTES:
+            return Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
+    return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
+
+
+def _profile(session: Session, device: torch.device, options: Options) -> tuple[profile, tuple[float, ...]]:
+    """The profiler's own warm-up (a first session in a process is dearer) and then the window."""
+    clock = timing.clock_for(device)
+    window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
+    with warnings.catch_warnings():
+        # torch warns that events of an earlier cycle are cleared; there is one cycle.
+        warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
+        profiler = profile(activities=_activities(device), schedule=window)
+        profiler.start()
+        try:
+            _run(options.warmup, session.step, profiler.step)
+            clock.start()
+            _run(options.steps - 1, session.step, clock.tick, profiler.step)
+            _run(1, session.step, clock.tick)
+            # The last span must not end before the device has.
+            timing.synchronize(device)
+            profiler.step()
+        finally:
+            profiler.stop()
+    return profiler, clock.stop()
+
+
+def _run(times: int, *calls: Callable[[], object]) -> None:
+    for _ in range(times):
+        for call in calls:
+            call()
+
+
+def _activities(device: torch.device) -> list[ProfilerActivity]:
+    if device.type == "cuda":
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    return [ProfilerActivity.CPU]
+
+
+def profile_cpp_kernels() -> str:
+    """Make Inductor's C++ kernels visible by name in this process; why it cannot be done, where it cannot.
+
+    It changes the generated code, so it stands before any compiling and in a child of its own.
+    """
+    try:
+        from torch._inductor import config
+
+        if not hasattr(config.cpp, "enable_kernel_profile"):
+            return "capture C++ kernels unavailable: no torch._inductor.config.cpp.enable_kernel_profile"
+        config.cpp.enable_kernel_profile = True
+    except (ImportError, AttributeError) as error:
+        return f"capture C++ kernels unavailable: {error}"
+    return ""

@@ -1,0 +1,263 @@
+"""COMPILE: calls on a cold cache while torch's structured trace and its log artifacts are listened to."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from kgprof.model import Compilation, CompilePass, Options, Skipped
+from kgprof.record import store, timing
+from kgprof.record.source import Source, listening, unavailable
+from kgprof.workloads.protocol import Session
+
+TRACE_LOGGER = "torch.__trace"
+RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
+
+# Of the records that torch.__trace emits. The rest (generated code, graphs, chromium events) is 30 times as much.
+KEPT_RECORDS = frozenset(
+    {
+        "str",  # file names in stacks are numbers that these explain
+        "dynamo_start",
+        "compilation_metrics",
+        "bwd_compilation_metrics",
+        "create_symbol",
+        "describe_storage",
+        "describe_tensor",
+        "describe_source",
+        "link",
+    }
+)
+KEPT_ARTIFACTS = frozenset(
+    {
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aot_forward_graph_fw_metadata",
+        "cudagraph_skip_reason",
+    }
+)
+PAYLOAD_BYTES = 64 * 1024  # of one record (a cache miss carries its whole key, 70 KB a graph)
+# 38 KB of settings stand in every metrics record; once is enough.
+SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
+LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
+
+Metadata = Mapping[str, Any]
+
+
+def compile_pass(
+    session: Session,
+    device: torch.device,
+    options: Options,
+    *,
+    records_to: Path,
+    after_first_call: Callable[[], None] = lambda: None,
+) -> CompilePass:
+    """``--steps`` calls, one by one on the wall clock; the records that were kept go to ``records_to``."""
+    trace = StructuredTrace()
+    sources: tuple[Source, ...] = (TorchLogs(), trace)
+    with listening(sources):
+        call_us = [_timed_call(session, device)]
+        after_first_call()
+        call_us += [_timed_call(session, device) for _ in range(options.steps - 1)]
+    write_records(records_to, trace)
+    return CompilePass(
+        call_us=tuple(call_us),
+        steady_from=options.warmup,
+        compilations=tuple(compilations(trace.records)),
+        capture_unavailable=unavailable(sources) + _switched_off(),
+    )
+
+
+def _timed_call(session: Session, device: torch.device) -> float:
+    began = time.perf_counter_ns()
+    session.step()
+    timing.synchronize(device)
+    return (time.perf_counter_ns() - began) / 1e3
+
+
+def _switched_off() -> tuple[str, ...]:
+    by = compilation_switched_off_by(os.environ)
+    return (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+
+
+def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
+    """``NAME=1`` of the variable that makes torch.compile do nothing, or an empty string."""
+    for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        if environment.get(name) == "1":
+            return f"{name}=1"
+    return ""
+
+
+class StructuredTrace:
+    """The records of torch.__trace, kept in memory as (metadata, payload) until the pass is over."""
+
+    name = "structured trace"
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Metadata, str | None]] = []
+        self.left_out = 0
+        self.unavailable = ""
+        self._bytes = 0
+        self._handler = _RecordHandler(self)
+
+    def __enter__(self) -> StructuredTrace:
+        if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
+            self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
+            return self
+        # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
+        # being walked, and what stands behind it is skipped once.
+        logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        handlers = logging.getLogger(TRACE_LOGGER).handlers
+        if self._handler in handlers:
+            handlers.remove(self._handler)
+
+    def take(self, metadata: Metadata, payload: str | None) -> None:
+        if not _is_kept(metadata):
+            return
+        size = len(payload or "") + 200
+        if self._bytes + size > RECORDS_BYTES:
+            self.left_out += 1
+            return
+        self._bytes += size
+        self.records.append((metadata, payload))
+
+
+class _RecordHandler(logging.Handler):
+    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
+
+    def __init__(self, source: StructuredTrace) -> None:
+        super().__init__()
+        self._source = source
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        if isinstance(metadata, dict):
+            self._source.take(metadata, getattr(record, "payload", None))
+
+
+def _is_kept(metadata: Metadata) -> bool:
+    if not KEPT_RECORDS.isdisjoint(metadata):
+        return True
+    artifact = metadata.get("artifact")
+    return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
+
+
+def write_records(path: Path, trace: StructuredTrace) -> None:
+    """One JSON object a line, gzipped: {"metadata": ..., "payload": text or null}, and last what was left out."""
+    with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as lines:
+        for line in _as_lines(trace):
+            lines.write(json.dumps(line, default=str) + "\n")
+
+
+def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
+    settings_seen = False
+    for metadata, payload in trace.records:
+        cut = max(0, len(payload or "") - PAYLOAD_BYTES)
+        line: dict[str, Any] = {"metadata": dict(metadata), "payload": payload and payload[:PAYLOAD_BYTES]}
+        if cut:
+            line["payload_cut"] = cut
+        if isinstance(metrics := metadata.get("compilation_metrics"), dict):
+            if settings_seen:
+                line["metadata"]["compilation_metrics"] = {k: v for k, v in metrics.items() if k not in SETTINGS}
+            settings_seen = True
+        yield line
+    if trace.left_out:
+        yield {"left_out": trace.left_out, "limit_bytes": RECORDS_BYTES}
+
+
+def compilations(records: Iterable[tuple[Metadata, str | None]]) -> Iterable[Compilation]:
+    """A row for each compilation_metrics record, in torch's order."""
+    for metadata, _ in records:
+        for name in ("compilation_metrics", "bwd_compilation_metrics"):
+            if isinstance(metrics := metadata.get(name), dict):
+                yield _compilation(metrics, backward=name.startswith("bwd"))
+
+
+def _compilation(metrics: Metadata, *, backward: bool) -> Compilation:
+    file, line = metrics.get("co_filename"), metrics.get("co_firstlineno")
+    duration_us = metrics.get("duration_us")
+    return Compilation(
+        compile_id=str(metrics.get("compile_id") or ""),
+        function=str(metrics.get("co_name") or ("(backward)" if backward else "")),
+        location=f"{file}:{line}" if file else "",
+        duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
+        fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+    )
+
+
+class TorchLogs:
+    """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and so in log.txt."""
+
+    name = "torch logs"
+
+    def __init__(self) -> None:
+        self.unavailable = ""
+        self._restore: Callable[[], None] | None = None
+
+    def __enter__(self) -> TorchLogs:
+        if "TORCH_LOGS" in os.environ:
+            self.unavailable = "TORCH_LOGS is set, so the log holds what it asks for"
+            return self
+        try:
+            self._restore = _remember_loggers()
+            from torch._logging import set_logs  # type: ignore[attr-defined]
+
+            settings: dict[str, Any] = dict.fromkeys(LOG_ARTIFACTS, True)
+            set_logs(**settings)
+        except (AttributeError, ImportError, TypeError, ValueError) as error:
+            self.unavailable = f"{type(error).__name__}: {error}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._restore is not None:
+            self._restore()
+
+
+def _remember_loggers() -> Callable[[], None]:
+    """A function that puts level, propagation and handlers of every logger of torch's back, and torch's log choice."""
+    from torch._logging import _internal
+
+    chosen = _internal.log_state
+    levels, artifacts = dict(chosen.log_qname_to_level), set(chosen.artifact_names)
+    registry = _internal.log_registry
+    names = [
+        *registry.get_log_qnames(),
+        *registry.get_artifact_log_qnames(),  # type: ignore[no-untyped-call]
+        *registry.get_child_log_qnames(),  # type: ignore[no-untyped-call]
+        TRACE_LOGGER,
+    ]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+
+    def restore() -> None:
+        chosen.log_qname_to_level.clear()
+        chosen.log_qname_to_level.update(levels)
+        chosen.artifact_names.clear()
+        chosen.artifact_names.update(artifacts)
+        for logger, level, propagate, handlers in before:
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.handlers[:] = handlers
+
+    return restore

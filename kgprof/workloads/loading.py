@@ -1,0 +1,164 @@
+"""From the name on the command line to a Workload: ``linkpred``, ``pkg.mod:name`` or ``path/file.py:name``.
+
+Torch-free to import, so that the parent can refuse a bad name before any child starts; ``load`` imports torch.
+A file's folder goes on sys.path as Python does it for a script, the current folder for a module as ``python -m`` does.
+What stands after ``--`` is the workload's ``sys.argv``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from kgprof.errors import InputError, UsageError, WorkloadError
+
+if TYPE_CHECKING:
+    from kgprof.model import RunKey
+    from kgprof.workloads.protocol import Workload
+
+LINKPRED = "linkpred"
+BUILT_IN = (LINKPRED,)
+FORMS = "linkpred, pkg.mod:name or path/file.py:name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An object in a user's module or file; the object may be nested (``mod:Class.method``)."""
+
+    module: str = ""
+    file: Path | None = None
+    name: str
+
+    @property
+    def place(self) -> str:
+        return str(self.file) if self.file else self.module
+
+
+def find(workload: str) -> Target | None:
+    """Where a user's workload is, or None for a built-in. Raises UsageError for anything else."""
+    if workload in BUILT_IN:
+        return None
+    place, colon, name = workload.rpartition(":")
+    if not colon:
+        raise UsageError(_no_such_workload(workload), hint=f"a workload is one of: {FORMS}")
+    if not name or not place:
+        raise UsageError(f"workload {workload!r} is not complete", hint=f"a workload is one of: {FORMS}")
+    if place.endswith(".py") or os.sep in place:
+        file = Path(place)
+        if not file.is_file():
+            raise InputError("no such file", path=file, hint="a workload in a file is path/file.py:name")
+        return Target(file=file.resolve(), name=name)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise UsageError(f"{place!r} is no module name", hint=f"a workload is one of: {FORMS}")
+    return Target(module=place, name=name)
+
+
+def _no_such_workload(workload: str) -> str:
+    if workload.endswith(".py"):
+        return f"workload {workload!r} names a file and nothing in it (whole scripts are not in this version)"
+    near = difflib.get_close_matches(workload, BUILT_IN, n=1, cutoff=0.5)
+    return f"no workload {workload!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def check_arguments(workload: str, args: Sequence[str]) -> None:
+    """Raises UsageError for a built-in's wrong options before a child is started for them."""
+    if workload == LINKPRED:
+        from kgprof.workloads.linkpred import options
+
+        options.parse(args)
+
+
+def asks_for_help(workload: str, args: Sequence[str]) -> bool:
+    """``-- --help``; a user's own workload gets its arguments untouched."""
+    return workload == LINKPRED and any(arg in ("--help", "-h") for arg in args)
+
+
+def help_text(workload: str) -> str:
+    """What ``kgprof profile WORKLOAD -- --help`` prints."""
+    from kgprof.workloads.linkpred import options
+
+    return options.help_text()
+
+
+# ---------------------------------------------------------------- from here on with torch
+
+
+def load(workload: str, args: Sequence[str], seed: int) -> Workload:
+    """Raises UsageError for a name that is not there, WorkloadError (with its cause) for a module that raises."""
+    target = find(workload)
+    if target is None:
+        from kgprof.workloads.linkpred.workload import build
+
+        built: Workload = build(args, seed)
+        return built
+    from kgprof.workloads import user
+
+    sys.argv = [target.place, *args]
+    module = _import_file(target.file) if target.file else _import_module(target.module)
+    return user.as_workload(_attribute(module, target), name=workload)
+
+
+def is_comparable(workload: Workload, runs: Sequence[RunKey]) -> bool:
+    """Whether an AGREEMENT child has something to do: a reference of the workload's own, or two runs."""
+    from kgprof.workloads import protocol, user
+
+    if isinstance(workload, user.UserWorkload):
+        return len(runs) > 1 and workload.baseline(runs) is not None
+    return isinstance(workload, protocol.ComparableWorkload)
+
+
+def _import_file(file: Path) -> ModuleType:
+    sys.path.insert(0, str(file.parent))
+    # Its stem is its name, so that what it defines can be pickled; but it must not hide a module that is already in.
+    name = file.stem if file.stem.isidentifier() and file.stem not in sys.modules else "kgprof_workload"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{file} is no Python file", hint=f"a workload is one of: {FORMS}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _raised(str(file), error) from error
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        # A module that is missing itself, or a package above it; one that *it* imports is its own failure.
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise UsageError(
+                f"no module named {error.name!r}",
+                hint=f"looked for from {os.getcwd()} and on sys.path; a file is path/file.py:name",
+            ) from None
+        raise _raised(f"module {name}", error) from error
+
+
+def _raised(what: str, error: BaseException) -> WorkloadError:
+    said = str(error).strip().splitlines() or [""]
+    return WorkloadError(f"{what} raised {type(error).__name__} while it was imported: {said[0]}")
+
+
+def _attribute(module: ModuleType, target: Target) -> Any:
+    found: Any = module
+    for part in target.name.split("."):
+        if not hasattr(found, part):
+            known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
+            near = difflib.get_close_matches(part, known, n=1, cutoff=0.5)
+            raise UsageError(
+                f"{target.place} has no {target.name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                hint="name a function without arguments, or an object with strategies",
+            )
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,302 @@
+"""A user's own workload: a function without arguments (one step), or an object with strategies.
+
+    class Attention:                                  # kgprof profile file.py:attention
+        strategies = {"naive": naive, "fused": fused}     # name -> function, or object with step()
+        baseline = "naive"                                # optional: what speed-ups are relative to
+    attention = Attention()
+
+A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named arrays. Otherwise
+the result of a run is what its *first* step returned: every run starts from the same seed and the same state, and
+what later steps return depends on how many there were.
+
+Modes: ``as-is`` runs it as it stands and compiles nothing. ``eager`` runs it with torch.compile switched off by
+torch's ``force_eager`` stance, the workload's own calls of it included. ``default``, ``reduce-overhead`` and
+``max-autotune`` wrap the step in torch.compile(mode=...); a strategy with ``evaluate`` calls its step itself, where
+nothing can be wrapped, so it has the first two modes only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from kgprof.errors import UsageError
+from kgprof.model import Agreement, Evaluation, RunAgreement, RunKey, Skipped, StrategyPlan
+from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
+from kgprof.workloads.protocol import Session, Tick, Workload
+
+RANDOM = "kgprof.draws_random_numbers"  # a flag among a result's arrays
+DTYPE = "kgprof.dtype."  # before a name: the torch dtype of an array that numpy has no dtype for
+
+# torch.testing.assert_close's defaults, (relative, absolute) by dtype; integers and booleans must be equal.
+TOLERANCES: Mapping[str, tuple[float, float]] = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+}
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def as_workload(found: object, *, name: str) -> Workload:
+    """The workload in a user's object. Raises UsageError saying what kgprof would have run."""
+    if all(callable(getattr(found, member, None)) for member in ("strategies", "default_runs", "baseline", "prepare")):
+        return found  # type: ignore[return-value]  # the whole protocol, as linkpred has it
+    strategies = getattr(found, "strategies", None)
+    if isinstance(strategies, Mapping):
+        return UserWorkload(name, strategies, baseline=getattr(found, "baseline", None))
+    if strategies is not None:
+        raise UsageError(f"{name}: strategies is a {type(strategies).__name__}, not a mapping from name to function")
+    label = getattr(found, "__name__", None) or name.rpartition(":")[2]
+    return UserWorkload(name, {str(label): found}, baseline=None)
+
+
+class UserWorkload:
+    """Strategies that the user wrote down, each a function or an object with ``step``."""
+
+    def __init__(self, name: str, strategies: Mapping[str, object], *, baseline: object) -> None:
+        self._name = name
+        self._strategies = dict(strategies)
+        self._baseline = baseline
+        if not strategies:
+            raise UsageError(f"{name}: strategies is empty")
+        if baseline is not None and baseline not in self._strategies:
+            raise UsageError(
+                f"{name}: baseline {baseline!r} is none of its strategies", hint=f"it has: {', '.join(strategies)}"
+            )
+        for label, strategy in self._strategies.items():
+            _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def strategies(self) -> Sequence[StrategyPlan]:
+        return [
+            StrategyPlan(name=label, modes=_modes(strategy), summary=_first_line(strategy))
+            for label, strategy in self._strategies.items()
+        ]
+
+    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
+        return [RunKey(strategy=label, mode=AS_IS) for label in self._strategies]
+
+    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+        """The declared strategy (eager before as it stands); without one, the first eager run."""
+        candidates = [run for run in runs if self._baseline in (None, run.strategy)]
+        order = (EAGER,) if self._baseline is None else (EAGER, AS_IS, *COMPILED_MODES)
+        return next((run for mode in order for run in candidates if run.mode == mode), None)
+
+    def prepare(self, run: RunKey, device: torch.device) -> Session:
+        """Switches torch.compile off for this whole process in mode ``eager``: a child runs one run."""
+        strategy = self._strategies[run.strategy]
+        if run.mode == EAGER:
+            torch.compiler.set_stance("force_eager")
+        step = _step(strategy)
+        if run.mode in COMPILED_MODES:
+            step = torch.compile(step, mode=run.mode)
+        evaluate = getattr(strategy, "evaluate", None)
+        result = getattr(strategy, "result", None)
+        return UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result)
+
+    def agreement(self, results: Mapping[RunKey, Arrays], baseline: RunKey | None) -> Agreement:
+        """Every run against the baseline run, within assert_close's tolerance for each dtype."""
+        judged = tuple((run, _judge(run, found, results, baseline)) for run, found in results.items())
+        return Agreement(baseline=baseline, runs=judged)
+
+
+def _step(strategy: object) -> Callable[[], object]:
+    step = getattr(strategy, "step", None)
+    return step if callable(step) else strategy  # type: ignore[return-value]
+
+
+def _check_strategy(what: str, strategy: object) -> None:
+    step = _step(strategy)
+    if not callable(step):
+        raise UsageError(
+            f"{what} is a {type(strategy).__name__}, which cannot be called",
+            hint="name a function without arguments, an object with step(), or one with strategies",
+        )
+    if inspect.isclass(step):
+        raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
+    try:
+        inspect.signature(step).bind()
+    except TypeError as error:
+        raise UsageError(
+            f"{what} cannot be called without arguments: {error}", hint="wrap it: def step(): return f(x, y)"
+        ) from None
+    except ValueError:
+        pass  # a builtin without a signature: calling it will show
+
+
+def _modes(strategy: object) -> tuple[str, ...]:
+    return (AS_IS, EAGER) if hasattr(strategy, "evaluate") else (AS_IS, EAGER, *COMPILED_MODES)
+
+
+def _first_line(strategy: object) -> str:
+    return (inspect.getdoc(strategy) or "").partition("\n")[0] if not isinstance(strategy, type) else ""
+
+
+# ---------------------------------------------------------------- sessions
+
+
+class UserSession:
+    """One run of a user's step."""
+
+    def __init__(self, step: Callable[[], object], result: Callable[[], Arrays] | None) -> None:
+        self._step = step
+        self._result = result
+        self._first: object = None
+        self._random = False
+        # The first call is watched; from then on nothing stands between the clock and the user's function.
+        self.step: Callable[[], object] = self._first_step
+
+    def _first_step(self) -> object:
+        before = _random_state()
+        self._first = self._step()
+        self._random = _random_state() != before
+        self.step = self._step
+        return self._first
+
+    def result(self) -> Arrays:
+        """The user's own arrays, or what the first step returned."""
+        if self._result is not None:
+            return {str(name): np.asarray(array) for name, array in self._result().items()}
+        arrays = dict(named_arrays(self._first))
+        self._first = None  # it would be held through every later step otherwise
+        return {**arrays, RANDOM: np.asarray(self._random)} if arrays else {}
+
+
+class UserEvaluationSession(UserSession):
+    """One run of a user's strategy that can also run its whole job."""
+
+    def __init__(
+        self, step: Callable[[], object], evaluate: Callable[[Tick], object], result: Callable[[], Arrays] | None
+    ) -> None:
+        super().__init__(step, result)
+        self._evaluate = evaluate
+
+    def evaluate(self, tick: Tick) -> Evaluation:
+        return self._evaluate(tick)  # type: ignore[return-value]  # a user's may return nothing
+
+
+def _random_state() -> tuple[object, ...]:
+    """Everything that a step could draw random numbers from, as values that can be compared."""
+    numpy_state = np.random.get_state(legacy=True)
+    on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()] if on_gpu else []
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        tuple(cuda),
+        random.getstate(),
+        (numpy_state[1].tobytes(), numpy_state[2:]),  # type: ignore[index]
+    )
+
+
+# ---------------------------------------------------------------- results
+
+
+def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.ndarray]]:
+    """Tensors, arrays and numbers in ``value`` and in its lists, tuples and dicts; anything else is not compared."""
+    if isinstance(value, torch.Tensor):
+        yield from _tensor(value, name)
+    elif isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        array = np.asarray(value)
+        if array.dtype.kind in "biufc":
+            yield name, array
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from named_arrays(entry, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, entry in enumerate(value):
+            yield from named_arrays(entry, f"{name}[{index}]")
+
+
+def _tensor(value: torch.Tensor, name: str) -> Iterable[tuple[str, np.ndarray]]:
+    dense = value.detach()
+    if dense.layout is not torch.strided:
+        dense = dense.to_dense()
+    dense = dense.resolve_conj().resolve_neg().cpu()
+    try:
+        yield name, dense.numpy().copy()
+    except TypeError:  # bfloat16 and the eight-bit floats: numpy has none of them
+        yield name, dense.to(torch.float32).numpy()
+        yield f"{DTYPE}{name}", np.asarray(str(value.dtype).removeprefix("torch."))
+
+
+def _judge(
+    run: RunKey, found: Arrays, results: Mapping[RunKey, Arrays], baseline: RunKey | None
+) -> RunAgreement | Skipped:
+    if baseline is None or baseline not in results:
+        return Skipped(reason="there is no baseline's result to compare with")
+    expected = results[baseline]
+    if run != baseline and (_draws(found) or _draws(expected)):
+        return Skipped(reason="its steps draw random numbers, and compiled code draws others from the same seed")
+    return compare(found, expected, note="the baseline itself" if run == baseline else "")
+
+
+def _draws(arrays: Arrays) -> bool:
+    return bool(arrays.get(RANDOM, False))
+
+
+def _values(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
+
+
+def compare(found: Arrays, expected: Arrays, *, note: str = "") -> RunAgreement:
+    """Entry by entry. Another set of names, another shape or another dtype is a difference of every entry there."""
+    ours, theirs = _values(found), _values(expected)
+    compared = differing = 0
+    remarks = [note] if note else []
+    for name in sorted(ours.keys() | theirs.keys()):
+        size = max(ours[name].size if name in ours else 0, theirs[name].size if name in theirs else 0)
+        compared += size
+        if name not in ours or name not in theirs:
+            differing += max(1, size)
+            remarks.append(f"{name} is in one of the two only")
+        elif (mismatch := _mismatch(ours[name], theirs[name])) is not None:
+            differing += max(1, size)
+            remarks.append(f"{name}: {mismatch}")
+        else:
+            dtype = str(found.get(f"{DTYPE}{name}", ours[name].dtype))
+            wrong, remark = _differences(ours[name], theirs[name], dtype)
+            differing += wrong
+            remarks.append(remark if len(ours) == 1 else f"{name}: {remark}")
+    return RunAgreement(
+        verdict="different" if differing else "equal",
+        compared=compared,
+        differing=differing,
+        near_ties=0,
+        reference_compared=0,
+        reference_differing=0,
+        reference_near_ties=0,
+        note="; ".join(remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])),
+    )
+
+
+def _mismatch(ours: np.ndarray, theirs: np.ndarray) -> str | None:
+    if ours.shape != theirs.shape:
+        return f"shape {ours.shape} against the baseline's {theirs.shape}"
+    if ours.dtype != theirs.dtype:
+        return f"dtype {ours.dtype} against the baseline's {theirs.dtype}"
+    return None
+
+
+def _differences(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> tuple[int, str]:
+    """How many entries differ, and by how much at most; NaN equals NaN."""
+    if ours.dtype.kind not in "fc":
+        return int((ours != theirs).sum()), f"{dtype}, exact"
+    relative, absolute = TOLERANCES.get(dtype, TOLERANCES["bfloat16"])
+    wide = np.complex128 if ours.dtype.kind == "c" else np.float64
+    ours, theirs = ours.astype(wide), theirs.astype(wide)
+    close = np.isclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True)
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    largest = float(np.abs(ours - theirs)[finite].max(initial=0.0))
+    tolerance = f"{dtype} within relative {relative:g} and absolute {absolute:g}"
+    return int((~close).sum()), f"{tolerance}, largest difference {largest:.3g}"
