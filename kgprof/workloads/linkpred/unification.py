@@ -3,15 +3,20 @@
 Every tensor's size is known when the engine is built, nothing reads a value back to the host, and no operation's
 output size depends on data, so ``derive`` compiles as one graph (``fullgraph=True, dynamic=False``) on CPU and CUDA.
 
-Layout. Inside, an atom's place in its child is the *leading* dimension: ``Atoms`` holds [N, B, K] columns for the N
-atoms of K children of B states, so a loop over places works on whole contiguous [B, K] planes, which Inductor turns
-into vector code. Terms: 0 pad, constants 1..C, state variables C+1..C+2A, and above them the rules' variables, shifted
-there once when the engine is built: a rule never shares a variable with a canonical state, so standardising apart costs
-nothing. K is the K_f facts and then the K_r rules that a goal may look at.
+Layout. K is the K_f facts and then the K_r rules that a goal may look at. An atom's place in its child is a *leading*
+dimension: ``Atoms`` holds [N, B, K] for N places of K children of B states, so whatever is done place by place works on
+contiguous [B, K] planes, which Inductor turns into vector code. Terms: 0 pad, constants 1..C, state variables
+C+1..C+2A, and above them the rules' variables, shifted there once when the engine is built: a rule never shares a
+variable with a canonical state, so standardising apart costs nothing.
+
+Equal children. A child is packed into a few int64 words, each field in bits of its own, and words are compared: that is
+exact, where a hash would only be likely. Up to ``PAIRWISE_CHILDREN`` every pair is compared; above, a stable sort by
+all words brings equal children together.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +32,7 @@ __all__ = ["Caps", "Derived", "Engine"]
 
 NO_KEY = np.iinfo(np.int64).max  # above every key: ends each sorted table, so a look-up never runs past it
 WORD_BITS = 63  # of an int64, the sign left alone
+PAIRWISE_CHILDREN = 128  # above it the sort is faster (measured on 2 CPU cores)
 
 
 class Derived(NamedTuple):
@@ -39,24 +45,16 @@ class Derived(NamedTuple):
 
 
 class Atoms(NamedTuple):
-    """N atoms a child: int32 [N, B, K] (or broadcastable to it); predicate PAD marks a place without an atom."""
+    """``predicate`` int32 [N, B, K], ``terms`` int32 [N, 2, B, K]; predicate PAD marks a place without an atom.
+    Sizes of 1 broadcast: the selected goals are one atom [1, B, 1], the query's own atoms too."""
 
     predicate: Tensor
-    first: Tensor
-    second: Tensor
-
-
-class Goal(NamedTuple):
-    """The selected atom of each state: int32 [B, 1]."""
-
-    predicate: Tensor
-    first: Tensor
-    second: Tensor
+    terms: Tensor
 
 
 class Resolvents(NamedTuple):
-    """``atoms`` [N, B, K] before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B],
-    what the cap on this kind of look-up left out."""
+    """``atoms`` before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B], what the
+    cap on this kind of look-up left out."""
 
     atoms: Atoms
     valid: Tensor
@@ -66,30 +64,39 @@ class Resolvents(NamedTuple):
 class Engine(nn.Module):
     """Derives children over one graph; the tables are buffers, so ``.to(device)`` moves the whole engine."""
 
+    fact_arguments: Tensor  # int32 [2, 2F + 1]: by (predicate, arg0, arg1), then by (predicate, arg1, arg0), then zeros
+    fact_keys: Tensor  # int64 [F + 1]: keys of the facts, sorted
+    pattern_keys: Tensor  # int64 [U + 1]: keys of all look-ups that find something, sorted; an unbound argument is 0
+    pattern_start: Tensor  # int64 [U + 1]: where in fact_arguments their facts begin
+    pattern_length: Tensor  # int64 [U + 1]
+    rule_start: Tensor  # int64 [predicates + 1]: where a predicate's rules begin
+    rule_head: Tensor  # int32 [2, R + 1]: the head's arguments, then zeros
+    rule_predicate: Tensor  # int32 [M, R + 1]: the body's, M the longest
+    rule_terms: Tensor  # int32 [M, 2, R + 1]
+    field_word: Tensor  # int64 [3A]: the word, the shift and the mask of each field of a packed child
+    field_shift: Tensor  # int64 [3A, 1, 1]
+    field_mask: Tensor  # int64 [3A, 1, 1]
+
     def __init__(self, graph: KnowledgeGraph, caps: Caps, selection: str) -> None:
         """Raises UsageError for a graph whose atoms do not fit a 63-bit key."""
         super().__init__()
         self.caps = caps
         self.selection = Selection(selection)
         self.constants = len(graph.constants)
-        self.term_limit = self.constants + 1 + 2 * caps.atoms  # state variables end before it
-        self.packing = _Packing(FIRST_PREDICATE + len(graph.predicates), self.term_limit, caps.atoms)
-        predicates = len(graph.predicates)
-        if (predicates + FIRST_PREDICATE) * (self.constants + 1) ** 2 >= NO_KEY:
-            raise UsageError(f"{predicates} predicates over {self.constants} constants do not fit 64-bit keys")
-        tables = {**_fact_tables(graph), **_rule_tables(graph, self.term_limit)}
+        predicate_limit = FIRST_PREDICATE + len(graph.predicates)
+        term_limit = self.constants + 1 + 2 * caps.atoms  # state variables end before it, rule variables begin there
+        if predicate_limit * (self.constants + 1) ** 2 >= NO_KEY:
+            raise UsageError(
+                f"{len(graph.predicates)} predicates over {self.constants} constants do not fit 64-bit keys"
+            )
+        tables = {
+            **_fact_tables(graph),
+            **_rule_tables(graph, predicate_limit, term_limit),
+            **_field_tables(caps.atoms, predicate_limit, term_limit),
+        }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table), persistent=False)
-        self.body_atoms = tables["rule_body"].shape[1]
-
-    fact_rows: Tensor  # int32 [2, 2F + 1]: arguments by (predicate, arg0, arg1), then by (predicate, arg1, arg0)
-    fact_keys: Tensor  # int64 [F + 1]: keys of the facts, sorted
-    pattern_keys: Tensor  # int64 [U + 1]: keys of all look-ups that find something, sorted; an unbound argument is 0
-    pattern_start: Tensor  # int64 [U + 1]: where in fact_rows their facts begin
-    pattern_length: Tensor  # int64 [U + 1]
-    rule_start: Tensor  # int64 [predicates + 1]: where in rule_head a predicate's rules begin
-    rule_head: Tensor  # int32 [2, R + 1]: the head's arguments
-    rule_body: Tensor  # int32 [3, M, R + 1]
+        self.words = _word_slices(tables["field_word"])
 
     def forward(self, states: Tensor, own: Tensor) -> Derived:
         return self.derive(states, own)
@@ -97,211 +104,232 @@ class Engine(nn.Module):
     def derive(self, states: Tensor, own: Tensor) -> Derived:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32 [B, 3]) is proved."""
         goal, rest = self._select(states)
-        query = Goal(*own.unsqueeze(-1).unbind(1))
+        query = _places(own.unsqueeze(1))
         facts = self._resolve_with_facts(goal, rest, query)
         rules = self._resolve_with_rules(goal, rest)
-        pruned = [self._prune(found.atoms, query) for found in (facts, rules)]
-        valid = torch.cat([facts.valid, rules.valid], dim=1)
-        places = self._compact(Atoms(*(torch.cat(field, dim=2) for field in zip(*pruned, strict=True))))
-        size = torch.stack([atom.predicate != PAD for atom in places]).sum(0)
-        short = valid & (size <= self.caps.atoms)
-        words = self.packing.pack(self._canonical(places[: self.caps.atoms]))
-        parent = self.packing.pack([Atoms(*column.unsqueeze(-1).unbind(1)) for column in states.unbind(1)])
-        new = short & ~_repeated(words, short) & ~_equal(words, parent)
-        proved = (short & (size == 0)).any(1)
+        unified = torch.cat([facts.valid, rules.valid], dim=1)
+        atoms, sizes = self._prune(_beside(facts.atoms, rules.atoms), query)
+        valid = unified & (sizes <= self.caps.atoms)
+        words = self._pack(self._canonical(atoms))
+        new = valid & ~_repeated(words, valid) & (words != self._pack(_places(states))).any(0)
+        proved = (valid & (sizes == 0)).any(1)
         found = torch.where(proved, 0, new.sum(1))
-        count = found.clamp(max=self.caps.children)
-        dropped = torch.stack([(valid & ~short).sum(1), found - count, facts.unseen, rules.unseen], dim=1)
-        kept = self._take(words, new)
-        return Derived(self._finish(kept, count, proved), count.clamp(min=1), dropped)
+        kept = found.clamp(max=self.caps.children)
+        dropped = torch.stack([(unified & ~valid).sum(1), found - kept, facts.unseen, rules.unseen], dim=1)
+        children = self._mark(self._unpack(self._take(words, new)), kept == 0, proved)
+        return Derived(children, kept.clamp(min=1), dropped)
 
-    def _select(self, states: Tensor) -> tuple[Goal, Atoms]:
-        """The goal, and the other atoms [A-1, B, 1] in order."""
+    def _select(self, states: Tensor) -> tuple[Atoms, Atoms]:
+        """The goal, and the other A-1 atoms in order."""
         place = torch.arange(self.caps.atoms, device=states.device)
-        free = 2 - self._is_constant(states[:, :, 1:]).sum(2)
+        unbound = 2 - self._is_constant(states[:, :, 1:]).sum(2)
         if self.selection is Selection.LEFTMOST:
-            free = torch.zeros_like(free)
-        # The least (unbound arguments, place), in one number so that ties need no promise of argmin's.
-        order = torch.where(states[:, :, 0] == PAD, 3, free) * self.caps.atoms + place
-        chosen = (order.amin(1, keepdim=True) % self.caps.atoms).unsqueeze(-1)
-        goal = states.gather(1, chosen.expand(-1, -1, 3))
+            unbound = torch.zeros_like(unbound)
+        # The least (unbound arguments, place), in one number: no promise about argmin's ties is needed.
+        order = torch.where(states[:, :, 0] == PAD, 3, unbound) * self.caps.atoms + place
+        chosen = (order.amin(1) % self.caps.atoms)[:, None, None]
+        goal = states.gather(1, chosen.expand(-1, 1, 3))
         rest = torch.where(place[:-1, None] >= chosen, states[:, 1:], states[:, :-1])
-        return Goal(*goal.unbind(2)), Atoms(*rest.permute(2, 1, 0).unsqueeze(-1).unbind(0))
+        return _places(goal), _places(rest)
 
-    def _resolve_with_facts(self, goal: Goal, rest: Atoms, own: Goal) -> Resolvents:
-        """Facts in the range that the goal's constants choose; both constants make it a range of one or none."""
-        key = self._key(
-            goal.predicate,
-            torch.where(self._is_constant(goal.first), goal.first, 0),
-            torch.where(self._is_constant(goal.second), goal.second, 0),
-        )
+    def _resolve_with_facts(self, goal: Atoms, rest: Atoms, own: Atoms) -> Resolvents:
+        """Facts in the range that the goal's constants choose; two constants make it a range of one or none."""
+        key = self._keys(goal._replace(terms=torch.where(self._is_constant(goal.terms), goal.terms, 0)))[0]
         entry = torch.searchsorted(self.pattern_keys, key)
         length = torch.where(self.pattern_keys[entry] == key, self.pattern_length[entry], 0)
         offset = torch.arange(self.caps.facts, device=key.device)
-        in_range = offset < length
-        row = torch.where(in_range, self.pattern_start[entry] + offset, self.fact_rows.shape[1] - 1)
-        first, second = self.fact_rows[0][row], self.fact_rows[1][row]
-        is_own = (goal.predicate == own.predicate) & (first == own.first) & (second == own.second)
-        unifies = (goal.first != goal.second) | (first == second)
+        row = torch.where(offset < length, self.pattern_start[entry] + offset, self.fact_arguments.shape[1] - 1)
+        fact = self.fact_arguments[:, row]
+        (first, second), (goal_first, goal_second) = fact, goal.terms[0]
+        is_own = _same(Atoms(goal.predicate, fact.unsqueeze(0)), own)[0]
+        unifies = (goal_first != goal_second) | (first == second)
+        # A constant of the goal's equals the fact's, so replacing it changes nothing and needs no test of its own.
+        terms = torch.where(rest.terms == goal_first, first, torch.where(rest.terms == goal_second, second, rest.terms))
+        no_body = Atoms(*(table[..., -1:].unsqueeze(-1) for table in self._bodies()))
+        atoms = _joined(no_body, rest._replace(terms=terms), row.shape)
+        return Resolvents(atoms, (offset < length) & unifies & ~is_own, _excess(length, self.caps.facts))
 
-        def substitute(terms: Tensor) -> Tensor:
-            # A goal's constant equals the fact's, so replacing it changes nothing and needs no test of its own.
-            return torch.where(terms == goal.first, first, torch.where(terms == goal.second, second, terms))
-
-        padding = rest.predicate.new_zeros(()).expand(self.body_atoms, *row.shape)
-        predicate = rest.predicate.expand(-1, *row.shape)
-        atoms = Atoms(
-            torch.cat([padding, predicate]),
-            torch.cat([padding, substitute(rest.first)]),
-            torch.cat([padding, substitute(rest.second)]),
-        )
-        unseen = (length.squeeze(1) - self.caps.facts).clamp(min=0)
-        return Resolvents(atoms, in_range & unifies & ~is_own, unseen)
-
-    def _resolve_with_rules(self, goal: Goal, rest: Atoms) -> Resolvents:
-        """Unification of two flat atoms is two replacements in sequence: the second sees what the first made of it."""
-        predicate = goal.predicate.long()
-        start, end = self.rule_start[predicate], self.rule_start[predicate + 1]
+    def _resolve_with_rules(self, goal: Atoms, rest: Atoms) -> Resolvents:
+        """Unifying two flat atoms takes two replacements in sequence: the second pair of arguments is compared, and the
+        second replacement made, after the first."""
+        predicate = goal.predicate[0].long()
+        start = self.rule_start[predicate]
+        length = self.rule_start[predicate + 1] - start
         offset = torch.arange(self.caps.rules, device=start.device)
-        in_range = offset < end - start
-        row = torch.where(in_range, start + offset, self.rule_head.shape[1] - 1)
-        head_first, head_second = self.rule_head[0][row], self.rule_head[1][row]
+        row = torch.where(offset < length, start + offset, self.rule_head.shape[1] - 1)
+        first = self._replacement(goal.terms[0, 0], self.rule_head[0][row])
+        second = self._replacement(first.apply(goal.terms[0, 1]), first.apply(self.rule_head[1][row]))
+        body = Atoms(*(table[..., row] for table in self._bodies()))
+        atoms = _joined(body, rest, row.shape)
+        atoms = atoms._replace(terms=second.apply(first.apply(atoms.terms)))
+        valid = (offset < length) & first.unifies & second.unifies
+        return Resolvents(atoms, valid, _excess(length, self.caps.rules))
 
-        replaced0, by0, unifies0 = self._unify(goal.first, head_first)
-        goal_second = torch.where(goal.second == replaced0, by0, goal.second)
-        head_second = torch.where(head_second == replaced0, by0, head_second)
-        replaced1, by1, unifies1 = self._unify(goal_second, head_second)
+    def _replacement(self, goal: Tensor, head: Tensor) -> _Replacement:
+        """What makes two arguments equal: the head's variable goes, else the goal's."""
+        is_variable = head > self.constants
+        unifies = is_variable | (goal > self.constants) | (goal == head)
+        return _Replacement(torch.where(is_variable, head, goal), torch.where(is_variable, goal, head), unifies)
 
-        def substitute(terms: Tensor) -> Tensor:
-            terms = torch.where(terms == replaced0, by0, terms)
-            return torch.where(terms == replaced1, by1, terms)
+    def _bodies(self) -> Atoms:
+        return Atoms(self.rule_predicate, self.rule_terms)
 
-        body = self.rule_body[:, :, row]
-        atoms = Atoms(
-            torch.cat([body[0], rest.predicate.expand(-1, *row.shape)]),
-            substitute(torch.cat([body[1], rest.first.expand(-1, *row.shape)])),
-            substitute(torch.cat([body[2], rest.second.expand(-1, *row.shape)])),
-        )
-        unseen = (end - start).squeeze(1).sub(self.caps.rules).clamp(min=0)
-        return Resolvents(atoms, in_range & unifies0 & unifies1, unseen)
-
-    def _unify(self, goal: Tensor, head: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(term to replace, what by, whether they unify); the head's variable goes first, then the goal's."""
-        head_is_variable = head > self.constants
-        return (
-            torch.where(head_is_variable, head, goal),
-            torch.where(head_is_variable, goal, head),
-            head_is_variable | (goal > self.constants) | (goal == head),
-        )
-
-    def _prune(self, atoms: Atoms, own: Goal) -> Atoms:
-        """PAD in place of every ground atom that is a train fact, except the query's own."""
-        ground = self._is_constant(atoms.first) & self._is_constant(atoms.second)
-        key = torch.where(ground, self._key(*atoms), 0)
+    def _prune(self, atoms: Atoms, own: Atoms) -> tuple[Atoms, Tensor]:
+        """The first A atoms that are left, closed up, when ground train facts other than ``own`` are gone; and int64
+        [B, K], how many are left."""
+        key = torch.where(self._is_constant(atoms.terms).all(1), self._keys(atoms), 0)
         is_fact = self.fact_keys[torch.searchsorted(self.fact_keys, key)] == key
-        is_own = (atoms.predicate == own.predicate) & (atoms.first == own.first) & (atoms.second == own.second)
-        return atoms._replace(predicate=torch.where(is_fact & ~is_own, PAD, atoms.predicate))
+        stays = (atoms.predicate != PAD) & (~is_fact | _same(atoms, own))
+        rank = stays.cumsum(0)
+        # Atoms that go, and those past A, all write to one place past the end, which is cut off.
+        place = torch.where(stays, rank - 1, self.caps.atoms).clamp(max=self.caps.atoms)
+        places = place.unsqueeze(1).expand_as(atoms.terms)
+        closed = Atoms(
+            _scatter(atoms.predicate, place, 0, self.caps.atoms), _scatter(atoms.terms, places, 0, self.caps.atoms)
+        )
+        return closed, rank[-1]
 
-    def _compact(self, atoms: Atoms) -> list[Atoms]:
-        """Atoms move up over the places that were pruned, in order; a PAD's arguments become 0."""
-        places = [
-            Atoms(predicate, torch.where(predicate == PAD, 0, first), torch.where(predicate == PAD, 0, second))
-            for predicate, first, second in zip(*(field.unbind(0) for field in atoms), strict=True)
-        ]
-        for hole in reversed(range(len(places) - 1)):
-            empty = places[hole].predicate == PAD
-            for place in range(hole, len(places) - 1):
-                places[place] = _choose(empty, places[place + 1], places[place])
-            last = places[-1]
-            places[-1] = Atoms(*(torch.where(empty, 0, field) for field in last))
-        return places
-
-    def _canonical(self, places: list[Atoms]) -> list[Atoms]:
+    def _canonical(self, atoms: Atoms) -> Atoms:
         """Variables renamed C+1, C+2, ... by first occurrence."""
-        terms = [term for atom in places for term in atom[1:]]
-        named: list[Tensor] = []
-        next_name = torch.full_like(terms[0], self.constants + 1)
-        for index, term in enumerate(terms):
-            is_variable = term > self.constants
-            name = torch.where(is_variable, next_name, term)
-            for earlier, given in zip(terms[:index], named, strict=True):
-                name = torch.where(term == earlier, given, name)
-            next_name = torch.where(is_variable & (name == next_name), next_name + 1, next_name)
-            named.append(name)
-        return [Atoms(atom.predicate, *named[2 * i : 2 * i + 2]) for i, atom in enumerate(places)]
+        terms = atoms.terms.flatten(0, 1)
+        places = terms.shape[0]
+        place = torch.arange(places, device=terms.device, dtype=torch.int32)
+        not_later = (place <= place.unsqueeze(1))[:, :, None, None]
+        first = torch.where(not_later & (terms.unsqueeze(1) == terms), place[:, None, None], places).amin(1)
+        is_variable = terms > self.constants
+        rank = (is_variable & (first == place[:, None, None])).cumsum(0, dtype=torch.int32)
+        named = torch.where(is_variable, self.constants + rank.gather(0, first.long()), terms)
+        return atoms._replace(terms=named.view_as(atoms.terms))
 
-    def _take(self, words: list[Tensor], new: Tensor) -> list[Tensor]:
-        """The first S children marked ``new``, in order, then zeros: int64 [B, W]."""
-        capacity, width = self.caps.children, self.caps.width
-        batch, slots = new.shape
-        position = torch.cumsum(new, dim=1) - 1
-        # Children not kept all write to one slot past the end, which is cut off: what stands there is of no matter.
-        target = torch.where(new & (position < capacity), position, width)
-        source = torch.arange(slots, device=new.device).expand(batch, -1)
-        index = torch.full((batch, width + 1), slots, device=new.device).scatter(1, target, source)[:, :width]
-        return [torch.cat([word, word.new_zeros(batch, 1)], dim=1).gather(1, index) for word in words]
+    def _pack(self, atoms: Atoms) -> Tensor:
+        """A atoms -> words, int64 [words, B, K]."""
+        fields = torch.cat([atoms.predicate.unsqueeze(1), atoms.terms], dim=1).flatten(0, 1)
+        shifted = fields.long() << self.field_shift
+        return torch.stack([shifted[word].sum(0) for word in self.words])
 
-    def _finish(self, kept: list[Tensor], count: Tensor, proved: Tensor) -> Tensor:
-        """Unpacked states [B, W, A, 3], with TRUE or FALSE in slot 0 where that is all there is."""
-        fields = self.packing.unpack(kept)
-        marker = torch.where(proved, TRUE, FALSE).to(torch.int32)[:, None, None]
-        slot = torch.arange(self.caps.width, device=count.device)[None, :, None]
-        field = torch.arange(3 * self.caps.atoms, device=count.device)[None, None, :]
-        alone = torch.where((slot == 0) & (field == 0), marker, 0).to(torch.int32)
-        return torch.where((count == 0)[:, None, None], alone, fields).view(-1, self.caps.width, self.caps.atoms, 3)
+    def _unpack(self, words: Tensor) -> Tensor:
+        """[words, B, W] -> int32 [B, W, 3A]."""
+        fields = (words[self.field_word] >> self.field_shift) & self.field_mask
+        return fields.permute(1, 2, 0).to(torch.int32)
 
-    def _key(self, predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        terms = self.constants + 1
-        return (predicate.long() * terms + first) * terms + second
+    def _take(self, words: Tensor, new: Tensor) -> Tensor:
+        """The first S children marked ``new``, in order, then zeros: [words, B, W]."""
+        position = new.cumsum(1) - 1
+        place = torch.where(new & (position < self.caps.children), position, self.caps.width)
+        return _scatter(words, place.expand_as(words), 2, self.caps.width)
+
+    def _mark(self, fields: Tensor, alone: Tensor, proved: Tensor) -> Tensor:
+        """The children [B, W, A, 3]; where ``alone``, TRUE or FALSE is the only one."""
+        width, size = fields.shape[1:]
+        marker = torch.where(proved, TRUE, FALSE)[:, None, None] * _first_place(width, size, fields.device)
+        return torch.where(alone[:, None, None], marker, fields).to(torch.int32).view(-1, width, size // 3, 3)
+
+    def _keys(self, atoms: Atoms) -> Tensor:
+        """int64, one for each (predicate, arg0, arg1) whose arguments are constants or 0."""
+        base = self.constants + 1
+        return (atoms.predicate.long() * base + atoms.terms[:, 0]) * base + atoms.terms[:, 1]
 
     def _is_constant(self, terms: Tensor) -> Tensor:
         return (terms > 0) & (terms <= self.constants)
 
 
-class _Packing:
-    """Children as a few int64 words: each field in bits of its own, so equal words mean equal children and back."""
+class _Replacement(NamedTuple):
+    """Makes two terms equal by putting ``by`` for ``replaced``; ``unifies`` says where that is allowed. All [B, K]."""
 
-    def __init__(self, predicate_limit: int, term_limit: int, atoms: int) -> None:
-        """Predicates are below ``predicate_limit``, terms below ``term_limit``."""
-        predicate_bits, term_bits = (predicate_limit - 1).bit_length(), (term_limit - 1).bit_length()
-        self.fields: list[tuple[int, int, int]] = []  # (word, shift, mask), atom by atom
-        word = shift = 0
-        for bits in (predicate_bits, term_bits, term_bits) * atoms:
-            if shift + bits > WORD_BITS:
-                word, shift = word + 1, 0
-            self.fields.append((word, shift, (1 << bits) - 1))
-            shift += bits
-        self.words = word + 1
+    replaced: Tensor
+    by: Tensor
+    unifies: Tensor
 
-    def pack(self, places: list[Atoms]) -> list[Tensor]:
-        """A atoms of [B, K] -> words of int64 [B, K]."""
-        words: list[Tensor] = []
-        terms = [field for atom in places for field in atom]
-        for (word, shift, _), term in zip(self.fields, terms, strict=True):
-            bits = term.long() << shift
-            words[word:] = [words[word] | bits if word < len(words) else bits]
-        return words
-
-    def unpack(self, words: list[Tensor]) -> Tensor:
-        """Words of [B, W] -> int32 [B, W, 3A]."""
-        return torch.stack([((words[word] >> shift) & mask).to(torch.int32) for word, shift, mask in self.fields], 2)
+    def apply(self, terms: Tensor) -> Tensor:
+        return torch.where(terms == self.replaced, self.by, terms)
 
 
-def _repeated(words: list[Tensor], valid: Tensor) -> Tensor:
-    """bool [B, K]: equal to an earlier valid child."""
-    slots = valid.shape[1]
-    same = valid.unsqueeze(1) & torch.ones(slots, slots, dtype=torch.bool, device=valid.device).tril(-1)
-    for word in words:
+def _places(rows: Tensor) -> Atoms:
+    """[B, N, 3] -> N atoms of one child each."""
+    fields = rows.permute(1, 2, 0).unsqueeze(-1)
+    return Atoms(fields[:, 0], fields[:, 1:])
+
+
+def _joined(body: Atoms, rest: Atoms, shape: torch.Size) -> Atoms:
+    """The atoms of ``body``, then those of ``rest``, for [B, K] children."""
+    pairs = zip(body, rest, strict=True)
+    return Atoms(*(torch.cat([part.expand(*part.shape[:-2], *shape) for part in pair]) for pair in pairs))
+
+
+def _beside(facts: Atoms, rules: Atoms) -> Atoms:
+    return Atoms(*(torch.cat(pair, dim=-1) for pair in zip(facts, rules, strict=True)))
+
+
+def _same(atoms: Atoms, others: Atoms) -> Tensor:
+    return (atoms.predicate == others.predicate) & (atoms.terms == others.terms).all(1)
+
+
+def _excess(length: Tensor, cap: int) -> Tensor:
+    return (length.squeeze(1) - cap).clamp(min=0)
+
+
+def _scatter(source: Tensor, place: Tensor, dim: int, size: int) -> Tensor:
+    """``source`` put at ``place`` along ``dim`` of a zero tensor of that ``size``; what goes to place ``size`` is lost.
+
+    Only the lost place is written more than once, so the result is the same on every device.
+    """
+    shape = list(source.shape)
+    shape[dim] = size + 1
+    return source.new_zeros(shape).scatter(dim, place, source).narrow(dim, 0, size)
+
+
+def _first_place(rows: int, columns: int, device: torch.device) -> Tensor:
+    """1 at [0, 0], else 0."""
+    return (torch.arange(rows * columns, device=device) == 0).to(torch.int32).view(rows, columns)
+
+
+def _repeated(words: Tensor, valid: Tensor) -> Tensor:
+    """bool [B, K]: a valid child with the same words stands earlier."""
+    pairwise = valid.shape[1] <= PAIRWISE_CHILDREN
+    return (_repeated_by_pairs if pairwise else _repeated_by_sorting)(words, valid)
+
+
+def _repeated_by_pairs(words: Tensor, valid: Tensor) -> Tensor:
+    slot = torch.arange(valid.shape[1], device=valid.device)
+    same = valid.unsqueeze(1) & (slot < slot.unsqueeze(1))
+    for word in words.unbind(0):
         same = same & (word.unsqueeze(2) == word.unsqueeze(1))
     return same.any(2)
 
 
-def _equal(words: list[Tensor], others: list[Tensor]) -> Tensor:
-    return torch.stack([word == other for word, other in zip(words, others, strict=True)]).all(0)
+def _repeated_by_sorting(words: Tensor, valid: Tensor) -> Tensor:
+    """Sorting by the last word first and stably, as one sorts by hand, leaves equal children adjacent and in order."""
+    words = torch.where(valid, words, -1)  # no packed word is negative
+    order = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
+    for word in reversed(words.unbind(0)):
+        order = order.gather(1, word.gather(1, order).argsort(dim=1, stable=True))
+    ordered = words.gather(2, order.expand_as(words))
+    same = (ordered[:, :, 1:] == ordered[:, :, :-1]).all(0)
+    return torch.zeros_like(valid).scatter(1, order[:, 1:], same)
 
 
-def _choose(condition: Tensor, yes: Atoms, no: Atoms) -> Atoms:
-    return Atoms(*(torch.where(condition, *fields) for fields in zip(yes, no, strict=True)))
+def _word_slices(field_word: npt.NDArray[np.generic]) -> list[slice]:
+    """Which fields each word holds."""
+    starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
+    return [slice(start, end) for start, end in itertools.pairwise(starts)]
+
+
+def _field_tables(atoms: int, predicate_limit: int, term_limit: int) -> dict[str, npt.NDArray[np.generic]]:
+    """How a child is packed: each field takes the bits that its largest value needs, a word holds only whole fields."""
+    predicate_bits, term_bits = (predicate_limit - 1).bit_length(), (term_limit - 1).bit_length()
+    fields = []
+    word = shift = 0
+    for bits in (predicate_bits, term_bits, term_bits) * atoms:
+        if shift + bits > WORD_BITS:
+            word, shift = word + 1, 0
+        fields.append((word, shift, (1 << bits) - 1))
+        shift += bits
+    table = np.array(fields, dtype=np.int64)
+    return {
+        "field_word": table[:, 0].copy(),
+        "field_shift": table[:, 1].reshape(-1, 1, 1).copy(),
+        "field_mask": table[:, 2].reshape(-1, 1, 1).copy(),
+    }
 
 
 def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
@@ -328,7 +356,7 @@ def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
     table = table[:, np.argsort(table[0])]
     rows = np.concatenate([by_first, by_second, np.zeros((1, 3), dtype=np.int64)])
     return {
-        "fact_rows": np.ascontiguousarray(rows[:, 1:].T.astype(np.int32)),
+        "fact_arguments": np.ascontiguousarray(rows[:, 1:].T.astype(np.int32)),
         "fact_keys": np.append(np.sort(patterns[0][0]), NO_KEY),
         "pattern_keys": table[0].copy(),
         "pattern_start": table[1].copy(),
@@ -336,20 +364,18 @@ def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
     }
 
 
-def _rule_tables(graph: KnowledgeGraph, term_limit: int) -> dict[str, npt.NDArray[np.generic]]:
-    """Rules by head predicate, in file order within one; variables -1, -2 become term_limit, term_limit + 1."""
+def _rule_tables(graph: KnowledgeGraph, predicate_limit: int, term_limit: int) -> dict[str, npt.NDArray[np.generic]]:
+    """Rules by head predicate, in file order within one, then a row of PAD; variables -1, -2 become term_limit, + 1."""
     rules = sorted(graph.rules, key=lambda rule: rule.head[0])
-    body_atoms = max((len(rule.body) for rule in rules), default=0)
-    heads = np.zeros((len(rules) + 1, 3), dtype=np.int32)
-    bodies = np.zeros((len(rules) + 1, body_atoms, 3), dtype=np.int32)
-    for row, rule in enumerate(rules):
-        heads[row] = rule.head
-        bodies[row, : len(rule.body)] = rule.body
-    for table in (heads, bodies):
-        table[table < 0] = term_limit - 1 - table[table < 0]
-    first_predicates = np.arange(len(graph.predicates) + FIRST_PREDICATE + 1)
+    longest = max((len(rule.body) for rule in rules), default=1)
+    atoms = np.zeros((len(rules) + 1, 1 + longest, 3), dtype=np.int32)
+    for row, rule in zip(atoms, rules, strict=False):
+        row[: 1 + len(rule.body)] = (rule.head, *rule.body)
+    atoms = np.where(atoms < 0, term_limit - 1 - atoms, atoms).transpose(1, 2, 0)
+    starts = np.searchsorted(atoms[0, 0, :-1], np.arange(predicate_limit + 1))
     return {
-        "rule_start": np.searchsorted(heads[:-1, 0], first_predicates).astype(np.int64),
-        "rule_head": np.ascontiguousarray(heads[:, 1:].T),
-        "rule_body": np.ascontiguousarray(bodies.transpose(2, 1, 0)),
+        "rule_start": starts.astype(np.int64),
+        "rule_head": np.ascontiguousarray(atoms[0, 1:]),
+        "rule_predicate": np.ascontiguousarray(atoms[1:, 0]),
+        "rule_terms": np.ascontiguousarray(atoms[1:, 1:]),
     }
