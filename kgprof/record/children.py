@@ -64,7 +64,7 @@ class Interrupted(KeyboardInterrupt):
         self.ended = ended
 
 
-def run(job: Job, *, scratch: Path, log: Path, caches: Caches, on_phase: OnPhase) -> Ended:
+def run(job: Job, *, scratch: Path, log: Path, caches: Caches, on_phase: OnPhase = lambda name: None) -> Ended:
     """Run one job to its end. Raises Interrupted on Ctrl-C, OSError when the log could not be written."""
     job_file = scratch / "job.json"
     job_file.write_bytes(encode_json(job))

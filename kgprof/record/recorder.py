@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -52,8 +53,7 @@ def record(options: Options, folder: Path, progress: Progress) -> Path:
     Raises UsageError for what cannot run as asked or a folder that cannot be written, WorkloadError for a workload
     that cannot be loaded. A run that fails, hangs or is killed is no error: it is in the Recording.
     """
-    if sys.platform == "win32":
-        raise UsageError("`kgprof profile` does not run on Windows", hint="record on Linux and read it here")
+    refuse_other_platforms()
     made = store.claim(folder)
     with _scratch() as scratch:
         plan = _make_plan(options, folder, made, scratch, progress)
@@ -68,6 +68,24 @@ def record(options: Options, folder: Path, progress: Progress) -> Path:
         except KeyboardInterrupt:
             session.note_interruption()
     return session.folder
+
+
+def refuse_other_platforms() -> None:
+    """Raises UsageError on Windows, where there are no process groups to end a child by."""
+    if sys.platform == "win32":
+        raise UsageError(
+            "`kgprof profile` does not run on Windows",
+            hint="record on Linux; `kgprof report` and `kgprof explain` work here",
+        )
+
+
+def default_folder(workload: str) -> Path:
+    """``reports/<workload>-<utc time>``, with a number where two start within a second."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.rpartition("/")[2].replace(".py:", "-")).strip("-.") or "workload"
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = Path("reports") / f"{name[:80]}-{now}"
+    tried = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 100)))
+    return next((candidate for candidate in tried if not candidate.exists()), folder)
 
 
 @contextlib.contextmanager
@@ -94,10 +112,9 @@ def _make_plan(options: Options, output: Path, made: bool, scratch: Path, progre
         flags=flags(os.environ),
     )
     caches = Caches(folder=scratch / "caches")
+    progress.phase("plan", None)
     try:
-        ended = children.run(
-            job, scratch=scratch, log=log, caches=caches, on_phase=lambda name: progress.phase(name, None)
-        )
+        ended = children.run(job, scratch=scratch, log=log, caches=caches)
     except KeyboardInterrupt:
         _leave_no_empty_folder(output, made)
         raise
@@ -207,13 +224,15 @@ class _Recording:
             key=key,
             plan=self._plan,
         )
+        first = "agreement" if key is None else "prepare"
+        self._progress.phase(first, key)
         try:
             ended = children.run(
                 job,
                 scratch=self._scratch,
                 log=self._log(task, key),
                 caches=self._caches(),
-                on_phase=lambda name: self._progress.phase(name, key),
+                on_phase=lambda name: self._progress.phase(name, key) if name != first else None,
             )
         except Interrupted as interrupted:
             self._write_exit(task, key, interrupted.ended)

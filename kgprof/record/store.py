@@ -140,6 +140,14 @@ def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
     _write(folder / "agreement.json", encode_json(value))
 
 
+def write_report(folder: Path, name: str, text: str) -> None:
+    """A rendered report, in place at once. Raises UsageError when it cannot be written."""
+    try:
+        _write(folder / name, text.encode("utf-8", errors="replace"))
+    except KgprofError as error:
+        raise UsageError(error.message, hint="name a folder that can be written") from error
+
+
 def write_log(folder: Path, key: RunKey, text: str) -> None:
     _write(run_folder(folder, key) / LOG, text.encode(errors="replace"))
 
@@ -239,6 +247,11 @@ def resolve(path: Path) -> Path:
         path=path,
         hint="give the folder that `kgprof profile` wrote, or a report.html that still stands in it",
     )
+
+
+def output_folder(folder: Path) -> Path:
+    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was moved out of it."""
+    return folder.parent if folder.name == FOLDER else folder
 
 
 def _candidates(path: Path) -> tuple[Path, ...]:

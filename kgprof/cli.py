@@ -1,0 +1,514 @@
+"""The command line: one short function a verb. What a verb needs is imported inside it, so that --help is instant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from kgprof._version import __version__
+from kgprof.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_OK,
+    EXIT_USAGE,
+    KgprofError,
+    UsageError,
+)
+from kgprof.model import Options, Profile, RunReport
+from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
+
+if TYPE_CHECKING:
+    from kgprof.render import Renderer
+
+DEFAULTS = Options()
+MODES = (EAGER, *COMPILED_MODES, AS_IS)
+LATER_FORMATS = ("sarif", "junit", "github")
+HELP_WIDTH = 100
+
+
+@dataclass
+class Context:
+    """What an error message needs to know: was -v given, and where does this run write?"""
+
+    verbose: bool = False
+    folder: Path | None = None
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The console script."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Exit code of one command line; every way out of it says itself on stderr in one form."""
+    context = Context()
+    try:
+        code = cli.main(args, prog_name="kgprof", standalone_mode=False, obj=context)
+        return code if isinstance(code, int) else EXIT_OK
+    except KgprofError as error:
+        say(error.message, error.hint)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        say(lower_first(error.format_message()), help_hint(error))
+        return EXIT_USAGE
+    except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
+        return internal_error(error, context)
+
+
+def say(message: str, hint: str = "") -> None:
+    """The one form of an error: what happened, and what to do next."""
+    click.echo(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else ""), err=True)
+
+
+def help_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return "see kgprof --help"
+    if isinstance(error, click.NoSuchOption) and context.info_name == "profile":
+        return f"see {context.command_path} --help; the workload's own options stand after --"
+    return f"see {context.command_path} --help"
+
+
+def lower_first(text: str) -> str:
+    """click begins its messages with a capital and ends them with a full stop."""
+    return text[:1].lower() + text[1:].removesuffix(".")
+
+
+def internal_error(error: Exception, context: Context) -> int:
+    text = "".join(traceback.format_exception(error))
+    folder = context.folder if context.folder is not None and context.folder.is_dir() else Path(tempfile.gettempdir())
+    path = folder / f"kgprof-traceback-{os.getpid()}.txt"
+    try:
+        path.write_text(text, encoding="utf-8")
+        hint = f"this is a fault of kgprof's; its traceback is in {path}"
+    except OSError as unwritable:
+        hint = f"this is a fault of kgprof's; run again with -v for its traceback ({unwritable})"
+    say(f"internal error: {type(error).__name__}: {error}", hint)
+    if context.verbose:
+        click.echo(text, err=True)
+    return EXIT_INTERNAL
+
+
+# ---------------------------------------------------------------- the verbs
+
+
+class Verbs(click.Group):
+    """Suggests the nearest verb, whichever click is installed."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise UsageError(unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+        return super().resolve_command(ctx, args)
+
+
+class WorkloadCommand(click.Command):
+    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[WORKLOAD_ARGS] = args[:at], tuple(args[at + 1 :])
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- the workload's own options]"]
+
+
+WORKLOAD_ARGS = "kgprof.workload_args"
+
+
+def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    import platform
+
+    text = f"kgprof {__version__} (torch {installed('torch')}, triton {installed('triton')}, Python "
+    click.echo(f"{text}{platform.python_version()})")
+    ctx.exit()
+
+
+def installed(package: str) -> str:
+    """A version without importing the package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "KGPROF",
+        "max_content_width": HELP_WIDTH,
+    },
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Say it and stop.")
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Is this torch.compile'd program slow, why, and where do I look? One HTML report says it.
+
+    \b
+    Start here:  kgprof profile                      the built-in evaluator
+                 kgprof profile my_model.py:step     a function of yours that takes no arguments
+
+    Every option can also be set by an environment variable, KGPROF_PROFILE_STEPS=50 for --steps 50.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(EXIT_USAGE)
+    return None
+
+
+def be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Context).verbose = value
+
+
+def parsed_formats(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Output, ...]:
+    return parse_formats(values)
+
+
+def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value not in MODES:
+            raise UsageError(unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}")
+    return values
+
+
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
+)
+format_option = click.option(
+    "--format",
+    "outputs",
+    multiple=True,
+    metavar="FORMAT[=PATH]",
+    callback=parsed_formats,
+    help="Say it as text, json, markdown or html, on stdout or into PATH. Repeatable.",
+)
+
+
+@cli.command(cls=WorkloadCommand)
+@click.argument("workload", default=DEFAULTS.workload)
+@click.option("--strategy", "strategies", multiple=True, metavar="NAME", help="Run this one only. Repeatable.")
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    metavar="MODE",
+    callback=checked_modes,
+    help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default=DEFAULTS.device,
+    show_default=True,
+    help="auto is cuda where torch sees a GPU.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.steps,
+    show_default=True,
+    help="Steps of the compile, trace and host passes.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=DEFAULTS.warmup,
+    show_default=True,
+    help="How many of them come before steady state.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**32 - 1),
+    default=DEFAULTS.seed,
+    show_default=True,
+    help="Of every random number.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULTS.timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="What one child process may take.",
+)
+@format_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+@verbose_option
+@click.pass_context
+def profile(
+    ctx: click.Context,
+    workload: str,
+    strategies: tuple[str, ...],
+    modes: tuple[str, ...],
+    device: str,
+    steps: int,
+    warmup: int,
+    output: Path | None,
+    seed: int,
+    timeout: float,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+) -> int:
+    """Run WORKLOAD, measure it, and write report.html and report.json.
+
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), pkg.mod:name or path/file.py:name,
+    where name is a function without arguments (one step) or an object with strategies. Each strategy runs in each mode
+    in a process of its own. The last line on stdout is the report's path.
+
+    \b
+    For example:  kgprof profile linkpred --strategy fused -- --queries 100
+                  kgprof profile my_model.py:step --mode eager --mode default
+                  kgprof profile linkpred -- --help        the workload's own options
+    """
+    from kgprof import progress
+    from kgprof.record import default_folder, record, refuse_other_platforms
+    from kgprof.workloads import loading
+
+    refuse_other_platforms()
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    if loading.asks_for_help(workload, workload_args):
+        to_stdout(loading.help_text(workload))
+        return EXIT_OK
+    loading.find(workload)
+    loading.check_arguments(workload, workload_args)
+    options = Options(
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        modes=modes,
+        device=device,
+        steps=steps,
+        warmup=checked_warmup(warmup, steps),
+        seed=seed,
+        timeout_s=timeout,
+    )
+    folder = output if output is not None else default_folder(workload)
+    ctx.ensure_object(Context).folder = folder
+    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown:
+        recording = record(options, folder, shown)
+    found = read(recording)
+    report = write_report(folder, found)
+    complain(found, recording)
+    if not quiet:
+        click.echo(f"kgprof: {found.verdict.text}", err=True)
+    emit(outputs, found, otherwise=str(report))
+    return found.exit_code
+
+
+@cli.command()
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
+@format_option
+@verbose_option
+@click.pass_context
+def report(ctx: click.Context, recording: Path, output: Path | None, outputs: tuple[Output, ...]) -> int:
+    """Read a Recording again and write its report again; torch is not needed.
+
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json.
+
+    \b
+    For example:  kgprof report reports/linkpred-20260102T030405Z
+                  kgprof report my-run --format markdown
+    """
+    from kgprof.record import store
+
+    folder = store.resolve(recording)
+    found = read(folder)
+    if output is None and outputs:
+        emit(outputs, found, otherwise="")
+        return EXIT_OK
+    where = output if output is not None else store.output_folder(folder)
+    ctx.ensure_object(Context).folder = where
+    emit(outputs, found, otherwise=str(write_report(where, found)))
+    return EXIT_OK
+
+
+@cli.command()
+def schema() -> int:
+    """Print the JSON Schema of report.json.
+
+    \b
+    For example:  kgprof schema > kgprof.schema.json
+    """
+    from kgprof.model import encode_json
+    from kgprof.render import json
+
+    to_stdout(encode_json(json.schema()).decode())
+    return EXIT_OK
+
+
+@cli.command()
+@click.argument("rule", required=False)
+def explain(rule: str | None) -> int:
+    """Explain a rule: what it means, why it costs, an example, what to do. Without RULE, list them all.
+
+    \b
+    For example:  kgprof explain KGP501
+    """
+    from kgprof.collectors import RULES
+
+    if rule is None:
+        to_stdout("\n".join(f"{known.id}  {known.name:<28} {known.summary}" for known in RULES))
+        return EXIT_OK
+    for known in RULES:
+        if rule.upper() == known.id or rule.lower() == known.name:
+            to_stdout(
+                f"{known.id} {known.name} ({known.level})\n\n{known.summary}\n\n"
+                f"Why\n  {known.why}\n\nExample\n  {known.example}\n\nWhat to do\n  {known.remedy}"
+            )
+            return EXIT_OK
+    names = [name for known in RULES for name in (known.id, known.name)]
+    raise UsageError(
+        unknown("rule", rule, names, near=rule.upper() if rule[:1].isupper() else rule.lower()),
+        hint="`kgprof explain` lists them all",
+    )
+
+
+# ---------------------------------------------------------------- what they share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One ``--format``: to a file, or to stdout."""
+
+    renderer: Renderer
+    path: Path | None
+
+
+def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
+    if not values:
+        return ()
+    from kgprof import render
+
+    outputs = []
+    for value in values:
+        name, _, path = value.partition("=")
+        if name in LATER_FORMATS:
+            raise UsageError(f"--format {name} is not in this version", hint="there are text, json, markdown and html")
+        outputs.append(Output(renderer=render.by_name(name), path=Path(path) if path else None))
+    if sum(output.path is None for output in outputs) > 1:
+        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
+    for output in outputs:
+        if output.path is not None and not could_be_written(output.path):
+            raise UsageError(f"cannot write to {output.path}", hint="name a file in a folder that can be written")
+    return tuple(outputs)
+
+
+def could_be_written(path: Path) -> bool:
+    """No folder itself, and nothing but folders above it; the missing ones are made when it is written."""
+    above = next((parent for parent in path.absolute().parents if parent.exists()), None)
+    return not path.is_dir() and above is not None and above.is_dir()
+
+
+def read(recording: Path) -> Profile:
+    from kgprof.analysis import analyse
+    from kgprof.record import store
+
+    return analyse(store.load(recording))
+
+
+def write_report(folder: Path, found: Profile) -> Path:
+    """report.json and report.html; the path of the latter."""
+    from kgprof import render
+    from kgprof.record import store
+
+    for name in ("json", "html"):
+        store.write_report(folder, f"report.{name}", render.by_name(name).render(found))
+    return folder / "report.html"
+
+
+def emit(outputs: Sequence[Output], found: Profile, *, otherwise: str) -> None:
+    """Files first; on stdout the one format that was asked for there, or else one line."""
+    from kgprof.record import store
+
+    for output in outputs:
+        if output.path is not None:
+            store.write_report(output.path.parent, output.path.name, output.renderer.render(found))
+    on_stdout = [output for output in outputs if output.path is None]
+    text = on_stdout[0].renderer.render(found) if on_stdout else otherwise
+    if text:
+        to_stdout(text)
+
+
+def to_stdout(text: str) -> None:
+    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit code."""
+    try:
+        click.echo(text.removesuffix("\n"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered would raise once more when Python closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(found: Profile, recording: Path) -> None:
+    """One error a run that did not end well, and one when nothing was measured."""
+    from kgprof.record import store
+
+    for failed in found.runs:
+        if failed.exit.outcome != "ok":
+            say(how_it_ended(failed), f"its log: {store.run_folder(recording, failed.key) / store.LOG}")
+    if found.exit_code == EXIT_NOTHING_MEASURED:
+        say("nothing was measured", "the report says why")
+
+
+def how_it_ended(failed: RunReport) -> str:
+    from kgprof.record import store
+
+    code = failed.exit.exit_code
+    suffix = f" (exit code {code})" if code is not None else ""
+    return f"{failed.key.slug} {store.in_words(failed.exit)}{suffix}"
+
+
+def checked_warmup(warmup: int, steps: int) -> int:
+    if warmup >= steps:
+        raise UsageError(
+            f"--warmup {warmup} leaves none of --steps {steps} for steady state", hint="ask for more --steps"
+        )
+    return warmup
+
+
+def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
+    nearest = difflib.get_close_matches(near or name, known, n=1, cutoff=0.5)
+    return f"no {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+
+
+class sigterm_as_ctrl_c:  # noqa: N801  used as a statement
+    """A terminated recording ends its child and is rendered like an interrupted one."""
+
+    def __enter__(self) -> None:
+        self._before: Any = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _interrupt(self, number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt

@@ -1,0 +1,119 @@
+"""What the user sees on stderr while children work: a live line on a terminal, else one plain line a phase."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol, TextIO
+
+from kgprof.model import RunKey
+
+REFRESHES_PER_SECOND = 2  # beside a child that is being timed
+
+
+class Progress(Protocol):
+    """Entered for the length of the recording; told of each phase, from any thread."""
+
+    def __enter__(self) -> Progress: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def phase(self, name: str, key: RunKey | None) -> None: ...
+
+
+def choose(*, quiet: bool, stream: TextIO | None = None) -> Progress:
+    """Silence, plain lines (a pipe, CI, a dumb terminal), or a live line."""
+    stream = sys.stderr if stream is None else stream
+    if quiet:
+        return Silent()
+    live = stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+    return Live(stream) if live else Plain(stream)
+
+
+class Silent:
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def phase(self, name: str, key: RunKey | None) -> None:
+        return None
+
+
+class Plain:
+    """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the command began."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def phase(self, name: str, key: RunKey | None) -> None:
+        print(_line(time.monotonic() - self._began, name, key), file=self._stream, flush=True)
+
+
+class Live:
+    """The phases that are over, each with the seconds it took, and a spinner with the one that is running."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bars
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=Console(file=stream),
+            transient=True,
+            refresh_per_second=REFRESHES_PER_SECOND,
+        )
+        self._lock = threading.Lock()
+        self._running: tuple[str, RunKey | None, float] | None = None
+        self._task = self._bars.add_task("starting", total=None)
+
+    def __enter__(self) -> Live:
+        self._screen: AbstractContextManager[object] = self._bars
+        self._screen.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._finish()
+        self._screen.__exit__(kind, error, trace)
+
+    def phase(self, name: str, key: RunKey | None) -> None:
+        with self._lock:
+            self._finish()
+            self._running = (name, key, time.monotonic())
+            self._bars.reset(self._task, description=_what(name, key), total=None)
+
+    def _finish(self) -> None:
+        if self._running is not None:
+            name, key, began = self._running
+            self._bars.console.print(_line(time.monotonic() - began, name, key), markup=False, highlight=False)
+            self._running = None
+
+
+def _line(seconds: float, name: str, key: RunKey | None) -> str:
+    return f"kgprof: {seconds:7.1f} s  {_what(name, key)}"
+
+
+def _what(name: str, key: RunKey | None) -> str:
+    return f"{key.slug}  {name}" if key is not None else name
