@@ -23,7 +23,6 @@ FAMILY_TREE = "family-tree"
 WITHOUT_RULES = ("umls", "kinships", "nations")  # real graphs, whose rules would have to be mined
 DTYPES = ("float64", "float32")
 SELECTIONS = ("most-bound", "leftmost")
-ALL = "all"
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
 MOST_DIGITS = 9  # of a number; the engine's indices are 32-bit
@@ -68,13 +67,21 @@ class LinkpredOptions:
         _family_tree_size(self.dataset)
 
     def as_text(self) -> dict[str, str]:
-        """Every option as the report shows it."""
-        shown = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        unset = {"queries": ALL, "corruptions": ALL, "policy": "random", "max_steps": "none"}
-        return {
-            name: str(unset.get(name, "from the data") if value is None else value) for name, value in shown.items()
-        }
+        """The options as the report shows them, ``data`` or ``dataset``, whichever counts."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del values["data" if self.data is None else "dataset"]
+        return {name: str(_UNSET[name] if value is None else value) for name, value in values.items()}
 
+
+ALL = "all"
+_UNSET = {
+    "queries": ALL,
+    "corruptions": ALL,
+    "fact_fanout": "from the data",
+    "rule_fanout": "from the data",
+    "policy": "seeded random weights",
+    "max_steps": "none",
+}
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -256,13 +263,13 @@ _COMMAND = click.Command(
         _option("hidden", "N", "Width of the policy's layers."),
         _option("layers", "N", "Residual blocks of the policy."),
         _choice("dtype", DTYPES, "Number format of the policy."),
-        _option("policy", "FILE", "The policy's state_dict.", "seeded random weights"),
+        _option("policy", "FILE", "The policy's state_dict.", _UNSET["policy"]),
         _choice("selection", SELECTIONS, "Which atom of a state is resolved."),
         _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
         _option("max_children", "N", "Cap on the children of a state (S)."),
         _option("children_width", "N", "Slots for children; more of them change no result.", "max-children"),
-        _option("fact_fanout", "N", "Cap on the facts that one goal is matched with.", "from the data"),
-        _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", "from the data"),
+        _option("fact_fanout", "N", "Cap on the facts that one goal is matched with.", _UNSET["fact_fanout"]),
+        _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", _UNSET["rule_fanout"]),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
         _option("near_tie_threshold", "X", "Two logits less apart than this are a near-tie.", kind=float),

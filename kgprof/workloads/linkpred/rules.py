@@ -134,8 +134,8 @@ def parse_fact(line: str) -> tuple[str, str, str]:
 
 
 def quoted(text: str) -> str:
-    """``text`` as it must stand in either form to be read back as the constant (or predicate) it is."""
-    if re.fullmatch(r"[a-z]\w+|[0-9]+", text) and not _ARROW_VARIABLE.fullmatch(text):
+    """``text`` as it stands in a Prolog file. (An arrow rule would take a plain ``x1`` for a variable.)"""
+    if re.fullmatch(r"[a-z]\w*|[0-9]+", text):
         return text
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
