@@ -28,6 +28,7 @@ from kgprof.model import (
     RunRecord,
     RunReport,
     Skipped,
+    TimingPass,
     TracePass,
 )
 from kgprof.record import store
@@ -77,6 +78,7 @@ def _report(recording: Recording, run: RunRecord) -> RunReport:
         host=host.host_functions(run.host),
         observers=comparison.observer_costs(run),
         log=_excerpt(run.log),
+        notes=run.timing.notes if isinstance(run.timing, TimingPass) else (),
     )
 
 

@@ -1,0 +1,38 @@
+"""The Profile for people and for machines. RENDERERS is the room's table of contents: a new format is one line here."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Protocol
+
+from kgprof.errors import UsageError
+from kgprof.model import Profile
+from kgprof.render.html import Html
+from kgprof.render.json import Json
+from kgprof.render.markdown import Markdown
+from kgprof.render.text import Text
+
+
+class Renderer(Protocol):
+    """Reads the Profile and nothing else: the same Profile gives the same bytes."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffix(self) -> str: ...
+
+    def render(self, profile: Profile) -> str: ...
+
+
+RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown())
+
+
+def by_name(name: str) -> Renderer:
+    """The renderer that ``--format`` names. Raises UsageError with the nearest name."""
+    known = {renderer.name: renderer for renderer in RENDERERS}
+    if name in known:
+        return known[name]
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(known)}"
+    raise UsageError(f"unknown format {name!r}", hint=hint)

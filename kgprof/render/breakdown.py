@@ -1,0 +1,63 @@
+"""The kernel breakdown in words and parts: what renderers for people call the kinds, and what a bar is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgprof.model import KernelBreakdown, KernelKind
+
+IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One kind's part of a step."""
+
+    kind: str  # a KernelKind's value, or "idle"
+    per_step_us: float
+    share: float  # of the step's window, 0..1; above 1 in sum where kernels overlap
+
+
+# (kind, what a reader calls it, what it stands for). The order is the order of the bars.
+KINDS: tuple[tuple[str, str, str], ...] = (
+    (KernelKind.GEMM, "GEMM", "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates"),
+    (KernelKind.NORMALISATION, "normalisation", "layer norm, batch norm, softmax and their kin, outside fused kernels"),
+    (
+        KernelKind.POINTWISE,
+        "pointwise and reduction",
+        "all kernels that Inductor generated (Triton or C++), whatever was fused into them, and ATen's own elementwise "
+        "and reduction kernels",
+    ),
+    (KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select"),
+    (KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
+    (
+        KernelKind.FRAMEWORK,
+        "framework",
+        "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers and the compiled graph's own wrapper",
+    ),
+    (KernelKind.OTHER, "other", "everything else: views, allocation, sorting, attention, convolution, unknown names"),
+    (IDLE, "idle", "CUDA: nothing on the device; CPU: no operator running, that is Python and uninstrumented code"),
+)
+NAMES = {kind: name for kind, name, _ in KINDS}
+
+
+def steps_of(kernels: KernelBreakdown) -> int:
+    """What totals are divided by: the traced steps, or one where the trace marks none."""
+    return max(kernels.steps, 1)
+
+
+def parts(kernels: KernelBreakdown) -> tuple[Part, ...]:
+    """Every kind that took time, in the bars' order, then idle."""
+    totals = {kind.kind.value: kind.total_us for kind in kernels.kinds}
+    totals[IDLE] = kernels.idle_us
+    window = kernels.window_us or 1.0
+    return tuple(
+        Part(kind=str(kind), per_step_us=totals[kind] / steps_of(kernels), share=totals[kind] / window)
+        for kind, _, _ in KINDS
+        if totals.get(kind, 0.0) > 0
+    )
+
+
+def unit(kernels: KernelBreakdown) -> str:
+    """What a row counts."""
+    return "device time" if kernels.device == "cuda" else "self time of operators"

@@ -1,0 +1,91 @@
+"""One self-contained HTML file: no request leaves it, and it never grows beyond MAX_BYTES."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kgprof import resources
+from kgprof.model import Profile
+from kgprof.render import page
+from kgprof.render.page import Limits
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAX_BYTES = 1_000_000
+TEMPLATE = "report.html.jinja"
+
+# What goes when the page grows too large, in this order; each level holds what the one before it holds, or less.
+LEVELS = (
+    Limits(log_chars=300_000, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, host_rows=0, kernel_rows=25, findings=500, runs=200, name=300, lines=100),
+    Limits(log_chars=0, host_rows=0, kernel_rows=5, findings=200, runs=100, name=200, lines=50),
+    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=50, runs=50, name=120, lines=20),
+    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=20, runs=20, name=60, lines=10),
+)
+
+
+class Html:
+    name = "html"
+    suffix = ".html"
+
+    def render(self, profile: Profile) -> str:
+        for limits in LEVELS:
+            text = _rendered(profile, limits)
+            if len(text.encode("utf-8")) <= MAX_BYTES:
+                return text
+        raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
+
+
+def _rendered(profile: Profile, limits: Limits) -> str:
+    from markupsafe import Markup
+
+    style, script = _asset("report.css"), _asset("report.js")
+    return (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            page=page.build(profile, limits),
+            # The only two strings that are not escaped, and both are files of ours.
+            style=Markup(style),
+            script=Markup(script),
+            policy=content_security_policy(style, script),
+        )
+    )
+
+
+def content_security_policy(style: str, script: str) -> str:
+    """Nothing may be loaded, and of inline code only these two texts may run."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.directory("templates") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    # jinja2 is imported late: `kgprof --help` names the formats and must not pay for it.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+    return Environment(
+        loader=FileSystemLoader(str(resources.directory("templates"))),
+        # By default only names that end in .html are escaped, and ours end in .html.jinja.
+        autoescape=select_autoescape(["html.jinja"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,188 @@
+"""A summary for a pull request: the verdict, one row a run, the findings, where the time went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kgprof.model import KernelBreakdown, Profile, RunReport
+from kgprof.render import breakdown, summary
+from kgprof.render.gaps import gathered
+from kgprof.render.quantity import DASH, milliseconds, percent
+from kgprof.render.visible import one_line
+
+LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
+_RESERVE = 200  # for the lines that say what was cut
+_FINDINGS = 10
+_CELL = 160  # characters of one name or message
+_COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR", "first call s")
+_SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
+_LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
+_STEERING = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Head and tail stand or fall together; rows are cut from the end."""
+
+    head: tuple[str, ...]
+    rows: tuple[str, ...] = ()
+    tail: tuple[str, ...] = ()
+    noun: str = "rows"
+
+
+class Markdown:
+    name = "markdown"
+    suffix = ".md"
+
+    def render(self, profile: Profile) -> str:
+        sections = (
+            _verdict(profile),
+            _runs(profile),
+            _findings(profile),
+            _time(profile),
+            _gaps(profile),
+            _environment(profile),
+        )
+        return _fitted([section for section in sections if section is not None])
+
+
+def escaped(text: str, limit: int = _CELL) -> str:
+    """Text that Markdown and HTML read as nothing but text, on one line."""
+    safe = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = _STEERING.sub(r"\\\1", safe)
+    # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
+    return safe.replace("@", "@<!-- -->")
+
+
+def _fitted(sections: Sequence[Section]) -> str:
+    """Whole sections while they fit; of the first that does not, the rows that do, and a line that says so."""
+    lines: list[str] = []
+    used = 0
+    for section in sections:
+        fixed = sum(len(line) + 1 for line in (*section.head, *section.tail)) + 1
+        if used + fixed > LIMIT - _RESERVE:
+            lines.append(f"*Cut at {LIMIT:,} characters; report.json holds everything.*")
+            break
+        rows, cut = _rows_that_fit(section.rows, LIMIT - _RESERVE - used - fixed)
+        body = [*section.head, *rows, *section.tail]
+        if cut:
+            body.append(f"*{cut:,} more {section.noun} cut; report.json holds them.*")
+        lines += [*body, ""]
+        used += sum(len(line) + 1 for line in body) + 1
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _rows_that_fit(rows: Sequence[str], room: int) -> tuple[list[str], int]:
+    kept: list[str] = []
+    for row in rows:
+        room -= len(row) + 1
+        if room < 0:
+            break
+        kept.append(row)
+    return kept, len(rows) - len(kept)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _table(headings: Sequence[str], *, leading_words: int = 1) -> tuple[str, str]:
+    rule = [":--" if index < leading_words else "--:" for index in range(len(headings))]
+    return _row(headings), _row(rule)
+
+
+def _verdict(profile: Profile) -> Section:
+    symbol = _SYMBOLS.get(profile.verdict.status, "❔")
+    title = f"### kgprof: {escaped(profile.workload)} on {escaped(profile.environment.device_name)}"
+    status = f"{symbol} **{escaped(profile.verdict.status.upper())}** {escaped(profile.verdict.text, 600)}"
+    reasons = tuple(f"- {escaped(reason, 600)}" for reason in profile.verdict.reasons)
+    return Section(head=(title, "", status, ""), rows=reasons, noun="reasons")
+
+
+def _runs(profile: Profile) -> Section:
+    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
+    return Section(
+        head=_table(["run", *(column.name for column in shown)]),
+        rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
+        noun="runs",
+    )
+
+
+def _run_name(run: RunReport) -> str:
+    ended = summary.ended(run)
+    return escaped(run.key.slug) + (f"<br><sub>{escaped(ended)}</sub>" if ended else "")
+
+
+def _cell(cell: summary.Cell) -> str:
+    detail = f"<br><sub>{escaped(cell.detail)}</sub>" if cell.detail and cell.measured else ""
+    return escaped(cell.text) + detail
+
+
+def _findings(profile: Profile) -> Section:
+    if not profile.findings:
+        looked_for = ", ".join(rule.id for rule in profile.rules)
+        return Section(head=(f"No finding (looked for: {looked_for}).",))
+    shown = profile.findings[:_FINDINGS]
+    more = len(profile.findings) - len(shown)
+    rows = [f"- {_LEVELS[finding.level]} **{finding.rule}** {escaped(finding.message, 400)}" for finding in shown]
+    return Section(
+        head=(f"**Findings ({len(profile.findings):,})**", ""),
+        rows=tuple(rows),
+        tail=(f"- {more:,} more in the report",) if more else (),
+        noun="findings",
+    )
+
+
+def _time(profile: Profile) -> Section | None:
+    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, KernelBreakdown)]
+    if not broken_down:
+        return None
+    present = {part.kind for _, kernels in broken_down for part in breakdown.parts(kernels)}
+    kinds = [kind for kind, _, _ in breakdown.KINDS if kind in present]
+    return Section(
+        head=(
+            "**Where the time went** (ms per traced step; taken under the profiler, so read the shares)",
+            "",
+            *_table(["run", *(breakdown.NAMES[kind] for kind in kinds), "step"]),
+        ),
+        rows=tuple(_row(_time_cells(run, kernels, kinds)) for run, kernels in broken_down),
+        noun="runs",
+    )
+
+
+def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) -> list[str]:
+    found = {part.kind: part for part in breakdown.parts(kernels)}
+    cells = [
+        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})" if kind in found else DASH
+        for kind in kinds
+    ]
+    return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]
+
+
+def _gaps(profile: Profile) -> Section | None:
+    gaps = gathered(profile.omissions)
+    if not gaps:
+        return None
+    rows = []
+    for gap in gaps:
+        runs = f" ({escaped(', '.join(gap.runs))})" if gap.runs else ""
+        rows.append(f"- {escaped(', '.join(gap.what))}: {escaped(gap.reason, 400)}{runs}")
+    head = ("<details><summary>Not measured</summary>", "")
+    return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun="lines")
+
+
+def _environment(profile: Profile) -> Section:
+    environment = profile.environment
+    commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
+    facts = (
+        f"torch {environment.torch}",
+        f"Python {environment.python}",
+        f"{environment.cpu_count} cores, {environment.torch_threads} torch threads",
+        f"seed {profile.options.seed}",
+        commit + (" with changes" if environment.git_dirty is True else ""),
+        profile.created_utc,
+    )
+    command = f"<sub>{escaped(' '.join(profile.command), 600)}</sub>"
+    return Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))

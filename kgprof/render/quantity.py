@@ -1,0 +1,52 @@
+"""Numbers as people read them: three significant digits, thousands separators, the unit said by the caller's column."""
+
+from __future__ import annotations
+
+DASH = "\N{EN DASH}"
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """``digits`` significant digits, never in exponent form; whole numbers above a thousand keep all their digits."""
+    if value == 0:
+        return "0"
+    exponent = int(f"{value:e}".rpartition("e")[2])
+    decimals = min(max(0, digits - 1 - exponent), 9)
+    return f"{value:,.{decimals}f}"
+
+
+def count(value: int) -> str:
+    return f"{value:,}"
+
+
+def milliseconds(us: float) -> str:
+    return figure(us / 1000)
+
+
+def ratio(value: float) -> str:
+    return f"{figure(value)}\N{MULTIPLICATION SIGN}"
+
+
+def percent(share: float) -> str:
+    """A share of 0..1 with one decimal; what is there but rounds to nothing says so."""
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    return f"{100 * share:.1f} %"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """For metrics whose digits people compare down a column (MRR, Hits)."""
+    return f"{value:.{decimals}f}"
+
+
+def size(size_bytes: int) -> str:
+    amount = float(size_bytes)
+    for unit in _BINARY:
+        if amount < 1024 or unit == _BINARY[-1]:
+            break
+        amount /= 1024
+    return f"{figure(amount)} {unit}"
+
+
+def span(low: str, high: str) -> str:
+    return low if low == high else f"{low}{DASH}{high}"

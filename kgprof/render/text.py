@@ -1,0 +1,147 @@
+"""For the terminal and for logs: the verdict, the table, the findings, and where the time went."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
+from kgprof.render import breakdown, summary
+from kgprof.render.gaps import gathered
+from kgprof.render.quantity import count, milliseconds, percent
+from kgprof.render.visible import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 120
+_KERNELS = 5  # of each run; the report shows more
+_NAME = 300  # characters of any name or message
+_COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR")
+_STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
+_LEVELS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+
+
+class Text:
+    """Plain by default; whoever writes to a terminal asks for colour."""
+
+    name = "text"
+    suffix = ".txt"
+
+    def __init__(self, *, color: bool = False, width: int = WIDTH) -> None:
+        self._color = color
+        self._width = width
+
+    def render(self, profile: Profile) -> str:
+        console = _console(self._color, self._width)
+        _head(console, profile)
+        _runs(console, profile)
+        _findings(console, profile.findings)
+        for run in profile.runs:
+            _kernels(console, run)
+        _gaps(console, profile)
+        file = console.file
+        assert isinstance(file, io.StringIO)
+        # Tables are padded to their width; nobody reads the blanks at the ends.
+        return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _console(color: bool, width: int) -> Console:
+    # rich is imported late: `kgprof --help` names the formats and must not pay for it.
+    from rich.console import Console
+
+    return Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},  # the same Profile gives the same text, whatever COLUMNS or TERM say
+    )
+
+
+def _table(headings: Iterable[str], *, wide: int = 0) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", justify="left" if index == wide else "right")
+    return table
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(one_line(text, 2000), style=style or None)
+
+
+def _head(console: Console, profile: Profile) -> None:
+    environment = profile.environment
+    _say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
+    _say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
+    console.print()
+    _say(console, f"{profile.verdict.status.upper()}: {profile.verdict.text}", _STYLES.get(profile.verdict.status, ""))
+    for reason in profile.verdict.reasons:
+        _say(console, f"  {reason}")
+    console.print()
+
+
+def _runs(console: Console, profile: Profile) -> None:
+    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
+    table = _table(["run", *(column.name for column in shown)])
+    for run in profile.runs:
+        cells = [column.cell(run) for column in shown]
+        table.add_row(one_line(run.key.slug, _NAME), *(one_line(cell.text, _NAME) for cell in cells))
+        details = [one_line(cell.detail, _NAME) if cell.measured else "" for cell in cells]
+        if any(details):
+            table.add_row("", *details, style="dim")
+    console.print(table)
+    for run in profile.runs:
+        if ended := summary.ended(run):
+            _say(console, f"{run.key.slug} {ended}", "red")
+        for note in run.notes:
+            _say(console, f"{run.key.slug}: {note}")
+    console.print()
+
+
+def _findings(console: Console, findings: Sequence[Finding]) -> None:
+    if not findings:
+        _say(console, "no finding")
+    for finding in findings:
+        _say(console, f"{finding.level.value} {finding.rule}: {finding.message}", _LEVELS[finding.level])
+    console.print()
+
+
+def _kernels(console: Console, run: RunReport) -> None:
+    kernels = run.kernels
+    if not isinstance(kernels, KernelBreakdown):
+        return
+    shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
+    per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
+    _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}: {shares}", "bold")
+    table = _table(["kernel", "kind", "count", "total ms", "share"])
+    for row in kernels.rows[:_KERNELS]:
+        name = one_line(row.name, 60)
+        table.add_row(name, row.kind.value, count(row.count), milliseconds(row.total_us), percent(row.share))
+    rest = kernels.rows[_KERNELS:]
+    if rest:
+        total = sum(row.total_us for row in rest)
+        calls = sum(row.count for row in rest)
+        share = percent(sum(row.share for row in rest))
+        table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
+    console.print(table)
+    for warning in kernels.warnings:
+        _say(console, f"  note: {warning}")
+    console.print()
+
+
+def _gaps(console: Console, profile: Profile) -> None:
+    gaps = gathered(profile.omissions)
+    if gaps:
+        _say(console, "not measured", "bold")
+    for gap in gaps:
+        runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
+        _say(console, f"  {', '.join(gap.what)}: {gap.reason}{runs}")

@@ -1,0 +1,99 @@
+"use strict";
+// Comfort only: without this script everything on the page can be read.
+(() => {
+  const byId = (id) => document.getElementById(id);
+
+  // Theme: the system's until it is changed here. Nothing is stored: the file may be opened from anywhere.
+  const theme = byId("theme");
+  const root = document.documentElement;
+  const toggleTheme = () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  };
+  theme.hidden = false;
+  theme.addEventListener("click", toggleTheme);
+
+  // Sorting: every column of a sortable table; numbers by data-sort or by their text.
+  const valueOf = (row, index) => {
+    const cell = row.cells[index];
+    const raw = cell.dataset.sort ?? cell.textContent.trim();
+    const number = Number.parseFloat(raw.replaceAll(",", ""));
+    return Number.isNaN(number) ? raw.toLowerCase() : number;
+  };
+  const compare = (a, b) => {
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    if (typeof a === "number") return -1; // what was not measured comes last
+    if (typeof b === "number") return 1;
+    return a < b ? -1 : Number(a > b);
+  };
+  const sort = (table, heading) => {
+    const index = heading.cellIndex;
+    const first = heading.classList.contains("number") ? "descending" : "ascending";
+    const second = first === "descending" ? "ascending" : "descending";
+    const order = heading.getAttribute("aria-sort") === first ? second : first;
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", order);
+    const body = table.tBodies[0];
+    const sign = order === "ascending" ? 1 : -1;
+    const keyed = [...body.rows].map((row) => [valueOf(row, index), row]);
+    keyed.sort(([a], [b]) => (typeof a === typeof b ? sign * compare(a, b) : compare(a, b)));
+    body.append(...keyed.map(([, row]) => row));
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    for (const heading of table.tHead.rows[0].cells) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => sort(table, heading));
+    }
+  }
+
+  // Filter: kernels and host functions by any of their words; folds with a match open.
+  const filter = byId("filter");
+  if (filter) {
+    filter.closest(".tools").hidden = false;
+    filter.addEventListener("input", () => {
+      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let matches = 0;
+      for (const table of document.querySelectorAll("table.filtered")) {
+        let here = 0;
+        for (const row of table.tBodies[0].rows) {
+          const text = row.textContent.toLowerCase();
+          row.hidden = !words.every((word) => text.includes(word));
+          here += row.hidden ? 0 : 1;
+        }
+        if (words.length > 0) table.closest("details").open = here > 0;
+        matches += here;
+      }
+      byId("matches").textContent = words.length > 0 ? `${matches} rows` : "";
+    });
+  }
+
+  // A link to a fold opens it; so does arriving with its name in the address.
+  const reveal = () => {
+    const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
+    if (target instanceof HTMLDetailsElement) target.open = true;
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
+  // A heading's # copies its address. Where there is no clipboard the address bar still shows it.
+  for (const link of document.querySelectorAll("a.anchor, a.rule")) {
+    link.addEventListener("click", () => {
+      if (navigator.clipboard) navigator.clipboard.writeText(link.href).catch(() => undefined);
+    });
+  }
+
+  // Keys: none is active while typing.
+  addEventListener("keydown", (event) => {
+    const typing = event.target instanceof HTMLInputElement;
+    if (typing && event.key === "Escape") event.target.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "t") toggleTheme();
+    if (event.key === "/" && filter) {
+      event.preventDefault();
+      filter.focus();
+    }
+  });
+})();

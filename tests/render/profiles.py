@@ -1,0 +1,551 @@
+"""Profiles made by hand, one for each state that a report can be in. Every figure is invented."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof import collectors
+from kgprof.model import (
+    PROFILE_SCHEMA_VERSION,
+    CapCounters,
+    Compilation,
+    CompileSummary,
+    Environment,
+    Evaluation,
+    Exit,
+    Finding,
+    HostBreakdown,
+    HostRow,
+    KernelBreakdown,
+    KernelKind,
+    KernelRow,
+    KindTotal,
+    Level,
+    LogExcerpt,
+    ObserverCost,
+    Omission,
+    Options,
+    PassName,
+    Profile,
+    RankMetrics,
+    RunAgreement,
+    RunKey,
+    RunReport,
+    Skipped,
+    Speedup,
+    Spread,
+    Verdict,
+)
+
+# What a renderer must let through as nothing but text.
+HOSTILE = (
+    "</script><script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<!-- ]]> </style><style>*{display:none}</style>",
+    "{{ 7*7 }}{% raw %}",
+    "line\u2028separator\u2029and\x00nul\x1b[31mansi\x07",
+    "\u202egnp.exe\u202c bidi \u2066x\u2069",
+    "::error file=a.py,line=1::pwned\n::warning::two",
+    "| pipe | `tick` ``two`` **bold** [a](javascript:window.pwned=1) @someone #1\n# heading\n---",
+    "javascript:window.pwned=1",
+    "\"'&amp;&lt;=1+1\t\r\nend",
+    "x" * 10_000,
+    "\u65e5\u672c\u8a9e \U0001f525 \u0645\u0631\u062d\u0628\u0627",
+)
+
+EAGER = RunKey(strategy="batched", mode="eager")
+KEYS = (
+    EAGER,
+    RunKey(strategy="batched", mode="default"),
+    RunKey(strategy="torch_cond", mode="eager"),
+    RunKey(strategy="torch_cond", mode="default"),
+    RunKey(strategy="fused", mode="eager"),
+    RunKey(strategy="fused", mode="default"),
+)
+_STEP_US = dict(zip(KEYS, (5210.0, 2930.0, 5480.0, 1840.0, 4990.0, 1510.0), strict=True))
+
+CPU = Environment(
+    kgprof="0.1.0",
+    python="3.11.7",
+    torch="2.13.0+cpu",
+    triton=Skipped(reason="not installed"),
+    cuda=Skipped(reason="torch was built without CUDA"),
+    driver=Skipped(reason="no GPU"),
+    device_name="Invented 9000 @ 3.1 GHz",
+    cpu_name="Invented 9000 @ 3.1 GHz",
+    cpu_count=2,
+    torch_threads=2,
+    memory_bytes=24 * 2**30,
+    platform="Linux-6.1-x86_64",
+    compiler="g++ 12.2.0",
+    git_commit="0123456789abcdef0123456789abcdef01234567",
+    git_dirty=True,
+    flags={"TORCHINDUCTOR_CACHE_DIR": "/tmp/kgprof-cache"},
+)
+CUDA = msgspec.structs.replace(
+    CPU,
+    torch="2.11.0+cu130",
+    triton="3.6.0",
+    cuda="13.0",
+    driver="580.65.06",
+    device_name="NVIDIA H200",
+    cpu_count=16,
+    torch_threads=16,
+    git_dirty=False,
+)
+
+
+def clean() -> Profile:
+    """Six runs on a CPU, all well: what `make profile` should give."""
+    return _profile(tuple(_run(key) for key in KEYS), CPU, "cpu")
+
+
+def cuda() -> Profile:
+    """Six runs on a GPU, with kernels of every generator."""
+    return _profile(tuple(_run(key, device="cuda") for key in KEYS), CUDA, "cuda")
+
+
+def dead() -> Profile:
+    """torch_cond.default raised while it compiled; one run was killed by the time limit during TRACE."""
+    runs = []
+    for key in KEYS:
+        run = _run(key)
+        if key.slug == "torch_cond.default":
+            run = _lost(key, "raised", "compile", "AssertionError: expected size 256==256, stride 2176==2160 at dim=0")
+        if key.slug == "batched.default":
+            ended = Exit(outcome="timed-out", message="no end within 900 s", during="trace", elapsed_s=900.0)
+            gone = Skipped(reason="the run timed out during trace: no end within 900 s")
+            run = msgspec.structs.replace(run, exit=ended, kernels=gone, host=gone, agreement=gone)
+        runs.append(run)
+    omissions = tuple(
+        Omission(what=what, reason="the run raised during compile: AssertionError", run=KEYS[3])
+        for what in ("COMPILE pass", "TIMING pass", "TRACE pass", "HOST pass", "KERNELS pass", "evaluation")
+    )
+    verdict = Verdict(
+        status="failed",
+        text="torch_cond.default raised during COMPILE: AssertionError: expected size 256==256, stride 2176==2160",
+        reasons=("batched.default timed out during TRACE", "fused.default is the fastest: 3.45x as fast as batched"),
+    )
+    profile = _profile(tuple(runs), CPU, "cpu")
+    return msgspec.structs.replace(profile, verdict=verdict, omissions=omissions, exit_code=4)
+
+
+def findings() -> Profile:
+    """Results that differ, work unfinished, and a note: every level on one page."""
+    different = RunAgreement(
+        verdict="different",
+        compared=5040,
+        differing=12,
+        near_ties=3,
+        reference_compared=200,
+        reference_differing=1,
+        reference_near_ties=0,
+        note="float64, logits rounded at 1e-9",
+    )
+    runs = [_run(key) for key in KEYS]
+    runs[3] = msgspec.structs.replace(runs[3], agreement=different)
+    unfinished = msgspec.structs.replace(_evaluation(), unfinished=40, depth_truncated=600)
+    missing = Skipped(reason="40 of 5,040 candidates are unfinished")
+    runs[5] = msgspec.structs.replace(runs[5], evaluation=unfinished, ms_per_candidate=missing)
+    found = (
+        _finding("KGP501", Level.ERROR, KEYS[3], "torch_cond.default: 12 of 5,040 results differ from batched.eager"),
+        _finding("KGP502", Level.ERROR, KEYS[5], "fused.default: 40 of 5,040 candidates are unfinished"),
+        _finding("KGP504", Level.WARNING, KEYS[1], "batched.default: mode default was asked for, nothing was compiled"),
+        _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand"),
+    )
+    verdict = Verdict(status="failed", text=found[0].message, reasons=tuple(f.message for f in found[1:]))
+    profile = _profile(tuple(runs), CPU, "cpu")
+    return msgspec.structs.replace(profile, verdict=verdict, findings=found)
+
+
+def as_is() -> Profile:
+    """A user's own callable: one run, no evaluation, no baseline, nothing compiled, a trace without steps."""
+    key = RunKey(strategy="train_step", mode="as-is")
+    none = Skipped(reason="the workload has no whole evaluation")
+    kernels = _kernels(key, "cpu")
+    run = msgspec.structs.replace(
+        _run(KEYS[0]),
+        key=key,
+        is_baseline=False,
+        evaluation_time=none,
+        ms_per_candidate=none,
+        evaluation=none,
+        speedup=Skipped(reason="no run is declared as the baseline"),
+        agreement=Skipped(reason="the workload does not compare its results"),
+        kernels=msgspec.structs.replace(kernels, steps=0, warnings=("the trace marks no steps",)),
+        notes=("the first step was left out of the samples: it held a compilation",),
+    )
+    note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
+    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.message,))
+    profile = _profile((run,), CPU, "cpu")
+    return msgspec.structs.replace(
+        profile, workload="train.py:train_step", baseline=None, verdict=verdict, findings=(note,)
+    )
+
+
+def skipped() -> Profile:
+    """Two runs of which nothing is known, an environment of which little is."""
+    runs = tuple(_lost(key, "killed", "compile", "SIGKILL") for key in KEYS[:2])
+    unknown = Skipped(reason="not found")
+    environment = msgspec.structs.replace(CPU, compiler=unknown, git_commit=unknown, git_dirty=unknown, flags={})
+    profile = _profile(runs, environment, "cpu")
+    return msgspec.structs.replace(
+        profile,
+        baseline=None,
+        vector_isa_probe_s=Skipped(reason="no C++ compiler"),
+        verdict=Verdict(status="failed", text="nothing was measured: no run has a time"),
+        findings=(_finding("KGP504", Level.ERROR, None, "nothing was measured: no run has a time"),),
+        omissions=tuple(
+            Omission(what=what, reason="the run was killed during compile: SIGKILL", run=run.key)
+            for run in runs
+            for what in ("COMPILE pass", "TIMING pass", "TRACE pass", "HOST pass")
+        ),
+        exit_code=4,
+    )
+
+
+def empty() -> Profile:
+    """Interrupted before the first run."""
+    verdict = Verdict(status="inconclusive", text="interrupted: 0 of 0 runs are complete")
+    return msgspec.structs.replace(_profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130)
+
+
+def hostile() -> Profile:
+    """Every string of every part is one that tries to be more than text."""
+    texts = iter(HOSTILE * 10_000)
+
+    def poisoned(value: object, name: str = "") -> object:
+        # These are words of the model, not strings from outside.
+        if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties"):
+            return value
+        if name in ("created_utc", "kgprof_version", "unit", "basis", "device"):
+            return value
+        if isinstance(value, str):
+            return next(texts)
+        if isinstance(value, list | tuple):
+            return [poisoned(item, name) for item in value]
+        if isinstance(value, dict):
+            flags = name in ("flags", "settings")
+            return {
+                (next(texts) + str(i) if flags else key): poisoned(item, "flag" if flags else str(key))
+                for i, (key, item) in enumerate(value.items())
+            }
+        return value
+
+    profile = findings()
+    rules = profile.rules
+    document = poisoned(msgspec.to_builtins(msgspec.structs.replace(profile, rules=())))
+    assert isinstance(document, dict)
+    document["verdict"] = {"status": "failed", "text": HOSTILE[0], "reasons": list(HOSTILE)}
+    return msgspec.structs.replace(msgspec.convert(document, Profile), rules=rules)
+
+
+def huge() -> Profile:
+    """Sixty runs with hundreds of kernels, long names and long logs, five hundred findings."""
+    keys = [RunKey(strategy=f"strategy_{i:02d}_with_a_rather_long_name", mode="default") for i in range(60)]
+    runs = tuple(
+        msgspec.structs.replace(
+            _run(KEYS[5], device="cuda"),
+            key=key,
+            kernels=_many_kernels(300),
+            log=LogExcerpt(text="a log line that says something\n" * 2000, left_out_bytes=12_345),
+        )
+        for key in keys
+    )
+    found = tuple(
+        _finding("KGP501", Level.ERROR, key, f"{key.slug}: {i} results differ")
+        for i, key in enumerate(keys[i % 60] for i in range(500))
+    )
+    return msgspec.structs.replace(_profile(runs, CUDA, "cuda"), findings=found)
+
+
+STATES = {
+    state.__name__: state for state in (clean, cuda, dead, findings, as_is, skipped, empty, hostile, huge)
+}
+
+
+# ---------------------------------------------------------------- pieces
+
+
+def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str) -> Profile:
+    return Profile(
+        schema_version=PROFILE_SCHEMA_VERSION,
+        kgprof_version="0.1.0",
+        created_utc="2026-11-21T02:03:04+00:00",
+        workload="linkpred",
+        command=("kgprof", "profile", "linkpred", "--", "--dataset", "family-tree:400"),
+        options=Options(),
+        exit_code=0,
+        verdict=Verdict(
+            status="ok",
+            text="fused.default is the fastest: 3.45x as fast as batched.eager (0.0310 against 0.107 ms/candidate); "
+            "results equal; all 5,040 candidates finished",
+        ),
+        environment=environment,
+        device=device,
+        baseline=EAGER,
+        vector_isa_probe_s=8.61,
+        runs=runs,
+        findings=(),
+        rules=collectors.RULES,
+        omissions=(
+            Omission(what="KERNELS pass", reason="eager mode compiles nothing", run=EAGER),
+            Omission(what="further host functions", reason="212 with less self time were not recorded", run=EAGER),
+        ),
+    )
+
+
+def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
+    step = _STEP_US[key]
+    baseline = _STEP_US[EAGER]
+    return RunReport(
+        key=key,
+        is_baseline=key == EAGER,
+        exit=Exit(outcome="ok", exit_code=0, elapsed_s=31.0),
+        step=_spread(step, 306, "us"),
+        evaluation_time=_spread(step * 102 / 1e6, 3, "s"),
+        ms_per_candidate=_spread(step * 102 / 1e3 / 5040, 3, "ms/candidate"),
+        speedup=Skipped(reason="this run is the baseline")
+        if key == EAGER
+        else Speedup(ratio=baseline / step, low=0.92 * baseline / step, high=1.1 * baseline / step, basis="whole evaluation"),
+        evaluation=_evaluation(),
+        agreement=RunAgreement(
+            verdict="equal",
+            compared=5040,
+            differing=0,
+            near_ties=0,
+            reference_compared=200,
+            reference_differing=0,
+            reference_near_ties=0,
+            note="float64, logits rounded at 1e-9",
+        ),
+        compile=_compile(key, step),
+        kernels=_kernels(key, device),
+        host=_host(step),
+        observers=(
+            ObserverCost(observer=PassName.COMPILE, ratio=1.02, samples=17),
+            ObserverCost(observer=PassName.TRACE, ratio=1.31, samples=20),
+            ObserverCost(observer=PassName.HOST, ratio=1.44, samples=20),
+            ObserverCost(observer=PassName.KERNELS, ratio=Skipped(reason="eager mode"), samples=0),
+        ),
+        log=LogExcerpt(text="[W1121 02:03:04] a warning from torch\nkgprof: TRACE\n", left_out_bytes=0),
+    )
+
+
+def _lost(key: RunKey, outcome: str, during: str, message: str) -> RunReport:
+    gone = Skipped(reason=f"the run {outcome} during {during}: {message}")
+    return RunReport(
+        key=key,
+        is_baseline=False,
+        exit=Exit(outcome=outcome, message=message, during=during, traceback="Traceback ...\n", elapsed_s=3.0),
+        step=gone,
+        evaluation_time=gone,
+        ms_per_candidate=gone,
+        speedup=gone,
+        evaluation=gone,
+        agreement=gone,
+        compile=gone,
+        kernels=gone,
+        host=gone,
+        observers=(),
+        log=LogExcerpt(text=f"Traceback (most recent call last):\n  ...\n{message}\n", left_out_bytes=0),
+    )
+
+
+def _spread(median: float, samples: int, unit: str) -> Spread:
+    return Spread(
+        median=median,
+        p10=0.97 * median,
+        p90=1.06 * median,
+        minimum=0.94 * median,
+        maximum=1.2 * median,
+        samples=samples,
+        unit=unit,
+        measured_in=PassName.TIMING,
+    )
+
+
+def _evaluation() -> Evaluation:
+    return Evaluation(
+        candidates=5040,
+        proved=412,
+        failed=4020,
+        depth_truncated=600,
+        overflow=8,
+        unfinished=0,
+        invalid=12,
+        deep=233,
+        steps=102,
+        dropped=CapCounters(children=31),
+        nan_scores=0,
+        metrics=tuple(
+            RankMetrics(
+                side=side, ties=ties, queries=48, mrr=0.4123, hits_at_1=0.3125, hits_at_3=0.4583, hits_at_10=0.625
+            )
+            for side in ("head", "tail", "both")
+            for ties in ("optimistic", "realistic", "pessimistic", "expected")
+        ),
+        settings={"dataset": "family-tree:400", "depth": "6", "batch size": "256", "dtype": "float64"},
+    )
+
+
+def _compile(key: RunKey, step: float) -> CompileSummary:
+    compiled = key.mode != "eager"
+    compilation = Compilation(
+        compile_id="0/0", function="derive_and_choose", location="/src/fused.py:41", duration_s=11.2
+    )
+    return CompileSummary(
+        first_call_s=14.7 if compiled else 0.021,
+        steady=msgspec.structs.replace(_spread(step * 1.02, 17, "us"), measured_in=PassName.COMPILE),
+        compilations=(compilation,) if compiled else (),
+        capture_unavailable=(),
+    )
+
+
+def _host(step: float) -> HostBreakdown:
+    rows = (
+        HostRow(
+            function="step", file="fused.py", line=88, calls=20, self_us=0.31 * 20 * step, cumulative_us=20 * step
+        ),
+        HostRow(
+            function="<built-in method torch._ops.aten.index>",
+            file="~",
+            line=0,
+            calls=240,
+            self_us=0.22 * 20 * step,
+            cumulative_us=4.4 * step,
+        ),
+        HostRow(
+            function="__call__", file="torch/_ops.py", line=1209, calls=860, self_us=2.1 * step, cumulative_us=9 * step
+        ),
+    )
+    return HostBreakdown(steps=20, total_self_us=20 * step, rows=rows, rows_left_out=212)
+
+
+_CPU_KERNELS = (
+    ("aten::addmm", KernelKind.GEMM, "aten", 0.29, ()),
+    ("aten::native_layer_norm", KernelKind.NORMALISATION, "aten", 0.11, ()),
+    ("aten::index", KernelKind.INDEX, "aten", 0.17, ()),
+    ("aten::searchsorted", KernelKind.OTHER, "aten", 0.12, ()),
+    ("aten::copy_", KernelKind.COPY, "aten", 0.06, ()),
+    ("aten::eq", KernelKind.POINTWISE, "aten", 0.09, ()),
+    ("aten::view", KernelKind.OTHER, "aten", 0.02, ()),
+)
+_CPP_KERNELS = (
+    (
+        "graph_0_cpp_fused__to_copy_add_eq_gather_index_native_layer_norm_where_3",
+        KernelKind.POINTWISE,
+        "cpp",
+        0.38,
+        ("_to_copy", "add", "eq", "gather", "index", "native_layer_norm", "where"),
+    ),
+    ("aten::addmm", KernelKind.GEMM, "aten", 0.22, ()),
+    ("TorchDynamo Cache Lookup", KernelKind.FRAMEWORK, "framework", 0.04, ()),
+    (
+        "## Call CompiledFxGraph fouacj3v3spj3wndw73dmkh54ftjy4d672mgt6fsgqb7omc4mqxy ##",
+        KernelKind.FRAMEWORK,
+        "framework",
+        0.08,
+        (),
+    ),
+    ("aten::copy_", KernelKind.COPY, "aten", 0.05, ()),
+)
+_CUDA_KERNELS = (
+    (
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x256x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_"
+        "kernel__5x_cublas",
+        KernelKind.GEMM,
+        "library",
+        0.31,
+        (),
+    ),
+    (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel("
+        "at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#4}, std::array<char*, 2ul> >(int, "
+        "at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2ul>)",
+        KernelKind.POINTWISE,
+        "aten",
+        0.11,
+        (),
+    ),
+    (
+        "triton_red_fused_gather_gt_mul_sigmoid_sub_sum_unsqueeze_1",
+        KernelKind.POINTWISE,
+        "triton",
+        0.19,
+        ("gather", "gt", "mul", "sigmoid", "sub", "sum", "unsqueeze"),
+    ),
+    (
+        "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long, long, long, long, bool)",
+        KernelKind.INDEX,
+        "aten",
+        0.06,
+        (),
+    ),
+    ("Memcpy DtoD (Device -> Device)", KernelKind.COPY, "memcpy", 0.03, ()),
+)
+
+
+def _kernels(key: RunKey, device: str) -> KernelBreakdown:
+    compiled = key.mode != "eager"
+    shares = _CUDA_KERNELS if device == "cuda" else _CPP_KERNELS if compiled else _CPU_KERNELS
+    window = 20 * _STEP_US.get(key, 5210.0) * 1.3
+    return _breakdown(
+        tuple((name, kind, generator, share * window, ops) for name, kind, generator, share, ops in shares),
+        window,
+        device,
+        PassName.KERNELS if compiled and device == "cpu" else PassName.TRACE,
+    )
+
+
+def _many_kernels(number: int) -> KernelBreakdown:
+    kernels = tuple(
+        (f"triton_poi_fused_add_index_mul_{i}_with_a_long_tail", KernelKind.POINTWISE, "triton", 900.0 / (1 + i), ())
+        for i in range(number)
+    )
+    return _breakdown(kernels, 20_000.0, "cuda", PassName.TRACE)
+
+
+def _breakdown(
+    kernels: tuple[tuple[str, KernelKind, str, float, tuple[str, ...]], ...],
+    window: float,
+    device: str,
+    measured_in: PassName,
+) -> KernelBreakdown:
+    total = sum(kernel[3] for kernel in kernels)
+    rows = tuple(
+        KernelRow(
+            name=name,
+            kind=kind,
+            generator=generator,
+            count=20,
+            total_us=us,
+            share=us / total,
+            min_us=us / 20 * 0.9,
+            median_us=us / 20,
+            max_us=us / 20 * 1.7,
+            ops=ops,
+        )
+        for name, kind, generator, us, ops in sorted(kernels, key=lambda kernel: -kernel[3])
+    )
+    kinds = tuple(
+        KindTotal(kind=kind, count=20 * len(us), total_us=sum(us))
+        for kind in KernelKind
+        if (us := [row.total_us for row in rows if row.kind is kind])
+    )
+    return KernelBreakdown(
+        device=device,
+        measured_in=measured_in,
+        steps=20,
+        window_us=window,
+        busy_us=total,
+        idle_us=window - total,
+        total_us=total,
+        launches=1860 if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        kinds=kinds,
+        rows=rows,
+    )
+
+
+def _finding(rule: str, level: Level, run: RunKey | None, message: str) -> Finding:
+    return Finding(rule=rule, level=level, message=message, run=run, fingerprint="0123456789ab")
