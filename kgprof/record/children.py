@@ -211,8 +211,9 @@ class _Child:
         self._news.put(None)
 
     def _read_log(self, stream: IO[bytes]) -> None:
-        while data := os.read(stream.fileno(), 65536):
-            self._log.feed(data)
+        with stream:
+            while data := os.read(stream.fileno(), 65536):
+                self._log.feed(data)
 
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:

@@ -24,7 +24,7 @@ def make_plan(job: Job) -> Plan:
     device = environment.choose_device(job.options.device)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     runs = select_runs(workload, job.options, device)
-    _refuse_if_compilation_is_off(runs)
+    refuse_if_compilation_is_off(runs)
     described = environment.describe(device, job.flags)
     refuse_without_compiler(runs, device, described.compiler)
     probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
@@ -103,7 +103,7 @@ def _check(kind: str, name: str, known: Sequence[str], workload: str) -> None:
 # ---------------------------------------------------------------- what is missing
 
 
-def _refuse_if_compilation_is_off(runs: Sequence[RunKey]) -> None:
+def refuse_if_compilation_is_off(runs: Sequence[RunKey]) -> None:
     switched_off_by = compilation_switched_off_by(os.environ)
     compiled = [run.slug for run in runs if run.mode in COMPILED_MODES]
     if switched_off_by and compiled:

@@ -27,19 +27,21 @@ def trace_pass(
     profiler, step_us = _profile(session, device, options)
     with store.replacing(path) as partial:
         profiler.export_chrome_trace(str(partial))
-        size = partial.stat().st_size
-        if size > TRACE_BYTES:
-            return Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
+    size = path.stat().st_size
+    if size > TRACE_BYTES:
+        path.unlink()
+        return Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
     return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
 
 
 def _profile(session: Session, device: torch.device, options: Options) -> tuple[profile, tuple[float, ...]]:
     """The profiler's own warm-up (a first session in a process is dearer) and then the window."""
     clock = timing.clock_for(device)
-    window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
     with warnings.catch_warnings():
-        # torch warns that events of an earlier cycle are cleared; there is one cycle.
+        # torch warns of what was asked for (--warmup 0), and that an earlier cycle's events are cleared (there is one).
+        warnings.filterwarnings("ignore", message="Profiler won't be using warmup")
         warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
+        window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
         profiler = profile(activities=_activities(device), schedule=window)
         profiler.start()
         try:

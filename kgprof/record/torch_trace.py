@@ -121,6 +121,7 @@ class StructuredTrace:
         # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
         # being walked, and what stands behind it is skipped once.
         logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
+        self.records += [({"str": [name, number]}, None) for name, number in _names_given_out().items()]
         return self
 
     def __exit__(
@@ -139,6 +140,15 @@ class StructuredTrace:
             return
         self._bytes += size
         self.records.append((metadata, payload))
+
+
+def _names_given_out() -> dict[str, int]:
+    """A file's number is told once a process; these were before the pass began (a workload may compile on import)."""
+    try:
+        from torch._logging.structured import INTERN_TABLE
+    except ImportError:
+        return {}
+    return dict(INTERN_TABLE)
 
 
 class _RecordHandler(logging.Handler):

@@ -117,14 +117,14 @@ def _step(strategy: object) -> Callable[[], object]:
 
 
 def _check_strategy(what: str, strategy: object) -> None:
+    if inspect.isclass(strategy):
+        raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
     step = _step(strategy)
     if not callable(step):
         raise UsageError(
             f"{what} is a {type(strategy).__name__}, which cannot be called",
             hint="name a function without arguments, an object with step(), or one with strategies",
         )
-    if inspect.isclass(step):
-        raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
     try:
         inspect.signature(step).bind()
     except TypeError as error:
@@ -140,7 +140,7 @@ def _modes(strategy: object) -> tuple[str, ...]:
 
 
 def _first_line(strategy: object) -> str:
-    return (inspect.getdoc(strategy) or "").partition("\n")[0] if not isinstance(strategy, type) else ""
+    return (inspect.getdoc(strategy) or "").partition("\n")[0]
 
 
 # ---------------------------------------------------------------- sessions
@@ -297,6 +297,6 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> tuple[int,
     ours, theirs = ours.astype(wide), theirs.astype(wide)
     close = np.isclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    largest = float(np.abs(ours - theirs)[finite].max(initial=0.0))
+    largest = float(np.abs(ours[finite] - theirs[finite]).max(initial=0.0))
     tolerance = f"{dtype} within relative {relative:g} and absolute {absolute:g}"
     return int((~close).sum()), f"{tolerance}, largest difference {largest:.3g}"

@@ -1,0 +1,225 @@
+"""A child may end in any way; the parent says which, keeps its log, and leaves no process behind.
+
+The child's own program is replaced by a few lines without torch, so that these tests take no time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kgprof.model import Exit, Options
+from kgprof.record import children
+from kgprof.record.children import Caches, Ended, Interrupted
+from kgprof.record.job import Failed, Job, Task
+
+PROLOGUE = """
+import faulthandler, json, os, signal, sys, time
+faulthandler.register(signal.SIGUSR1)
+events = os.fdopen(int(sys.argv[3]), "w", buffering=1)
+def send(**event): print(json.dumps(event), file=events)
+send(event="phase", name="compile")
+"""
+
+
+class Laboratory:
+    """Runs a child whose program is a few lines of Python."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.log = folder / "log.txt"
+        self.phases: list[str] = []
+        self._monkeypatch = monkeypatch
+
+    def run(self, program: str, *, timeout_s: float = 60.0, seed: Path | None = None) -> Ended:
+        self._monkeypatch.setattr(children, "BOOTSTRAP", PROLOGUE + textwrap.dedent(program))
+        job = Job(task=Task.PLAN, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
+        caches = Caches(folder=self.folder / "caches", seed=seed)
+        return children.run(job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+    return Laboratory(tmp_path, monkeypatch)
+
+
+def without_time(ended: Exit) -> Exit:
+    assert ended.elapsed_s > 0
+    return Exit(
+        outcome=ended.outcome,
+        message=ended.message,
+        traceback=ended.traceback,
+        during=ended.during,
+        exit_code=ended.exit_code,
+    )
+
+
+def is_gone(pid: int) -> bool:
+    """Ended, or a zombie that waits for whoever adopted it."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_child_that_does_its_work_is_ok(laboratory: Laboratory) -> None:
+    ended = laboratory.run("print('hello', flush=True); send(event='phase', name='host'); send(event='done')")
+
+    assert without_time(ended.exit) == Exit(outcome="ok", exit_code=0)
+    assert laboratory.phases == ["compile", "host"]
+    assert laboratory.log.read_text(encoding="utf-8") == "hello\n"
+
+
+def test_a_failure_carries_the_childs_own_words(laboratory: Laboratory) -> None:
+    ended = laboratory.run("send(event='failed', message='ValueError: no', traceback='Traceback ...'); sys.exit(1)")
+
+    failed = Failed(message="ValueError: no", traceback="Traceback ...")
+    assert ended.failed == failed
+    assert without_time(ended.exit) == Exit(
+        outcome="raised", message="ValueError: no", traceback="Traceback ...", during="compile", exit_code=1
+    )
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_child_that_ends_itself_did_not_do_its_work(laboratory: Laboratory, code: int) -> None:
+    ended = laboratory.run(f"os._exit({code})")
+
+    assert without_time(ended.exit) == Exit(
+        outcome="raised",
+        message=f"the process ended itself with exit code {code}",
+        during="compile",
+        exit_code=code,
+    )
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGABRT"])
+def test_a_signal_is_named(laboratory: Laboratory, name: str) -> None:
+    ended = laboratory.run(f"os.kill(os.getpid(), signal.{name})")
+
+    assert without_time(ended.exit) == Exit(
+        outcome="killed", message=name, during="compile", exit_code=-signal.Signals[name]
+    )
+
+
+def test_a_hang_is_ended_and_its_stack_is_in_the_log(laboratory: Laboratory) -> None:
+    ended = laboratory.run("def hanging(): time.sleep(3600)\nhanging()", timeout_s=3.0)
+
+    assert without_time(ended.exit) == Exit(
+        outcome="timed-out", message="no end within 3 s (--timeout)", during="compile", exit_code=-signal.SIGTERM
+    )
+    assert "in hanging" in laboratory.log.read_text(encoding="utf-8")
+
+
+def test_a_hang_that_is_deaf_to_sigterm_is_ended_with_its_whole_group(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "TERM_GRACE_S", 0.5)
+
+    ended = laboratory.run(
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        grandchild = os.fork()
+        if grandchild:
+            print(grandchild, flush=True)
+        time.sleep(3600)
+        """,
+        timeout_s=3.0,
+    )
+
+    assert (ended.exit.outcome, ended.exit.exit_code) == ("timed-out", -signal.SIGKILL)
+    grandchild = int(laboratory.log.read_text(encoding="utf-8").splitlines()[0])
+    wait_until(lambda: is_gone(grandchild))
+
+
+def test_a_child_that_lingers_after_its_work_is_ok_and_is_not_waited_for(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "EXIT_GRACE_S", 0.2)
+    began = time.monotonic()
+
+    ended = laboratory.run("import atexit; atexit.register(time.sleep, 3600); send(event='done')")
+
+    assert without_time(ended.exit) == Exit(outcome="ok", exit_code=0)
+    assert time.monotonic() - began < 60
+
+
+def test_what_is_no_event_stands_in_the_log(laboratory: Laboratory) -> None:
+    ended = laboratory.run("print('the workload wrote to our pipe', file=events); send(event='done')")
+
+    assert ended.exit.outcome == "ok"
+    assert "not an event: b'the workload wrote to our pipe\\n'" in laboratory.log.read_text(encoding="utf-8")
+
+
+def test_caches_are_private_cold_but_for_the_seed_and_deleted(laboratory: Laboratory, tmp_path: Path) -> None:
+    seed = tmp_path / "probe"
+    (seed / "ab").mkdir(parents=True)
+    (seed / "ab" / "isa.so").write_bytes(b"")
+
+    laboratory.run(
+        """
+        cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        os.makedirs(os.environ["TRITON_CACHE_DIR"])
+        print(os.environ["TRITON_CACHE_DIR"], sorted(os.listdir(cache)), os.listdir(cache + "/ab"))
+        send(event="done")
+        """,
+        seed=seed,
+    )
+
+    caches = tmp_path / "caches"
+    assert laboratory.log.read_text(encoding="utf-8") == f"{caches / 'triton'} ['ab'] ['isa.so']\n"
+    assert not caches.exists()
+
+
+def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp_path: Path) -> None:
+    def press() -> None:
+        wait_until(lambda: laboratory.phases == ["compile"])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+
+    with pytest.raises(Interrupted) as caught:
+        laboratory.run("time.sleep(3600)")
+
+    pressing.join()
+    assert without_time(caught.value.ended) == Exit(
+        outcome="interrupted", message="Ctrl-C", during="compile", exit_code=-signal.SIGTERM
+    )
+    assert not (tmp_path / "caches").exists()
+
+
+def test_a_child_ends_when_its_parent_is_killed_outright(tmp_path: Path) -> None:
+    # given: a parent that starts a process which does what child.main does first, and then waits
+    program = (
+        "import os, subprocess, sys, time\n"
+        "code = 'import os, sys, time; from kgprof.record.child import end_with_the_parent;"
+        " end_with_the_parent(int(sys.argv[1])); print(os.getpid(), flush=True); time.sleep(3600)'\n"
+        "subprocess.Popen([sys.executable, '-c', code, str(os.getpid())], start_new_session=True)\n"
+        "time.sleep(3600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+
+        # when
+        parent.kill()
+
+        # then
+        wait_until(lambda: is_gone(child))
+
+
+def wait_until(condition: object, *, seconds: float = 60.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)

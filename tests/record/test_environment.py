@@ -1,0 +1,111 @@
+"""What the report says about the machine is read from the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from kgprof.model import Skipped
+from kgprof.record import environment
+from kgprof.record.flags import flags
+
+
+def test_the_environment_is_this_machines() -> None:
+    found = environment.describe(torch.device("cpu"), {"TORCH_LOGS": "x"})
+
+    assert found.python == ".".join(str(part) for part in sys.version_info[:3])
+    assert found.torch == torch.__version__
+    assert found.cpu_count == len(os.sched_getaffinity(0))
+    assert 0 < found.memory_bytes <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found.device_name == found.cpu_name != ""
+    assert found.driver == Skipped(reason="a CPU run")
+    assert isinstance(found.compiler, str)
+    assert found.flags == {"TORCH_LOGS": "x"}
+
+
+def test_the_commit_is_the_working_directorys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*args: str) -> str:
+        author = ["-c", "user.name=n", "-c", "user.email=e"]
+        done = subprocess.run(["git", *author, *args], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("one", encoding="utf-8")
+    git("add", "file")
+    git("commit", "-qm", "first")
+    monkeypatch.chdir(tmp_path)
+
+    assert environment._git(tmp_path) == (git("rev-parse", "HEAD"), False)
+    (tmp_path / "file").write_text("two", encoding="utf-8")
+    assert environment._git(tmp_path) == (git("rev-parse", "HEAD"), True)
+
+
+def test_a_folder_without_a_commit_says_so(tmp_path: Path) -> None:
+    commit, dirty = environment._git(tmp_path)
+
+    assert commit == dirty
+    assert isinstance(commit, Skipped)
+    assert commit.reason.startswith("git: ")
+
+
+def test_a_program_that_is_missing_is_a_reason() -> None:
+    answer = environment._ask("no-such-program-anywhere")
+
+    assert isinstance(answer, Skipped)
+    assert answer.reason.startswith("no-such-program-anywhere: ")
+
+
+def test_the_flags_are_those_that_change_torch() -> None:
+    user = {"TORCH_LOGS": "+dynamo", "OMP_NUM_THREADS": "1", "CXX": "clang++", "HOME": "/root", "AWS_SECRET": "s"}
+
+    assert flags(user) == {"CXX": "clang++", "OMP_NUM_THREADS": "1", "TORCH_LOGS": "+dynamo"}
+
+
+def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
+    found = environment.probe_vector_isa(tmp_path / "probe")
+
+    assert found == (Skipped(reason="TORCHINDUCTOR_VEC_ISA_OK=1 is set, so torch does not probe"), False)
+    assert not (tmp_path / "probe").exists()
+
+
+def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given: a CPU that offers AVX-512 and AVX2, and a compiler that knows AVX2 only
+    from torch._inductor import cpu_vec_isa
+
+    narrow, wide = cpu_vec_isa.VecAVX2(), cpu_vec_isa.VecAVX512()
+    monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
+    monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [wide, narrow])
+    monkeypatch.setattr(cpu_vec_isa, "x86_isa_checker", lambda: ["avx2", "avx512"])
+    monkeypatch.setattr(type(narrow), "__bool__", lambda self: True)
+
+    for works, expected in (([narrow], False), ([wide, narrow], True)):
+        working = _Memo(works)
+        monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", working)
+        monkeypatch.setattr(cpu_vec_isa, "pick_vec_isa", lambda: narrow)
+
+        elapsed_s, may_be_skipped = environment.probe_vector_isa(tmp_path)
+
+        assert isinstance(elapsed_s, float)
+        assert may_be_skipped is expected
+
+
+class _Memo:
+    """Stands for a functools.cache that has not been asked yet."""
+
+    currsize = 0
+
+    def __init__(self, value: list[object]) -> None:
+        self._value = value
+
+    def __call__(self) -> list[object]:
+        return self._value
+
+    def cache_info(self) -> _Memo:
+        return self

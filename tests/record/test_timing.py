@@ -1,0 +1,120 @@
+"""TIMING holds every step and every evaluation, stops in time, and says what its samples are."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from kgprof.model import Evaluation, Options
+from kgprof.record import timing
+from kgprof.workloads.protocol import Tick
+from tests.record.sessions import EVALUATION, Evaluating, Stepping
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that the test sets: every reading takes the next of these numbers, and then counts on by one."""
+    readings: list[float] = []
+    counter = itertools.count()
+
+    def read() -> float:
+        return readings.pop(0) if readings else float(next(counter))
+
+    monkeypatch.setattr(timing.time, "perf_counter", read)
+    return readings
+
+
+def test_a_plain_workload_is_timed_in_groups_of_steps() -> None:
+    session = Stepping()
+
+    found, evaluation = timing.timing_pass(session, CPU, Options(steps=4))
+
+    assert evaluation is None
+    assert [len(group) for group in found.step_us] == [4] * timing.GROUPS
+    assert all(step > 0 for group in found.step_us for step in group)
+    assert (found.clock, found.evaluation_s, found.stopped_early, found.notes) == ("perf_counter", (), "", ())
+    assert session.steps == timing.GROUPS * (4 + 1)  # one step before each group is in no sample
+
+
+def test_whole_evaluations_are_timed_where_there_are_any() -> None:
+    found, evaluation = timing.timing_pass(Evaluating(), CPU, Options(evaluations=2))
+
+    assert evaluation == EVALUATION
+    assert [len(steps) for steps in found.step_us] == [3, 3]
+    assert len(found.evaluation_s) == 2
+    assert [sum(steps) / 1e6 for steps in found.step_us] <= list(found.evaluation_s)
+
+
+def test_the_steps_of_an_evaluation_are_the_times_between_its_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    stamps = iter([0, 5_000, 12_000, 13_000])
+    monkeypatch.setattr(timing.time, "perf_counter_ns", lambda: next(stamps))
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=1))
+
+    assert found.step_us == ((5.0, 7.0, 1.0),)
+
+
+def test_another_evaluation_starts_only_while_it_is_expected_to_end_in_time(seconds: list[float]) -> None:
+    seconds += [0.0, 12.0]  # the first took 12 of the 20 s
+
+    found, evaluation = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
+
+    assert evaluation == EVALUATION
+    assert found.evaluation_s == (12.0,)
+    assert found.stopped_early == "1 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+
+
+def test_groups_stop_early_as_well(seconds: list[float]) -> None:
+    seconds += [0.0, 7.0, 7.0, 14.0]
+
+    found, _ = timing.timing_pass(Stepping(), CPU, Options(steps=2))
+
+    assert len(found.step_us) == 2
+    assert found.stopped_early == "2 of 5 groups of 2 steps: one more would have passed the 20 s that TIMING may take"
+
+
+def test_a_slow_first_evaluation_is_remarked_on(seconds: list[float]) -> None:
+    seconds += [0.0, 3.0, 3.0, 4.0, 4.0, 5.0]
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
+
+    assert found.notes == ("the first evaluation took 3.00 times the median of the others",)
+
+
+def test_a_compilation_among_the_samples_is_remarked_on() -> None:
+    sizes = itertools.count(2)
+    doubled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+
+    found, _ = timing.timing_pass(Stepping(lambda: doubled(torch.ones(next(sizes)))), CPU, Options(steps=1))
+
+    (note,) = found.notes
+    assert note.startswith("torch compiled during TIMING (")
+
+
+def test_an_evaluation_that_counts_nothing_has_times_all_the_same() -> None:
+    class Silent(Evaluating):
+        def evaluate(self, tick: Tick) -> Evaluation:
+            super().evaluate(tick)
+            return None  # type: ignore[return-value]
+
+    found, evaluation = timing.timing_pass(Silent(), CPU, Options(evaluations=1))
+
+    assert evaluation is None
+    assert [len(steps) for steps in found.step_us] == [3]
+
+
+@pytest.mark.gpu
+def test_cuda_steps_are_timed_on_the_device() -> None:
+    # given: a step that returns long before the device has done its work
+    matrix = torch.ones(4096, 4096, device="cuda")
+    session = Stepping(lambda: matrix @ matrix)
+
+    found, _ = timing.timing_pass(session, torch.device("cuda"), Options(steps=5))
+
+    assert found.clock == "cuda events"
+    host = timing.timed_steps(session, timing.PerfCounterClock(), 5)
+    assert min(found.step_us[-1]) > 2 * min(host)

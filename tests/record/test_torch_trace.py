@@ -1,0 +1,212 @@
+"""COMPILE sees what torch compiled, and leaves torch's loggers as it found them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kgprof.model import CompilePass, Options, Skipped
+from kgprof.record import torch_trace
+from kgprof.record.source import listening, unavailable
+from kgprof.record.torch_trace import StructuredTrace, TorchLogs, compile_pass
+from tests.record.sessions import Stepping
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    torch._logging.set_logs()  # also closes over a stderr that pytest takes away
+
+
+def breaks_once(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+
+def recorded(session: Stepping, folder: Path, *, steps: int = 4) -> tuple[CompilePass, list[dict[str, Any]]]:
+    path = folder / "trace_records.jsonl.gz"
+    found = compile_pass(session, CPU, Options(steps=steps, warmup=1), records_to=path)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return found, [json.loads(line) for line in lines]
+
+
+def torch_loggers() -> dict[str, tuple[object, ...]]:
+    from torch._logging import _internal
+
+    state = (dict(_internal.log_state.log_qname_to_level), set(_internal.log_state.artifact_names))
+    loggers = {
+        name: (logger.level, logger.propagate, list(logger.handlers))
+        for name, logger in logging.Logger.manager.loggerDict.items()
+        if name.startswith("torch") and isinstance(logger, logging.Logger)
+    }
+    return {**loggers, "": state}
+
+
+def test_every_call_is_timed_and_every_compilation_is_a_row(tmp_path: Path) -> None:
+    compiled = torch.compile(breaks_once, backend="eager")
+    session = Stepping(lambda: compiled(torch.ones(3)))
+
+    found, _ = recorded(session, tmp_path)
+
+    assert (session.steps, len(found.call_us), found.steady_from) == (4, 4, 1)
+    assert found.capture_unavailable == ()
+    first, resumed = found.compilations
+    line = breaks_once.__code__.co_firstlineno
+    assert (first.compile_id, first.function, first.location) == ("0/0", "breaks_once", f"{__file__}:{line}")
+    assert resumed.compile_id == "1/0"
+    assert resumed.function.startswith("torch_dynamo_resume_in_breaks_once")
+    durations = [row.duration_s for row in found.compilations]
+    assert all(not isinstance(duration, Skipped) and duration > 0 for duration in durations)
+
+
+def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) -> None:
+    compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
+    sizes = iter([3, 3, 4, 4])
+
+    _, records = recorded(Stepping(lambda: compiled(torch.ones(next(sizes)))), tmp_path)
+
+    artifacts = [r["metadata"]["artifact"]["name"] for r in records if "artifact" in r["metadata"]]
+    assert artifacts.count("dynamo_graph_break_reason") == 2  # once a compilation of the function's first part
+    reasons = [r["payload"] for r in records if r["metadata"].get("artifact", {}).get("name") == "recompile_reasons"]
+    assert any("size mismatch at index 0. expected 3, actual 4" in reason for reason in reasons)
+    files = {r["metadata"]["str"][1]: r["metadata"]["str"][0] for r in records if "str" in r["metadata"]}
+    starts = [r["metadata"]["dynamo_start"]["stack"] for r in records if "dynamo_start" in r["metadata"]]
+    assert {files[frame["filename"]] for frame in starts[0]} >= {__file__}
+    assert not any("chromium_event" in record["metadata"] for record in records)
+
+
+def test_torchs_settings_stand_in_the_first_metrics_record_only(tmp_path: Path) -> None:
+    compiled = torch.compile(breaks_once, backend="eager")
+
+    _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
+
+    first, second = [r["metadata"]["compilation_metrics"] for r in records if "compilation_metrics" in r["metadata"]]
+    assert "dynamo_config" in first
+    assert "dynamo_config" not in second
+    assert second["co_name"].startswith("torch_dynamo_resume")
+
+
+def test_a_failed_compilation_has_its_reason(tmp_path: Path) -> None:
+    def refuses(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise ZeroDivisionError("this backend compiles nothing")
+
+    compiled = torch.compile(lambda x: x + 1, backend=refuses)
+
+    def step() -> None:
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+            compiled(torch.ones(3))
+
+    found, _ = recorded(Stepping(step), tmp_path, steps=1)
+
+    assert "this backend compiles nothing" in found.compilations[0].fail_reason
+
+
+def test_where_nothing_is_compiled_there_is_no_row(tmp_path: Path) -> None:
+    found, records = recorded(Stepping(lambda: torch.ones(3) + 1), tmp_path)
+
+    assert found.compilations == ()
+    assert [record for record in records if "str" not in record["metadata"]] == []
+
+
+def test_what_is_beyond_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trace, "RECORDS_BYTES", 1000)
+    compiled = torch.compile(breaks_once, backend="eager")
+
+    _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
+
+    assert records[-1]["left_out"] > 0
+    assert records[-1]["limit_bytes"] == 1000
+
+
+def test_a_long_payload_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trace, "PAYLOAD_BYTES", 10)
+    compiled = torch.compile(breaks_once, backend="eager")
+
+    _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
+
+    cut = [record for record in records if "payload_cut" in record]
+    assert cut
+    assert all(len(record["payload"]) == 10 and record["payload_cut"] > 0 for record in cut)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_every_logger_is_left_as_it_was_found(tmp_path: Path, raises: bool) -> None:
+    # given: a workload that touches torch's logs itself
+    def step() -> None:
+        torch._logging.set_logs(dynamo=logging.DEBUG, guards=True)
+        if raises:
+            raise ZeroDivisionError
+
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
+    torch._logging.set_logs(inductor=logging.INFO)
+    before = torch_loggers()
+
+    try:
+        recorded(Stepping(step), tmp_path)
+    except ZeroDivisionError:
+        assert raises
+
+    after = torch_loggers()
+    assert {name: after[name] for name in before} == before
+
+
+def test_torchs_own_text_goes_to_stderr_while_it_is_listened_to(capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
+
+    with listening([TorchLogs()]):
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    during = capfd.readouterr().err
+    compiled(torch.ones(5))
+    afterwards = capfd.readouterr().err
+
+    assert "[__graph_breaks]" in during
+    assert "[__recompiles]" in during
+    assert "[__recompiles]" not in afterwards
+
+
+def test_a_users_torch_logs_are_not_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "+dynamo")
+    source = TorchLogs()
+    before = torch_loggers()
+
+    with listening([source]):
+        assert torch_loggers() == before
+
+    assert unavailable([source]) == (
+        "capture torch logs unavailable: TORCH_LOGS is set, so the log holds what it asks for",
+    )
+
+
+def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trace, "TRACE_LOGGER", "torch.__no_such_trace")
+    source = StructuredTrace()
+
+    with listening([source]):
+        pass
+
+    assert unavailable([source]) == (
+        "capture structured trace unavailable: this torch has no logger torch.__no_such_trace",
+    )
+
+
+def test_compilation_that_is_switched_off_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+
+    found, _ = recorded(Stepping(), tmp_path)
+
+    assert found.capture_unavailable == (
+        "capture compilation unavailable: TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing",
+    )
