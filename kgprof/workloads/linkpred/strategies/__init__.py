@@ -1,0 +1,35 @@
+"""The evaluator's strategies: what is computed differently, all with the same result. ``STRATEGIES`` is the list."""
+
+from __future__ import annotations
+
+import difflib
+
+from kgprof.errors import UsageError
+from kgprof.workloads.linkpred.slots import SlotStrategy
+from kgprof.workloads.linkpred.strategies.batched import Batched
+from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.reference import Reference
+from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
+
+Strategy = type[SlotStrategy] | type[Reference]
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Batched,
+    TorchCond,
+    Fused,
+    Reference,
+)
+
+LATER = ("sequential", "recycled", "stepped", "triton")  # known by name, so that asking for one is told so
+
+
+def by_name(name: str) -> Strategy:
+    """Raises UsageError for a strategy that is not there yet, and for an unknown one, with the nearest name."""
+    offered = {strategy.name: strategy for strategy in STRATEGIES}
+    if name in offered:
+        return offered[name]
+    hint = f"linkpred has: {', '.join(offered)}"
+    if name in LATER:
+        raise UsageError(f"strategy {name!r} is not in this version", hint=hint)
+    near = difflib.get_close_matches(name, offered, n=1, cutoff=0.5)
+    raise UsageError(f"linkpred has no strategy {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""), hint=hint)

@@ -1,0 +1,143 @@
+"""A whole evaluation: a strategy run to its end, every candidate in exactly one class, ranks and counters.
+
+What is counted, so that every strategy gives the same figures: the caps' counters and the NaN logits are summed over
+the states on each candidate's path that were derived and chosen from, the query among them. A state is derived for its
+own candidate alone, so a state that two candidates pass counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kgprof.model import CapCounters, Evaluation
+from kgprof.workloads.linkpred.caps import Dropped
+from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
+from kgprof.workloads.linkpred.ranking import rank
+from kgprof.workloads.linkpred.sampler import Candidates
+from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
+from kgprof.workloads.modes import EAGER
+
+DEEP_STEPS = 2  # a proof with more steps than this is deep
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What a search has found so far, in the candidates' order."""
+
+    outcome: npt.NDArray[np.int8]  # [N], codes of proof.py
+    steps: npt.NDArray[np.int32]  # [N], choices made; 0 while unfinished
+    dropped: Dropped
+    nans: int
+
+
+class Search(Protocol):
+    """A search over all candidates that goes forward step by step."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def restart(self) -> None: ...
+
+    def advance(self) -> None:
+        """One step; harmless when done."""
+
+    def found(self) -> Found: ...
+
+
+class SlotSearch:
+    """A SlotStrategy, its step compiled unless ``mode`` is eager. ``backend`` is for tests; runs use Inductor."""
+
+    def __init__(self, strategy: SlotStrategy, mode: str, backend: str = "inductor") -> None:
+        self.strategy = strategy
+        self.step = compiled(strategy.step, mode, backend)
+        self.done = bool(strategy.done)
+
+    def restart(self) -> None:
+        self.strategy.reset()
+        self.done = bool(self.strategy.done)
+
+    def advance(self) -> None:
+        self.strategy.commit(self.step())
+        # The one value that the host reads back in a step, and so the one place where it waits for the device.
+        self.done = bool(self.strategy.done)
+
+    def found(self) -> Found:
+        strategy = self.strategy
+        return Found(
+            outcome=strategy.outcome[:-1].cpu().numpy().copy(),
+            steps=strategy.depths[:-1].cpu().numpy().copy(),
+            dropped=Dropped(*strategy.dropped.tolist()),
+            nans=int(strategy.nans),
+        )
+
+
+def compiled(step: Callable[[], Stepped], mode: str, backend: str) -> Callable[[], Stepped]:
+    """``step`` as one graph of static shapes in a mode of torch.compile, or as it is when the mode is eager."""
+    if mode == EAGER:
+        return step
+    if backend != "inductor":  # another backend knows no modes
+        return torch.compile(step, fullgraph=True, dynamic=False, backend=backend)
+    return torch.compile(step, fullgraph=True, dynamic=False, mode=mode)
+
+
+class EvaluatorSession:
+    """EvaluationSession and ResultSession of one strategy in one mode."""
+
+    def __init__(
+        self, search: Search, candidates: Candidates, settings: Mapping[str, str], max_steps: int | None
+    ) -> None:
+        self._search = search
+        self._candidates = candidates
+        self._settings = dict(settings)
+        self._max_steps = max_steps
+        self._result: Found | None = None
+
+    def step(self) -> None:
+        if self._search.done:
+            self._search.restart()
+        self._search.advance()
+
+    def evaluate(self, tick: Callable[[], None]) -> Evaluation:
+        """From the start to the end, or to the step cap, which leaves candidates unfinished."""
+        self._search.restart()
+        steps = 0
+        while not self._search.done and steps != self._max_steps:
+            self._search.advance()
+            steps += 1
+            tick()
+        self._result = self._search.found()
+        return summarise(self._result, self._candidates, steps, self._settings)
+
+    def result(self) -> Mapping[str, np.ndarray]:
+        """``outcome`` int8 [N] and ``steps`` int32 [N] of the last whole evaluation; nothing before the first."""
+        if self._result is None:
+            return {}
+        return {"outcome": self._result.outcome, "steps": self._result.steps}
+
+
+def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> Evaluation:
+    """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
+    classes = np.bincount(found.outcome, minlength=5)
+    proved = found.outcome == PROVED
+    ranking = rank(proved.astype(np.float64), candidates)
+    return Evaluation(
+        candidates=len(found.outcome),
+        proved=int(classes[PROVED]),
+        failed=int(classes[FAILED]),
+        depth_truncated=int(classes[TRUNCATED]),
+        overflow=int(classes[OVERFLOW]),
+        unfinished=int(classes[UNFINISHED]),
+        invalid=candidates.invalid,
+        deep=int((proved & (found.steps > DEEP_STEPS)).sum()),
+        steps=steps,
+        dropped=CapCounters(**found.dropped._asdict()),
+        nan_scores=found.nans + ranking.nan_scores,
+        metrics=ranking.metrics,
+        settings=dict(settings),
+    )

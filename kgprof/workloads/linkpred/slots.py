@@ -1,0 +1,242 @@
+"""What the B slots hold, and the parts of a step that every batched strategy is made of.
+
+A step is pure: it reads the strategy's buffers and returns their next contents, so that it compiles to one graph.
+``SlotStrategy.commit`` then copies them into the same buffers outside that graph: the addresses never change, which
+lets CUDA graphs replay without copying inputs, and nothing the graph reads is written while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
+from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
+from kgprof.workloads.linkpred.queue import hand_out, load, with_trash_row
+from kgprof.workloads.linkpred.unification import Engine
+from kgprof.workloads.modes import COMPILED_MODES, EAGER
+
+
+class Problem(nn.Module):
+    """What is to be proved, on one device. A module, so that its tables reach the compiled graph as static addresses.
+
+    ``triples`` is int64 [N, 3]; ``depth`` is the number of choices that a proof may take.
+    """
+
+    goals: Tensor  # int32 [N + 1, 3], queue.with_trash_row of the triples
+
+    def __init__(self, engine: Engine, policy: PolicyNetwork, triples: Tensor, *, batch_size: int, depth: int) -> None:
+        super().__init__()
+        self.engine = engine
+        self.policy = policy
+        self.register_buffer("goals", with_trash_row(triples.to(torch.int32)))
+        self.size = triples.shape[0]  # N; as an index it stands for no candidate
+        self.batch_size = batch_size
+        self.depth = depth
+
+    def derive(self, states: Tensor, candidate: Tensor) -> Children:
+        """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom is no fact."""
+        return Children(*self.engine.derive(states, self.goals[candidate]))
+
+
+class Slots(NamedTuple):
+    candidate: Tensor  # int64 [B]; N where the slot is empty
+    states: Tensor  # int32 [B, A, 3]
+    depth: Tensor  # int32 [B], choices made so far
+    overflowed: Tensor  # bool [B], a cap dropped a child on the way here
+
+
+class Children(NamedTuple):
+    """What Engine.derive answers for the B slots."""
+
+    states: Tensor  # int32 [B, W, A, 3]
+    number: Tensor  # int64 [B], how many of W
+    dropped: Tensor  # int64 [B, 4]: atoms, children, facts, rules
+
+
+class Tally(NamedTuple):
+    """Sums over the derivations whose children were chosen among: each state on a candidate's path counts once,
+    whatever the strategy."""
+
+    dropped: Tensor  # int64 [4]
+    nans: Tensor  # int64 [], real children whose logit was NaN
+
+
+class Moved(NamedTuple):
+    """The slots after their choice. ``idle`` slots finished just now or were empty before."""
+
+    slots: Slots
+    finished: Tensor  # bool [B]
+    idle: Tensor  # bool [B]
+    outcome: Tensor  # int8 [B], UNFINISHED where not finished
+    tally: Tally
+
+
+class Carried(NamedTuple):
+    """All that one step leaves for the next."""
+
+    slots: Slots
+    head: Tensor  # int64 [], the queue's next candidate
+    tally: Tally
+    done: Tensor  # bool [], no slot holds a candidate any more
+    children: Children | None  # where a strategy keeps them from one step to the next
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.slots, self.head, *self.tally, self.done, *(self.children or ())]
+
+
+# The buffers' names, in the order of Carried.tensors.
+BUFFERS = (
+    *Slots._fields,
+    "head",
+    *Tally._fields,
+    "done",
+    "child_states",
+    "child_number",
+    "child_dropped",
+)
+
+
+class Stepped(NamedTuple):
+    """One step's answer: what it leaves, and the results to scatter."""
+
+    carried: Carried
+    row: Tensor  # int64 [B], where outcome and depth go; N is the trash row
+    outcome: Tensor  # int8 [B]
+    depth: Tensor  # int32 [B]
+
+
+def empty_slots(problem: Problem) -> Slots:
+    device, batch = problem.goals.device, problem.batch_size
+    return Slots(
+        candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
+        states=torch.zeros((batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device),
+        depth=torch.zeros((batch,), dtype=torch.int32, device=device),
+        overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
+    )
+
+
+def empty_children(problem: Problem) -> Children:
+    device, batch, caps = problem.goals.device, problem.batch_size, problem.engine.caps
+    return Children(
+        states=torch.zeros((batch, caps.width, caps.atoms, 3), dtype=torch.int32, device=device),
+        number=torch.zeros((batch,), dtype=torch.int64, device=device),
+        dropped=torch.zeros((batch, 4), dtype=torch.int64, device=device),
+    )
+
+
+def advance(problem: Problem, slots: Slots, children: Children, tally: Tally) -> Moved:
+    """Let every live slot choose one of its children; finished is what reached TRUE, FALSE or the depth."""
+    live = slots.candidate < problem.size
+    choice = choose(problem.policy(slots.states, children.states, children.number))
+    states = children.states[torch.arange(live.shape[0], device=live.device), choice.child]
+    depth = slots.depth + live.to(torch.int32)
+    overflowed = slots.overflowed | (children.dropped > 0).any(1)
+    proved, failed = states[:, 0, 0] == TRUE, states[:, 0, 0] == FALSE
+    finished = live & (proved | failed | (depth >= problem.depth))
+    return Moved(
+        slots=Slots(slots.candidate, states, depth, overflowed),
+        finished=finished,
+        idle=finished | ~live,
+        outcome=classify(proved, overflowed, failed),
+        tally=Tally(
+            dropped=tally.dropped + (children.dropped * live.unsqueeze(1)).sum(0),
+            nans=tally.nans + (choice.nans * live).sum(),
+        ),
+    )
+
+
+def classify(proved: Tensor, overflowed: Tensor, failed: Tensor) -> Tensor:
+    """The class (int8 [B]) of a candidate that ends here, in the order that evaluator.md sets: a proof stands whatever
+    was dropped, and a failure after a drop is no failure, only unknown."""
+    unproved = torch.where(overflowed, OVERFLOW, torch.where(failed, FAILED, TRUNCATED))
+    return torch.where(proved, PROVED, unproved).to(torch.int8)
+
+
+def refill(problem: Problem, moved: Moved, head: Tensor, asking: Tensor) -> tuple[Slots, Tensor]:
+    """Empty the idle slots and load those that ask (bool [B], among the idle) from the queue: (slots, new head)."""
+    handout = hand_out(head, asking, problem.size)
+    slots, idle = moved.slots, moved.idle
+    queries = load(problem.goals, handout.candidate, slots.states.shape[1])
+    refilled = Slots(
+        candidate=torch.where(idle, handout.candidate, slots.candidate),
+        states=torch.where(idle.view(-1, 1, 1), queries, slots.states),
+        depth=torch.where(idle, 0, slots.depth),
+        overflowed=slots.overflowed & ~idle,
+    )
+    return refilled, handout.head
+
+
+class SlotStrategy(nn.Module):
+    """A strategy that works on B slots at a time. A subclass says ``step``; the rest is the same for all of them.
+
+    ``outcome`` int8 [N + 1] and ``depths`` int32 [N + 1] hold the results, their last row is trash. The other buffers
+    are the tensors of ``Carried``.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one sentence
+    modes: ClassVar[tuple[str, ...]] = (EAGER, *COMPILED_MODES)
+    keeps_children: ClassVar[bool] = False  # from one step to the next
+
+    outcome: Tensor
+    depths: Tensor
+    candidate: Tensor
+    states: Tensor
+    depth: Tensor
+    overflowed: Tensor
+    head: Tensor
+    dropped: Tensor
+    nans: Tensor
+    done: Tensor
+    child_states: Tensor
+    child_number: Tensor
+    child_dropped: Tensor
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+        device, rows = problem.goals.device, problem.size + 1
+        self.register_buffer("outcome", torch.full((rows,), UNFINISHED, dtype=torch.int8, device=device))
+        self.register_buffer("depths", torch.zeros(rows, dtype=torch.int32, device=device))
+        for name, tensor in zip(BUFFERS, self.initial().tensors(), strict=False):
+            self.register_buffer(name, tensor)
+
+    def initial(self) -> Carried:
+        """Before the first step every slot is empty and the queue is full."""
+        problem, device = self.problem, self.problem.goals.device
+        return Carried(
+            slots=empty_slots(problem),
+            head=torch.zeros((), dtype=torch.int64, device=device),
+            tally=Tally(
+                dropped=torch.zeros(4, dtype=torch.int64, device=device),
+                nans=torch.zeros((), dtype=torch.int64, device=device),
+            ),
+            done=torch.full((), problem.size == 0, device=device),
+            children=empty_children(problem) if self.keeps_children else None,
+        )
+
+    def carried(self) -> Carried:
+        """The buffers under their names."""
+        children = Children(self.child_states, self.child_number, self.child_dropped) if self.keeps_children else None
+        slots = Slots(self.candidate, self.states, self.depth, self.overflowed)
+        return Carried(slots, self.head, Tally(self.dropped, self.nans), self.done, children)
+
+    def step(self) -> Stepped:
+        """Pure: reads the buffers and writes none. A step after the end finds empty slots only, and is harmless."""
+        raise NotImplementedError
+
+    def commit(self, stepped: Stepped) -> None:
+        """Copy what ``step`` returned into the buffers, at their fixed addresses, and scatter the results."""
+        torch._foreach_copy_(self.carried().tensors(), stepped.carried.tensors())
+        self.outcome.scatter_(0, stepped.row, stepped.outcome)
+        self.depths.scatter_(0, stepped.row, stepped.depth)
+
+    def reset(self) -> None:
+        """Back to the start, at the same addresses."""
+        torch._foreach_copy_(self.carried().tensors(), self.initial().tensors())
+        self.outcome.fill_(UNFINISHED)
+        self.depths.zero_()

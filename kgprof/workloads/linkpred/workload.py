@@ -1,0 +1,148 @@
+"""The built-in workload: from options to sessions that the recorder can step, and to a judgement of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from kgprof.errors import UsageError
+from kgprof.model import Agreement, RunKey, StrategyPlan
+from kgprof.workloads.linkpred.agreement import Judge, Replays
+from kgprof.workloads.linkpred.caps import Caps
+from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
+from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
+from kgprof.workloads.linkpred.options import LinkpredOptions, load_graph, parse
+from kgprof.workloads.linkpred.policy import GreedyChooser, PolicyNetwork, PolicySizes, load_weights
+from kgprof.workloads.linkpred.proof import Prover
+from kgprof.workloads.linkpred.sampler import Candidates, sample
+from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
+from kgprof.workloads.linkpred.strategies import STRATEGIES, by_name
+from kgprof.workloads.linkpred.strategies.batched import Batched
+from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
+from kgprof.workloads.linkpred.unification import Engine
+from kgprof.workloads.modes import EAGER
+
+DEFAULT_STRATEGIES = (Batched, TorchCond, Fused)
+DEFAULT_MODES = (EAGER, "default")
+
+
+def build(args: Sequence[str], seed: int) -> LinkPrediction:
+    """The workload that ``args`` (what stands after ``--``) describe. Raises UsageError and InputError."""
+    options = parse(args)
+    graph = load_graph(options, seed)
+    candidates = sample(graph, queries=options.queries, corruptions=options.corruptions, seed=seed)
+    return LinkPrediction(options, graph, candidates, seed)
+
+
+class LinkPrediction:
+    """ComparableWorkload: candidates ranked by whether the policy's greedy search proves them."""
+
+    name = "linkpred"
+
+    def __init__(self, options: LinkpredOptions, graph: KnowledgeGraph, candidates: Candidates, seed: int) -> None:
+        self.options = options
+        self.graph = graph
+        self.candidates = candidates
+        self.seed = seed
+        self.caps = Caps.from_graph(
+            graph,
+            atoms=options.max_atoms,
+            children=options.max_children,
+            width=options.children_width,
+            facts=options.fact_fanout,
+            rules=options.rule_fanout,
+            selection=options.selection,
+        )
+
+    def strategies(self) -> Sequence[StrategyPlan]:
+        return tuple(StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES)
+
+    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
+        return tuple(RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
+
+    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+        """``batched`` in eager where it runs, else the first eager run, else the first."""
+        lockstep = [run for run in runs if run == RunKey(strategy=Batched.name, mode=EAGER)]
+        eager = [run for run in runs if run.mode == EAGER]
+        return next(iter([*lockstep, *eager, *runs]), None)
+
+    def prepare(self, run: RunKey, device: torch.device) -> EvaluatorSession:
+        """Raises UsageError for a strategy or mode that is not there, InputError for weights that do not fit."""
+        strategy = by_name(run.strategy)
+        if run.mode not in strategy.modes:
+            raise UsageError(
+                f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
+                hint=f"it runs in: {', '.join(strategy.modes)}",
+            )
+        # Process-wide, like the option it stands for; each run has a process of its own.
+        torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
+        if issubclass(strategy, SlotStrategy):
+            search: Search = SlotSearch(strategy(self.problem(device)), run.mode)
+        else:
+            search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
+        return EvaluatorSession(search, self.candidates, self.settings(), self.options.max_steps)
+
+    def agreement(self, results: Mapping[RunKey, Mapping[str, np.ndarray]], baseline: RunKey | None) -> Agreement:
+        replays = Replays(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
+        threshold = None if self.options.dtype == "float64" else self.options.near_tie_threshold
+        judge = Judge(replays=replays, seed=self.seed, threshold=threshold, dtype=self.options.dtype)
+        return judge.agreement(results, baseline)
+
+    def problem(self, device: torch.device) -> Problem:
+        """The engine, the policy and the candidates on ``device``."""
+        problem = Problem(
+            Engine(self.graph, self.caps, self.options.selection),
+            self.policy(),
+            torch.from_numpy(self.candidates.triples),
+            batch_size=self.options.batch_size,
+            depth=self.options.depth,
+        )
+        return problem.to(device)
+
+    def policy(self) -> PolicyNetwork:
+        """On the CPU, with the weights of ``--policy`` or seeded random ones."""
+        options = self.options
+        sizes = PolicySizes(
+            predicates=FIRST_PREDICATE + len(self.graph.predicates),
+            terms=1 + len(self.graph.constants) + 2 * self.caps.atoms,
+            embedding=options.embedding,
+            hidden=options.hidden,
+            layers=options.layers,
+        )
+        policy = PolicyNetwork(sizes, getattr(torch, options.dtype), self.seed)
+        if options.policy is not None:
+            load_weights(policy, options.policy)
+        return policy
+
+    def prover(self) -> Prover:
+        return Prover(self.graph, self.caps, self.options.selection)
+
+    def chooser(self) -> GreedyChooser:
+        """The policy in float64 on the CPU, whatever the runs use: float32 weights are widened, not drawn anew."""
+        return GreedyChooser(self.policy().double(), self.caps.atoms)
+
+    def settings(self) -> dict[str, str]:
+        """What the report says the evaluation was: the options as given, then what they came to."""
+        graph, candidates, caps = self.graph, self.candidates, self.caps
+        effective = {
+            "graph": graph.name,
+            "seed": str(self.seed),
+            "facts": str(len(graph.train)),
+            "rules": str(len(graph.rules)),
+            "predicates": str(len(graph.predicates)),
+            "constants": str(len(graph.constants)),
+            "queries evaluated": str(len(candidates.queries)),
+            "corruptions evaluated": self._corruptions(),
+            "caps": f"{caps.atoms} atoms, {caps.children} children (tensor {caps.width} wide), "
+            f"{caps.facts} facts, {caps.rules} rules",
+            "notes": "; ".join((*graph.notes, *candidates.notes)) or "none",
+        }
+        return {**self.options.as_text(), **effective}
+
+    def _corruptions(self) -> str:
+        """How many there are of a query and side, which filtering may have made fewer than asked for."""
+        counts = (self.candidates.slots[:, :, 1:] >= 0).sum(axis=2)
+        return f"{counts.min()} to {counts.max()} a side" if counts.min() != counts.max() else f"{counts.min()} a side"
