@@ -21,6 +21,7 @@ from kgprof.errors import InputError
 
 MAX_TRACE_BYTES = 2**30  # unpacked; beyond it reading stops with a warning, so that a gzip bomb cannot take the machine
 _CHUNK_BYTES = 2**20
+_PIECE_BYTES = 2**12
 _GZIP_MAGIC = b"\x1f\x8b"
 _BETWEEN_EVENTS = re.compile(r"[\s,]*")
 _START_OF_EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -134,8 +135,8 @@ def _inflated(chunks: Iterator[bytes]) -> tuple[bytes, tuple[str, ...]]:
     data = bytearray()
     stream = zlib.decompressobj(wbits=31)
     try:
-        for chunk in chunks:
-            pending = chunk
+        for piece in _pieces(chunks):
+            pending = piece
             while pending:
                 data += stream.decompress(pending, MAX_TRACE_BYTES + 1 - len(data))
                 if len(data) > MAX_TRACE_BYTES:
@@ -149,6 +150,12 @@ def _inflated(chunks: Iterator[bytes]) -> tuple[bytes, tuple[str, ...]]:
     if not stream.eof:
         return bytes(data), (f"the gzip data breaks off after {len(data):,} unpacked bytes",)
     return bytes(data), ()
+
+
+def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """zlib gives nothing of a piece that holds an error, so the pieces are small."""
+    for chunk in chunks:
+        yield from (chunk[start : start + _PIECE_BYTES] for start in range(0, len(chunk), _PIECE_BYTES))
 
 
 def _too_large() -> str:

@@ -22,9 +22,10 @@ TEMPLATE = "report.html.jinja"
 LEVELS = (
     Limits(log_chars=300_000, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
     Limits(log_chars=0, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=0, kernel_rows=25, findings=500, runs=200, name=300, lines=100),
-    Limits(log_chars=0, host_rows=0, kernel_rows=5, findings=200, runs=100, name=200, lines=50),
-    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=50, runs=50, name=120, lines=20),
+    Limits(log_chars=0, host_rows=0, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, host_rows=0, kernel_rows=8, findings=500, runs=200, name=300, lines=100),
+    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=500, runs=200, name=200, lines=50),
+    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=100, runs=50, name=120, lines=20),
     Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=20, runs=20, name=60, lines=10),
 )
 

@@ -19,7 +19,11 @@ _CELL = 160  # characters of one name or message
 _COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR", "first call s")
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
-_STEERING = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:])")
+# What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.
+_STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own workflow commands.
+_LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
+_MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +53,12 @@ class Markdown:
 
 
 def escaped(text: str, limit: int = _CELL) -> str:
-    """Text that Markdown and HTML read as nothing but text, on one line."""
+    """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they are."""
     safe = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    safe = _STEERING.sub(r"\\\1", safe)
+    safe = _STEERING.sub(r"\\\g<0>", safe)
+    safe = _LEADING.sub(r"\1\\\2", safe)
     # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
-    return safe.replace("@", "@<!-- -->")
+    return _MENTION.sub("@<!-- -->", safe)
 
 
 def _fitted(sections: Sequence[Section]) -> str:
@@ -122,11 +127,13 @@ def _cell(cell: summary.Cell) -> str:
 
 def _findings(profile: Profile) -> Section:
     if not profile.findings:
-        looked_for = ", ".join(rule.id for rule in profile.rules)
+        looked_for = ", ".join(escaped(rule.id) for rule in profile.rules)
         return Section(head=(f"No finding (looked for: {looked_for}).",))
     shown = profile.findings[:_FINDINGS]
     more = len(profile.findings) - len(shown)
-    rows = [f"- {_LEVELS[finding.level]} **{finding.rule}** {escaped(finding.message, 400)}" for finding in shown]
+    rows = [
+        f"- {_LEVELS[finding.level]} **{escaped(finding.rule)}** {escaped(finding.message, 400)}" for finding in shown
+    ]
     return Section(
         head=(f"**Findings ({len(profile.findings):,})**", ""),
         rows=tuple(rows),

@@ -18,6 +18,7 @@ from kgprof.model import (
     HostRow,
     KernelBreakdown,
     KernelRow,
+    Level,
     ObserverCost,
     PassName,
     Profile,
@@ -192,14 +193,20 @@ class HostTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingCard:
+class FindingLine:
     anchor: str
+    message: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingGroup:
+    """Findings of one rule on one level, so that the rule is explained once."""
+
     rule: Rule
     level: str
     level_word: str
-    message: str
-    run: str
-    location: str
+    lines: tuple[FindingLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +260,7 @@ class Page:
     bar_scale_ms: str
     legend: tuple[LegendEntry, ...]
     time_table: TimeTable
-    findings: tuple[FindingCard, ...]
+    findings: tuple[FindingGroup, ...]
     finding_count: int
     rules: tuple[Rule, ...]
     kernels: tuple[KernelTable, ...]
@@ -598,24 +605,28 @@ def _host_rest(host: HostBreakdown, limits: Limits) -> str:
 # ---------------------------------------------------------------- findings
 
 
-def _findings(profile: Profile, limits: Limits) -> tuple[FindingCard, ...]:
+def _findings(profile: Profile, limits: Limits) -> tuple[FindingGroup, ...]:
+    """In the Profile's order, which is by level first."""
     rules = {rule.id: rule for rule in profile.rules}
     used: set[str] = set()
-    cards = []
+    groups: dict[tuple[str, Level], list[FindingLine]] = {}
     for finding in profile.findings[: limits.findings]:
-        anchor = _finding_anchor(finding, used)
-        cards.append(
-            FindingCard(
-                anchor=anchor,
-                rule=rules.get(finding.rule) or _unknown(finding, limits),
-                level=finding.level.value,
-                level_word=LEVEL_WORDS[finding.level],
+        groups.setdefault((finding.rule, finding.level), []).append(
+            FindingLine(
+                anchor=_finding_anchor(finding, used),
                 message=one_line(finding.message, 2 * limits.name),
-                run=one_line(finding.run.slug, limits.name) if finding.run else "",
                 location=_location(finding, limits),
             )
         )
-    return tuple(cards)
+    return tuple(
+        FindingGroup(
+            rule=rules.get(rule) or _unknown(rule, level, limits),
+            level=level.value,
+            level_word=LEVEL_WORDS[level],
+            lines=tuple(lines),
+        )
+        for (rule, level), lines in groups.items()
+    )
 
 
 def _finding_anchor(finding: Finding, used: set[str]) -> str:
@@ -633,17 +644,10 @@ def _location(finding: Finding, limits: Limits) -> str:
     return one_line(f"{where.file}:{where.line} {where.function}".strip(), limits.name) if where else ""
 
 
-def _unknown(finding: Finding, limits: Limits) -> Rule:
+def _unknown(rule: str, level: Level, limits: Limits) -> Rule:
     """For a finding whose rule this Profile does not list (one written by another version)."""
-    return Rule(
-        id=one_line(finding.rule, limits.name),
-        name="unknown rule",
-        level=finding.level,
-        summary="",
-        why="",
-        example="",
-        remedy="",
-    )
+    name = one_line(rule, limits.name)
+    return Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
 
 
 # ---------------------------------------------------------------- evaluation

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 WIDTH = 120
 _KERNELS = 5  # of each run; the report shows more
 _NAME = 300  # characters of any name or message
+_RUN = 40
 _COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR")
+_DETAILS = {"ms/step": 2, "ms/candidate": 2, "speed-up": 1, "results": 1}  # how many of a cell's details fit
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 
@@ -35,7 +37,7 @@ class Text:
         self._width = width
 
     def render(self, profile: Profile) -> str:
-        console = _console(self._color, self._width)
+        console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         _runs(console, profile)
         _findings(console, profile.findings)
@@ -44,8 +46,15 @@ class Text:
         _gaps(console, profile)
         file = console.file
         assert isinstance(file, io.StringIO)
-        # Tables are padded to their width; nobody reads the blanks at the ends.
-        return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+        return "".join(f"{_inert(line.rstrip())}\n" for line in file.getvalue().splitlines())
+
+
+def _inert(line: str) -> str:
+    """In a CI job GitHub takes ``::name::`` at the start of a line, and ``##[name]`` anywhere, for its own commands."""
+    indent = len(line) - len(line.lstrip())
+    if line.startswith("::", indent):
+        line = f"{line[:indent]}\\{line[indent:]}"
+    return line.replace("##[", "#\\#[")
 
 
 def _console(color: bool, width: int) -> Console:
@@ -85,7 +94,7 @@ def _head(console: Console, profile: Profile) -> None:
     console.print()
     _say(console, f"{profile.verdict.status.upper()}: {profile.verdict.text}", _STYLES.get(profile.verdict.status, ""))
     for reason in profile.verdict.reasons:
-        _say(console, f"  {reason}")
+        console.print(f"  {one_line(reason, 2000)}")
     console.print()
 
 
@@ -94,8 +103,8 @@ def _runs(console: Console, profile: Profile) -> None:
     table = _table(["run", *(column.name for column in shown)])
     for run in profile.runs:
         cells = [column.cell(run) for column in shown]
-        table.add_row(one_line(run.key.slug, _NAME), *(one_line(cell.text, _NAME) for cell in cells))
-        details = [one_line(cell.detail, _NAME) if cell.measured else "" for cell in cells]
+        table.add_row(one_line(run.key.slug, _RUN), *(one_line(cell.text, _NAME) for cell in cells))
+        details = [_detail(column.name, cell) for column, cell in zip(shown, cells, strict=True)]
         if any(details):
             table.add_row("", *details, style="dim")
     console.print(table)
@@ -105,6 +114,11 @@ def _runs(console: Console, profile: Profile) -> None:
         for note in run.notes:
             _say(console, f"{run.key.slug}: {note}")
     console.print()
+
+
+def _detail(column: str, cell: summary.Cell) -> str:
+    details = cell.details[: _DETAILS.get(column, 0)] if cell.measured else ()
+    return one_line(", ".join(details), _NAME)
 
 
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -134,7 +148,7 @@ def _kernels(console: Console, run: RunReport) -> None:
         table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
     console.print(table)
     for warning in kernels.warnings:
-        _say(console, f"  note: {warning}")
+        console.print(f"  note: {one_line(warning, 2000)}")
     console.print()
 
 
@@ -144,4 +158,4 @@ def _gaps(console: Console, profile: Profile) -> None:
         _say(console, "not measured", "bold")
     for gap in gaps:
         runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
-        _say(console, f"  {', '.join(gap.what)}: {gap.reason}{runs}")
+        console.print("  " + one_line(f"{', '.join(gap.what)}: {gap.reason}{runs}", 2000))

@@ -78,8 +78,8 @@
   addEventListener("hashchange", reveal);
   reveal();
 
-  // A heading's # copies its address. Where there is no clipboard the address bar still shows it.
-  for (const link of document.querySelectorAll("a.anchor, a.rule")) {
+  // A # copies its address. Where there is no clipboard the address bar still shows it.
+  for (const link of document.querySelectorAll("a.anchor")) {
     link.addEventListener("click", () => {
       if (navigator.clipboard) navigator.clipboard.writeText(link.href).catch(() => undefined);
     });

@@ -259,9 +259,7 @@ def huge() -> Profile:
     return msgspec.structs.replace(_profile(runs, CUDA, "cuda"), findings=found)
 
 
-STATES = {
-    state.__name__: state for state in (clean, cuda, dead, findings, as_is, skipped, empty, hostile, huge)
-}
+STATES = {state.__name__: state for state in (clean, cuda, dead, findings, as_is, skipped, empty, hostile, huge)}
 
 
 # ---------------------------------------------------------------- pieces
@@ -307,7 +305,9 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         ms_per_candidate=_spread(step * 102 / 1e3 / 5040, 3, "ms/candidate"),
         speedup=Skipped(reason="this run is the baseline")
         if key == EAGER
-        else Speedup(ratio=baseline / step, low=0.92 * baseline / step, high=1.1 * baseline / step, basis="whole evaluation"),
+        else Speedup(
+            ratio=baseline / step, low=0.92 * baseline / step, high=1.1 * baseline / step, basis="whole evaluation"
+        ),
         evaluation=_evaluation(),
         agreement=RunAgreement(
             verdict="equal",
@@ -404,9 +404,7 @@ def _compile(key: RunKey, step: float) -> CompileSummary:
 
 def _host(step: float) -> HostBreakdown:
     rows = (
-        HostRow(
-            function="step", file="fused.py", line=88, calls=20, self_us=0.31 * 20 * step, cumulative_us=20 * step
-        ),
+        HostRow(function="step", file="fused.py", line=88, calls=20, self_us=0.31 * 20 * step, cumulative_us=20 * step),
         HostRow(
             function="<built-in method torch._ops.aten.index>",
             file="~",
@@ -462,7 +460,7 @@ _CUDA_KERNELS = (
     (
         "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel("
         "at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#4}, std::array<char*, 2ul> >(int, "
-        "at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2ul>)",
+        "at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2>)",
         KernelKind.POINTWISE,
         "aten",
         0.11,

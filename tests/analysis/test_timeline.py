@@ -1,0 +1,57 @@
+"""Interval sums against slow ones that count every nanosecond."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgprof.analysis import timeline
+from kgprof.analysis.timeline import Interval, Window
+
+intervals = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 25)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=14
+)
+
+
+def owner(moment: int, spans: list[Interval]) -> int | None:
+    """The span that a nanosecond belongs to: the last to start of those that cover it, the shorter, then the later."""
+    covering = [i for i, (start, end) in enumerate(spans) if start <= moment < end]
+    return max(covering, key=lambda i: (spans[i][0], -spans[i][1], i), default=None)
+
+
+@given(intervals)
+def test_union_counts_each_covered_nanosecond_once(spans: list[Interval]) -> None:
+    covered = {moment for start, end in spans for moment in range(start, end)}
+
+    assert timeline.union_ns(spans) == len(covered)
+
+
+@given(intervals)
+def test_self_times_give_each_nanosecond_to_the_innermost(spans: list[Interval]) -> None:
+    owners = [owner(moment, spans) for moment in range(100)]
+
+    assert timeline.self_times_ns(spans) == [owners.count(i) for i in range(len(spans))]
+    assert sum(timeline.self_times_ns(spans)) == timeline.union_ns(spans)
+
+
+def test_nested_calls_keep_what_their_children_do_not_use() -> None:
+    # given: linear [0, 100) calls t [10, 20) and addmm [30, 90), which calls expand [40, 45)
+    spans = [(0, 100), (10, 20), (30, 90), (40, 45)]
+
+    assert timeline.self_times_ns(spans) == [30, 10, 55, 5]
+
+
+@given(intervals, st.integers(0, 80), st.integers(0, 30))
+def test_a_window_cuts_at_its_edges(spans: list[Interval], start: int, length: int) -> None:
+    window = Window(start_ns=start, end_ns=start + length)
+
+    for span in spans:
+        clipped = window.clip(span)
+        assert set(range(*clipped)) == set(range(*span)) & set(range(window.start_ns, window.end_ns))
+
+
+def test_a_window_widens_around_what_reaches_out_of_it() -> None:
+    window = Window(start_ns=10, end_ns=20)
+
+    assert window.around([(12, 25), (5, 7)]) == Window(start_ns=5, end_ns=25)
+    assert window.around([]) == window

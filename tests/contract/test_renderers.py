@@ -1,0 +1,254 @@
+"""Every renderer over every state of a report: the same bytes twice, nothing from outside taken for more than text,
+and no renderer that says something else than the JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+from html.parser import HTMLParser
+
+import jsonschema
+import msgspec
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from kgprof import render
+from kgprof.errors import UsageError
+from kgprof.model import Profile
+from kgprof.render import RENDERERS, Renderer, by_name
+from kgprof.render import json as json_renderer
+from kgprof.render import markdown as markdown_renderer
+from kgprof.render.html import MAX_BYTES
+from kgprof.render.visible import visible
+from tests.render import profiles
+
+every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
+every_state = pytest.mark.parametrize("state", profiles.STATES)
+
+
+@every_renderer
+@every_state
+def test_the_same_profile_gives_the_same_bytes(renderer: Renderer, state: str) -> None:
+    first = renderer.render(profiles.STATES[state]())
+    second = renderer.render(profiles.STATES[state]())
+
+    assert first.encode("utf-8") == second.encode("utf-8")
+    assert first.endswith("\n")
+
+
+@every_renderer
+def test_names_and_suffixes_are_told_apart(renderer: Renderer) -> None:
+    assert by_name(renderer.name) is renderer
+    assert [other for other in RENDERERS if other.suffix == renderer.suffix] == [renderer]
+
+
+def test_an_unknown_format_suggests_the_nearest() -> None:
+    with pytest.raises(UsageError) as raised:
+        by_name("htlm")
+
+    assert raised.value.message == "unknown format 'htlm'"
+    assert raised.value.hint == "did you mean html?"
+
+
+def test_every_renderer_of_the_room_is_listed() -> None:
+    # given: a class with a suffix and a render method is a renderer
+    found = set()
+    for module in pkgutil.iter_modules(render.__path__):
+        members = vars(importlib.import_module(f"kgprof.render.{module.name}"))
+        found |= {
+            item
+            for item in members.values()
+            if isinstance(item, type) and hasattr(item, "suffix") and hasattr(item, "render")
+        }
+
+    assert found == {type(renderer) for renderer in RENDERERS}
+
+
+# ---------------------------------------------------------------- JSON
+
+
+@every_state
+def test_json_holds_the_whole_profile_and_fits_its_schema(state: str) -> None:
+    profile = profiles.STATES[state]()
+
+    text = by_name("json").render(profile)
+
+    assert msgspec.json.decode(text, type=Profile) == profile
+    jsonschema.Draft202012Validator(json_renderer.schema()).validate(json.loads(text))
+
+
+def test_the_schema_refuses_what_is_no_profile() -> None:
+    document = json.loads(by_name("json").render(profiles.clean()))
+    document["runs"][0]["step"]["median"] = "fast"
+
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json_renderer.schema()).validate(document)
+
+
+# ---------------------------------------------------------------- HTML
+
+
+class Elements(HTMLParser):
+    """Elements, attributes and text as a browser's parser sees them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@every_state
+def test_html_is_one_file_with_one_style_and_one_script(state: str) -> None:
+    text = by_name("html").render(profiles.STATES[state]())
+
+    page = Elements(text)
+    links = [value for name, value in page.attributes if name == "href"]
+    ids = [value for name, value in page.attributes if name == "id"]
+
+    assert len(text.encode("utf-8")) <= MAX_BYTES
+    assert page.tags.count("script") == page.tags.count("style") == 1
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("style", "src")]
+    assert [link for link in links if not link.startswith("#")] == []
+    assert [link for link in links if link.removeprefix("#") not in ids] == []
+    assert len(ids) == len(set(ids))
+
+
+def test_html_shows_hostile_strings_as_they_are_written() -> None:
+    page = Elements(by_name("html").render(profiles.hostile()))
+    shown = " ".join(" ".join(page.text).split())
+
+    for hostile in profiles.HOSTILE:
+        assert " ".join(visible(hostile, keep="\n\t").split())[:100] in shown
+
+
+@every_state
+def test_html_counts_what_the_json_counts(state: str) -> None:
+    profile = profiles.STATES[state]()
+    text = by_name("html").render(profile)
+
+    assert len(re.findall(r'<li id="KGP\d+-[^"]*">', text)) == (0 if state == "hostile" else len(profile.findings))
+    assert len(re.findall(r'<tr id="run-\d+"', text)) == len(profile.runs)
+    assert f'<span class="tally">{len(profile.findings)}</span>' in text
+    assert f'<section class="verdict {profile.verdict.status}"' in text
+
+
+def test_a_page_that_grows_too_large_says_what_it_left_out() -> None:
+    profile = profiles.huge()
+
+    text = by_name("html").render(profile)
+
+    assert "Left out of this page" in text
+    assert "the logs" in text
+    assert "kernel names (their sum stands in each table" in text
+    assert "a log line that says something" not in text
+
+
+@pytest.mark.parametrize("times", [4, 40])
+def test_no_profile_is_too_large_for_the_page(times: int) -> None:
+    # given: hundreds or thousands of runs
+    profile = profiles.huge()
+    larger = msgspec.structs.replace(profile, runs=profile.runs * times, findings=profile.findings * times)
+
+    text = by_name("html").render(larger)
+
+    assert len(text.encode("utf-8")) <= MAX_BYTES
+    assert f"of {len(larger.runs):,} runs" in text
+
+
+# ---------------------------------------------------------------- Markdown
+
+OURS = re.compile(r"</?(?:br|sub|details|summary)>|<!-- -->")
+
+
+def tokens(text: str) -> list[Token]:
+    flat = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        flat += [token, *(token.children or [])]
+    return flat
+
+
+@every_state
+def test_markdown_holds_no_html_link_or_image_but_its_own(state: str) -> None:
+    found = tokens(by_name("markdown").render(profiles.STATES[state]()))
+
+    foreign = [t.content for t in found if t.type in ("html_inline", "html_block") and OURS.sub("", t.content).strip()]
+    assert [content for content in foreign if "<" in OURS.sub("", content)] == []
+    assert [t.type for t in found if t.type in ("link_open", "image", "code_inline", "fence", "code_block")] == []
+    assert [t.tag for t in found if t.type == "heading_open"] == ["h3"]
+
+
+@every_state
+def test_markdown_tables_have_one_row_a_run_and_no_torn_row(state: str) -> None:
+    profile = profiles.STATES[state]()
+    text = by_name("markdown").render(profile)
+
+    rows: list[int] = []
+    for token in tokens(text):
+        if token.type == "tr_open":
+            rows.append(0)
+        rows[-1:] = [rows[-1] + 1] if token.type in ("th_open", "td_open") else rows[-1:]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+
+    assert len(rows) == len([line for line in lines if not line.startswith("| :--")])
+    assert len(text) <= markdown_renderer.LIMIT
+    if state != "huge":
+        assert text.count("❌ **") + text.count("⚠️ **") + text.count("ℹ️ **") >= len(profile.findings)  # noqa: RUF001
+
+
+def test_markdown_mentions_nobody() -> None:
+    text = by_name("markdown").render(profiles.hostile())
+
+    assert "@someone" not in text
+    assert "@<!-- -->someone" in text
+
+
+def test_markdown_that_grows_too_long_is_cut_on_row_edges_and_says_so() -> None:
+    profile = profiles.huge()
+
+    text = by_name("markdown").render(msgspec.structs.replace(profile, runs=profile.runs * 10))
+    runs = [line for line in text.splitlines() if line.startswith("| strategy_")]
+
+    assert len(text) <= markdown_renderer.LIMIT
+    assert all(line.endswith(" |") for line in runs)
+    assert re.search(r"\*(?:[\d,]+ more \w+ cut; report.json holds them|Cut at 60,000 characters)", text)
+
+
+# ---------------------------------------------------------------- text
+
+
+@every_state
+def test_text_is_plain_and_no_wider_than_asked(state: str) -> None:
+    text = by_name("text").render(profiles.STATES[state]())
+
+    assert visible(text, keep="\n\N{ZERO WIDTH JOINER}") == text
+    assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_text_steers_no_ci_system() -> None:
+    text = by_name("text").render(profiles.hostile())
+
+    assert not [line for line in text.splitlines() if line.strip().startswith("::")]
+
+
+@every_state
+def test_text_says_every_finding_and_every_run(state: str) -> None:
+    profile = profiles.STATES[state]()
+    words = " ".join(by_name("text").render(profile).split())
+
+    assert len(re.findall(r"(?:error|warning|note) KGP\d{3}: ", words)) == (
+        0 if state == "hostile" else len(profile.findings)
+    )
+    assert profile.verdict.status.upper() in words
