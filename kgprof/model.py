@@ -123,6 +123,14 @@ class Exit(Model, frozen=True, kw_only=True):
     exit_code: int | None = None  # the child's own code, negative for a signal
     elapsed_s: float = 0.0
 
+    @property
+    def words(self) -> str:
+        """The end of a sentence about the run: "was killed during TIMING: SIGKILL"."""
+        how = {"timed-out": "timed out", "killed": "was killed", "interrupted": "was interrupted"}
+        during = f" during {self.during.upper()}" if self.during else ""
+        why = f": {self.message}" if self.message else ""
+        return f"{how.get(self.outcome, self.outcome)}{during}{why}"
+
 
 class Compilation(Model, frozen=True, kw_only=True):
     """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""

@@ -42,7 +42,7 @@ def _of_run(run: RunRecord, report: RunReport) -> Iterable[Omission]:
 def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
     """(what, reason). A derived figure is named only where its own pass was there, so that one cause is said once."""
     if run.kernels_exit is not None and run.kernels_exit.outcome != "ok":
-        yield "KERNELS pass", f"its process {run.kernels_exit.outcome}: {run.kernels_exit.message}"
+        yield "KERNELS pass", f"its process {run.kernels_exit.words}"
     passes = {
         "COMPILE pass": run.compile,
         "TIMING pass": run.timing,

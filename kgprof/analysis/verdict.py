@@ -40,10 +40,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
 
 def death(run: RunReport) -> str:
     """One sentence on a run whose process did not end well."""
-    how = {"raised": "raised", "timed-out": "timed out", "killed": "was killed", "interrupted": "was interrupted"}
-    during = f" during {run.exit.during.upper()}" if run.exit.during else ""
-    why = f": {run.exit.message}" if run.exit.message else ""
-    return f"{run.key.slug} {how.get(run.exit.outcome, run.exit.outcome)}{during}{why}"
+    return f"{run.key.slug} {run.exit.words}"
 
 
 # ---------------------------------------------------------------- speed

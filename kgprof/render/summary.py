@@ -20,7 +20,6 @@ from kgprof.render.quantity import count, figure, fixed, ratio, span
 
 TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
 SIDE = "both"
-DIED = {"raised": "raised", "timed-out": "timed out", "killed": "was killed", "interrupted": "was interrupted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +53,7 @@ def columns(profile: Profile) -> tuple[Column, ...]:
 
 def ended(run: RunReport) -> str:
     """How the run's process ended, empty when well."""
-    if run.exit.outcome == "ok":
-        return ""
-    during = f" during {run.exit.during.upper()}" if run.exit.during else ""
-    why = f": {run.exit.message}" if run.exit.message else ""
-    return f"{DIED.get(run.exit.outcome, run.exit.outcome)}{during}{why}"
+    return "" if run.exit.outcome == "ok" else run.exit.words
 
 
 # ---------------------------------------------------------------- cells

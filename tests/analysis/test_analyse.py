@@ -1,0 +1,276 @@
+"""From a Recording to the Profile: the verdict's words, the exit code, and everything that is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof.analysis import LOG_LIMIT_BYTES, analyse
+from kgprof.model import (
+    CompileSummary,
+    Exit,
+    HostBreakdown,
+    KernelBreakdown,
+    Omission,
+    PassName,
+    Recording,
+    RunKey,
+    RunReport,
+    Skipped,
+    Verdict,
+    encode_json,
+)
+from kgprof.record import store
+from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
+from tests.record import handmade
+
+COND = RunKey(strategy="torch_cond", mode="default")
+BOTH_EQUAL = agreement(agreed(EAGER), agreed(FUSED))
+
+
+# ---------------------------------------------------------------- a Recording on disk
+
+
+def test_a_recording_becomes_a_profile(tmp_path: Path) -> None:
+    profile = analyse(handmade.write(tmp_path))
+
+    batched, fused, lost = profile.runs
+    assert [run.key for run in profile.runs] == [handmade.BATCHED, handmade.FUSED, handmade.LOST]
+    assert (batched.is_baseline, fused.is_baseline) == (True, False)
+    assert (profile.exit_code, profile.verdict.status) == (4, "failed")
+    assert profile.verdict.text == "lost.default was killed during TIMING: SIGKILL"
+    assert lost.step == Skipped(reason="the run was killed during timing: SIGKILL")
+    assert isinstance(fused.compile, CompileSummary)
+    assert fused.compile.first_call_s == 2.0
+    assert isinstance(fused.host, HostBreakdown)
+    assert fused.host.rows_left_out == 7
+    assert {c.observer: c.ratio for c in fused.observers} == pytest.approx(
+        {PassName.COMPILE: 1.05, PassName.TRACE: 1.3, PassName.HOST: 1.4, PassName.KERNELS: 1.3}
+    )
+
+
+def test_kernels_come_from_the_pass_that_names_them(tmp_path: Path) -> None:
+    batched, fused, _ = analyse(handmade.write(tmp_path)).runs
+
+    assert isinstance(batched.kernels, KernelBreakdown)
+    assert isinstance(fused.kernels, KernelBreakdown)
+    assert (batched.kernels.measured_in, fused.kernels.measured_in) == (PassName.TRACE, PassName.KERNELS)
+    assert [row.ops for row in fused.kernels.rows if row.generator == "cpp"] == [("add", "relu")]
+
+
+def test_a_damaged_kernel_trace_falls_back_and_says_so(tmp_path: Path) -> None:
+    recorded = handmade.write(tmp_path)
+    store.trace_path(recorded, handmade.FUSED, PassName.KERNELS).write_bytes(b"")
+
+    kernels = analyse(recorded).runs[1].kernels
+
+    assert isinstance(kernels, KernelBreakdown)
+    assert kernels.measured_in is PassName.TRACE
+    assert kernels.warnings == ("KERNELS: kernels.json.gz: the trace is empty",)
+
+
+def test_a_lost_trace_is_an_omission(tmp_path: Path) -> None:
+    recorded = handmade.write(tmp_path)
+    store.trace_path(recorded, handmade.BATCHED, PassName.TRACE).unlink()
+
+    profile = analyse(recorded)
+
+    reason = "TRACE: trace.json.gz: cannot be read: No such file or directory"
+    assert profile.runs[0].kernels == Skipped(reason=reason)
+    assert Omission(what="kernel breakdown", reason=reason, run=handmade.BATCHED) in profile.omissions
+
+
+def test_the_same_recording_gives_the_same_bytes_wherever_it_lies(tmp_path: Path) -> None:
+    here, there = handmade.write(tmp_path / "here"), handmade.write(tmp_path / "deeper" / "there")
+
+    assert encode_json(analyse(here)) == encode_json(analyse(there))
+
+
+def test_analysis_and_rendering_need_no_torch(tmp_path: Path) -> None:
+    handmade.write(tmp_path)
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path; from kgprof.record import store; from kgprof.analysis import analyse\n"
+        "from kgprof.render import RENDERERS\n"
+        "profile = analyse(store.load(Path(sys.argv[1])))\n"
+        "print(sum(len(renderer.render(profile)) for renderer in RENDERERS))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10_000
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def said(recorded: Recording) -> Verdict:
+    return analyse(recorded).verdict
+
+
+def test_the_fastest_is_named_with_both_figures() -> None:
+    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=BOTH_EQUAL))
+
+    assert found == Verdict(
+        status="ok",
+        text="fused.default is the fastest: 2.50x as fast as batched.eager (2.00 against 5.00 ms/candidate); "
+        "results equal; all 100 candidates finished",
+    )
+
+
+def test_runs_whose_spreads_overlap_are_level() -> None:
+    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.49), agreement=BOTH_EQUAL))
+
+    assert found.text.startswith(
+        "fused.default, batched.eager are level: medians 4.90 to 5.00 ms/candidate, and their spreads overlap"
+    )
+
+
+def test_a_baseline_that_is_the_fastest_is_compared_with_the_next() -> None:
+    found = said(recording(run(EAGER, evaluation_s=0.1), run(FUSED, evaluation_s=0.5)))
+
+    assert found.text.startswith("batched.eager is the fastest: 1.00 ms/candidate, then fused.default with 5.00")
+
+
+def test_a_workload_without_evaluations_is_ranked_by_its_step() -> None:
+    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((EAGER, 1234.5), (FUSED, 400.0))]
+
+    assert said(recording(*runs)).text == (
+        "fused.default is the fastest: 3.09x as fast as batched.eager (0.400 against 1.23 ms/step)"
+    )
+
+
+def test_one_run_is_given_as_it_stands() -> None:
+    key = RunKey(strategy="train_step", mode="as-is")
+
+    found = said(recording(run(key, evaluation_s=None, unfinished=None), baseline=None))
+
+    assert (found.status, found.text) == ("ok", "train_step.as-is takes 1.00 ms/step")
+    assert found.reasons == ("nothing was compiled in this run; times are shown as they stand",)
+
+
+def test_a_wrong_result_leads_and_is_never_the_fastest() -> None:
+    different = agreement(agreed(EAGER), agreed(FUSED, "different", differing=3), agreed(COND))
+
+    found = said(
+        recording(
+            run(EAGER, evaluation_s=0.5),
+            run(FUSED, evaluation_s=0.1),
+            run(COND, evaluation_s=0.25),
+            agreement=different,
+        )
+    )
+
+    assert found.status == "failed"
+    assert found.text.startswith("fused.default: 3 of 100 results differ from batched.eager")
+    assert found.reasons == (
+        "torch_cond.default is the fastest: 2.00x as fast as batched.eager (2.50 against 5.00 ms/candidate)",
+        "all 100 candidates finished",
+    )
+
+
+def test_a_death_leads_and_what_stands_follows() -> None:
+    lost = died(COND, "raised", "AssertionError: expected size 256==256", "compile")
+
+    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), lost, agreement=BOTH_EQUAL))
+
+    assert found.status == "failed"
+    assert found.text == "torch_cond.default raised during COMPILE: AssertionError: expected size 256==256"
+    assert found.reasons == (
+        "fused.default is the fastest: 2.50x as fast as batched.eager (2.00 against 5.00 ms/candidate)",
+        "results equal (1 of 3 runs left no result)",
+        "all 100 candidates finished",
+    )
+
+
+def test_near_ties_are_counted_in_words() -> None:
+    near = agreement(agreed(EAGER), agreed(FUSED, "near-ties", differing=4, near_ties=4))
+
+    assert "results equal but for 4 near-ties" in said(recording(run(EAGER), run(FUSED), agreement=near)).text
+
+
+def test_a_mode_that_compiled_nothing_needs_attention() -> None:
+    found = said(recording(run(EAGER), run(FUSED, evaluation_s=0.2, compiled=0)))
+
+    assert found.status == "attention"
+    assert found.reasons == ("fused.default: mode default was asked for, and nothing was compiled",)
+
+
+def test_an_interruption_is_inconclusive() -> None:
+    never = died(FUSED, "interrupted", "never started", "")
+
+    found = said(recording(run(EAGER), never))
+
+    assert (found.status, found.text) == ("inconclusive", "interrupted: 1 of 2 runs are complete")
+
+
+# ---------------------------------------------------------------- the exit code
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code"),
+    [
+        (recording(run(EAGER)), 0),
+        (recording(run(EAGER), run(FUSED, unfinished=3)), 0),
+        (recording(run(EAGER), died(FUSED)), 4),
+        (recording(died(EAGER)), 4),
+        (recording(), 5),
+        (recording(msgspec.structs.replace(run(EAGER), timing=Skipped(reason="x"))), 5),
+        (recording(died(EAGER, "interrupted")), 130),
+        (recording(died(EAGER), died(FUSED, "interrupted")), 130),
+    ],
+)
+def test_the_exit_code_is_the_first_that_applies(recorded: Recording, code: int) -> None:
+    assert analyse(recorded).exit_code == code
+
+
+def test_an_interrupted_recording_exits_as_interrupted() -> None:
+    recorded = recording(run(EAGER))
+    header = msgspec.structs.replace(recorded.header, interrupted=True)
+
+    assert analyse(msgspec.structs.replace(recorded, header=header)).exit_code == 130
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def omitted(recorded: Recording) -> set[tuple[str, str]]:
+    return {(omission.what, omission.reason) for omission in analyse(recorded).omissions}
+
+
+def test_every_skipped_pass_is_an_omission() -> None:
+    reason = "the run was killed during timing: SIGKILL"
+
+    assert omitted(recording(died(EAGER), agreement=agreement())) == {
+        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "KERNELS")),
+        ("evaluation", reason),
+        ("comparison of results", "the results were compared without this run"),
+    }
+
+
+def test_a_dead_second_child_is_an_omission() -> None:
+    recorded = msgspec.structs.replace(run(FUSED), kernels_exit=Exit(outcome="killed", message="SIGKILL"))
+
+    assert ("KERNELS pass", "its process was killed: SIGKILL") in omitted(recording(recorded))
+
+
+def test_unfinished_work_is_an_omission() -> None:
+    assert ("ms/candidate", "7 of 100 candidates are unfinished") in omitted(recording(run(EAGER, unfinished=7)))
+
+
+def test_a_long_log_keeps_its_head_and_its_tail() -> None:
+    log = "first words\n" + "x" * 3 * LOG_LIMIT_BYTES + "\nlast words \u2603"
+    recorded = recording(msgspec.structs.replace(run(EAGER), log=log))
+
+    report: RunReport = analyse(recorded).runs[0]
+
+    assert report.log.text.startswith("first words\n")
+    assert report.log.text.endswith("\nlast words \u2603")
+    assert f"[... {report.log.left_out_bytes:,} bytes left out ...]" in report.log.text
+    assert len(report.log.text.encode()) + report.log.left_out_bytes == pytest.approx(len(log.encode()), abs=60)
+    assert "the middle of the log" in {what for what, _ in omitted(recorded)}

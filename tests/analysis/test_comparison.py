@@ -1,0 +1,110 @@
+"""Medians, spreads and ratios, against numpy and by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgprof.analysis import comparison
+from kgprof.model import ObserverCost, PassName, Skipped, Speedup, Spread, TimingPass
+from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, run
+
+
+@given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=50))
+def test_percentiles_are_numpys(samples: list[float]) -> None:
+    found = comparison.spread(samples, unit="us", measured_in=PassName.TIMING)
+
+    assert isinstance(found, Spread)
+    expected = np.percentile(samples, [0, 10, 50, 90, 100])
+    assert [found.minimum, found.p10, found.median, found.p90, found.maximum] == pytest.approx(expected)
+    assert found.samples == len(samples)
+
+
+def test_no_sample_is_not_zero() -> None:
+    found = comparison.spread([], unit="us", measured_in=PassName.TIMING)
+
+    assert found == Skipped(reason="TIMING holds no sample")
+
+
+def test_step_time_is_over_the_steps_of_all_evaluations() -> None:
+    timing = TimingPass(clock="perf_counter", step_us=((1.0, 2.0), (3.0,)), evaluation_s=(0.1, 0.2))
+
+    found = comparison.step_time(timing)
+
+    assert isinstance(found, Spread)
+    assert (found.median, found.samples, found.unit, found.measured_in) == (2.0, 3, "us", PassName.TIMING)
+
+
+def test_candidate_time_is_the_evaluation_over_its_candidates() -> None:
+    found = comparison.candidate_time(run(EAGER, evaluation_s=0.5).timing, evaluation())
+
+    assert isinstance(found, Spread)
+    assert (found.median, found.samples, found.unit) == (pytest.approx(5.0), 3, "ms/candidate")
+
+
+def test_candidate_time_is_not_given_for_unfinished_work() -> None:
+    found = comparison.candidate_time(run(EAGER).timing, evaluation(unfinished=7))
+
+    assert found == Skipped(reason="7 of 100 candidates are unfinished")
+
+
+def test_candidate_time_says_what_is_missing() -> None:
+    empty = msgspec.structs.replace(evaluation(), candidates=0)
+
+    assert comparison.candidate_time(GONE, evaluation()) == GONE
+    assert comparison.candidate_time(run(EAGER).timing, GONE) == GONE
+    assert comparison.candidate_time(run(EAGER).timing, empty) == Skipped(reason="the evaluation has no candidate")
+
+
+def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
+    found = comparison.speedup(run(FUSED, evaluation_s=0.2, step_us=900.0), run(EAGER, evaluation_s=0.5))
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(2.5), "whole evaluation")
+    assert (found.low, found.high) == (pytest.approx(0.45 / 0.22), pytest.approx(0.55 / 0.18))
+
+
+@pytest.mark.parametrize("unfinished", [None, 7], ids=["no evaluation", "unfinished"])
+def test_speedup_is_on_the_step_where_evaluations_cannot_be_compared(unfinished: int | None) -> None:
+    found = comparison.speedup(
+        run(FUSED, evaluation_s=0.2, step_us=250.0, unfinished=unfinished), run(EAGER, step_us=1000.0)
+    )
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
+
+
+def test_speedup_says_why_there_is_none() -> None:
+    baseline = run(EAGER)
+    lost = died(EAGER)
+
+    assert comparison.speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
+    assert comparison.speedup(run(FUSED), None) == Skipped(reason="no run is declared as the baseline")
+    assert comparison.speedup(died(FUSED), baseline) == died(FUSED).timing
+    assert comparison.speedup(run(FUSED), lost) == Skipped(
+        reason="the baseline has no time: the run was killed during timing: SIGKILL"
+    )
+
+
+def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
+    found = comparison.speedup(run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER))
+
+    assert found == Skipped(reason="a measured time is zero, so there is no ratio")
+
+
+def test_observer_costs_are_medians_over_the_bare_median() -> None:
+    assert comparison.observer_costs(run(EAGER, step_us=1000.0)) == (
+        ObserverCost(observer=PassName.COMPILE, ratio=1.0, samples=3),
+        ObserverCost(observer=PassName.HOST, ratio=1.5, samples=3),
+    )
+
+
+def test_observer_costs_without_a_bare_time_are_not_one() -> None:
+    lost = msgspec.structs.replace(run(EAGER), timing=GONE)
+
+    assert {cost.ratio for cost in comparison.observer_costs(lost)} == {
+        Skipped(reason="TIMING has no step to compare with: not in this Recording")
+    }

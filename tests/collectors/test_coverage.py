@@ -1,0 +1,62 @@
+"""KGP504: nothing measured is an error, nothing compiled is a warning or a note, and unknown is neither."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof.collectors import coverage
+from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord
+from tests.analysis.recordings import EAGER, FUSED, died, recording, run
+
+AS_IS = RunKey(strategy="train_step", mode="as-is")
+
+
+def diagnosed(recorded: Recording) -> list[tuple[Level, RunKey | None, str]]:
+    found = coverage.diagnose(coverage.collect(recorded))
+    return [(finding.level, finding.run, finding.message) for finding in found]
+
+
+def without_capture(recorded: RunRecord) -> RunRecord:
+    assert isinstance(recorded.compile, CompilePass)
+    compiled = msgspec.structs.replace(
+        recorded.compile, compilations=(), capture_unavailable=("capture compilations unavailable: no such hook",)
+    )
+    return msgspec.structs.replace(recorded, compile=compiled)
+
+
+def test_no_time_at_all_is_an_error() -> None:
+    assert diagnosed(recording(died(EAGER), died(FUSED))) == [
+        (Level.ERROR, None, "nothing was measured: no run has a time")
+    ]
+    assert diagnosed(recording()) == [(Level.ERROR, None, "nothing was measured: no run has a time")]
+
+
+def test_one_time_is_enough() -> None:
+    assert diagnosed(recording(run(FUSED), died(EAGER))) == []
+
+
+def test_a_compiled_mode_that_compiled_nothing_is_a_warning() -> None:
+    assert diagnosed(recording(run(EAGER), run(FUSED, compiled=0))) == [
+        (Level.WARNING, FUSED, "fused.default: mode default was asked for, and nothing was compiled")
+    ]
+
+
+def test_a_workload_that_compiles_nothing_by_itself_is_a_note() -> None:
+    note = (Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
+
+    assert diagnosed(recording(run(AS_IS))) == [note]
+    assert diagnosed(recording(run(EAGER))) == [note]
+
+
+def test_a_workload_with_its_own_compilation_is_no_finding() -> None:
+    assert diagnosed(recording(run(AS_IS, compiled=2))) == []
+    assert diagnosed(recording(run(EAGER), run(FUSED))) == []
+
+
+def test_what_this_torch_cannot_capture_is_not_called_missing() -> None:
+    assert diagnosed(recording(run(EAGER), without_capture(run(FUSED)))) == []
+    assert diagnosed(recording(without_capture(run(AS_IS)))) == []
+
+
+def test_a_run_that_died_before_compiling_is_not_called_uncompiled() -> None:
+    assert diagnosed(recording(run(EAGER), died(FUSED, during="compile"))) == []

@@ -1,0 +1,94 @@
+"""Every rule is complete, keeps its promise, and has a case that it finds and one that it does not."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+from kgprof import collectors
+from kgprof.collectors import COLLECTORS, RULES, Collector
+from kgprof.model import Finding, Level, Recording, Rule
+from tests.analysis import recordings
+from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
+
+CLEAN = recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED)))
+DIRTY: dict[str, Recording] = {
+    "KGP501": recording(
+        run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
+    ),
+    "KGP502": recording(run(EAGER), run(FUSED, unfinished=7)),
+    "KGP504": recording(died(EAGER), died(FUSED)),
+}
+
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+every_collector = pytest.mark.parametrize("collector", COLLECTORS, ids=lambda module: module.__name__)
+
+
+@every_rule
+def test_a_rule_says_what_why_how_it_looks_and_what_to_do(rule: Rule) -> None:
+    assert re.fullmatch(r"KGP\d{3}", rule.id)
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
+    for text in (rule.summary, rule.why, rule.example, rule.remedy):
+        assert len(text) > 40
+        assert text.endswith(".")
+
+
+def test_rule_ids_are_given_once() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES) == len({rule.name for rule in RULES})
+
+
+def test_every_module_with_rules_is_listed() -> None:
+    modules = [
+        importlib.import_module(f"kgprof.collectors.{m.name}") for m in pkgutil.iter_modules(collectors.__path__)
+    ]
+
+    assert {m for m in modules if hasattr(m, "RULES")} == set(COLLECTORS)
+
+
+def test_every_rule_has_a_dirty_case() -> None:
+    assert set(DIRTY) == {rule.id for rule in RULES}
+
+
+@every_rule
+def test_the_dirty_case_is_found_and_the_clean_one_is_not(rule: Rule) -> None:
+    assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
+    assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+
+
+@every_collector
+def test_a_collector_speaks_for_its_own_rules_only(collector: Collector) -> None:
+    own = {rule.id for rule in collector.RULES}
+
+    for dirty in DIRTY.values():
+        assert {finding.rule for finding in collector.diagnose(collector.collect(dirty))} <= own
+
+
+@every_rule
+def test_a_fingerprint_survives_other_figures_and_tells_runs_apart(rule: Rule) -> None:
+    found = collectors.findings(DIRTY[rule.id])
+
+    assert all(re.fullmatch(r"[0-9a-f]{12}", finding.fingerprint) for finding in found)
+    assert len({finding.fingerprint for finding in found}) == len(found)
+
+
+def test_findings_come_errors_first() -> None:
+    levels = [finding.level for finding in collectors.findings(mixed())]
+
+    assert levels == sorted(levels, key=[Level.ERROR, Level.WARNING, Level.NOTE].index)
+    assert len(set(levels)) == 2
+
+
+def mixed() -> Recording:
+    return recording(run(EAGER, unfinished=1), run(FUSED, compiled=0))
+
+
+def messages(found: tuple[Finding, ...]) -> list[tuple[Level, str]]:
+    return [(finding.level, finding.message) for finding in found]
+
+
+def test_the_recordings_of_this_suite_are_told_apart() -> None:
+    assert messages(collectors.findings(CLEAN)) == []
+    assert recordings.GONE.reason not in str(collectors.findings(mixed()))
