@@ -99,21 +99,22 @@ def free_goals(rules: tuple[Rule, ...], selection: str) -> frozenset[int]:
     """
     called = frozenset(atom[0] for rule in rules for atom in rule.body)
     if Selection(selection) is Selection.MOST_BOUND:
-        return frozenset() if all(_keeps_anchors(rule) for rule in rules) else called
-    if any(not _variables([rule.head]) <= _variables(rule.body) for rule in rules):
+        anchored = all(_keeps_anchors(rule, ground=rule.head[0] not in called) for rule in rules)
+        return frozenset() if anchored else called
+    if any(rule.head[0] in called and not _variables([rule.head]) <= _variables(rule.body) for rule in rules):
         return called
     return _leftmost_free_goals(rules, called)
 
 
-def _keeps_anchors(rule: Rule) -> bool:
+def _keeps_anchors(rule: Rule, *, ground: bool) -> bool:
     """Whether resolving a goal that has a constant leaves every group of atoms linked by variables with a constant.
 
     A ground query is such a state. If every rule keeps it so, most-bound selection always finds an atom with a
-    constant.
+    constant. ``ground``: no body asks for the head's predicate, so its goals are ground queries.
     """
     return all(
         _anchored(rule, bound={rule.head[i] for i in positions}, free={rule.head[i] for i in (1, 2)})
-        for positions in ((1,), (2,))
+        for positions in (((1, 2),) if ground else ((1,), (2,)))
     )
 
 
