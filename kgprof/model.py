@@ -75,6 +75,12 @@ class Options(Model, frozen=True, kw_only=True):
     seed: int = 0
     timeout_s: float = 900.0
     evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops earlier (see TIMING_BUDGET_S)
+    passes: tuple[PassName, ...] = ()  # empty: all of them; check-graphs asks for COMPILE alone
+    backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
+
+    @property
+    def compile_only(self) -> bool:
+        return self.passes == (PassName.COMPILE,)
 
 
 class Plan(Model, frozen=True, kw_only=True):
@@ -108,6 +114,7 @@ class Environment(Model, frozen=True, kw_only=True):
     git_commit: str | Skipped  # of the working directory
     git_dirty: bool | Skipped
     flags: dict[str, str]  # torch's and kgprof's environment variables that were set (TORCH_*, TORCHINDUCTOR_*, ...)
+    source_root: str = ""  # git's top folder above the working directory, or that directory itself
 
 
 # ---------------------------------------------------------------- what was recorded (one file a pass)
@@ -315,6 +322,7 @@ class Location(Model, frozen=True, kw_only=True):
     file: str
     line: int
     function: str = ""
+    text: str = ""  # the line itself, where it could be read
 
 
 class Finding(Model, frozen=True, kw_only=True):
@@ -325,6 +333,7 @@ class Finding(Model, frozen=True, kw_only=True):
     location: Location | None = None
     count: int = 1
     fingerprint: str = ""
+    accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
 
 
 class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
@@ -449,6 +458,44 @@ class Verdict(Model, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
+class BudgetCheck(Model, frozen=True, kw_only=True):
+    """One budget of ``check-graphs`` on one run. ``status``: held, exceeded, not observed."""
+
+    metric: str  # "graph-breaks"
+    run: RunKey
+    limit: float
+    unit: str  # "sites", "events", "s"
+    observed: float | Skipped  # without what is accepted
+    accepted: int  # findings of this metric that are accepted and so not counted
+    origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
+    status: str
+
+
+class AcceptedFinding(Model, frozen=True, kw_only=True):
+    """One entry of the file of accepted findings. ``status``: used, unused, expired."""
+
+    rule: str
+    file: str
+    function: str
+    graph_break_id: str  # "GB0059"; empty: any
+    reason: str
+    owner: str
+    expires: str  # ISO date, the last day on which it holds
+    status: str
+    findings: int  # how many it matches
+
+
+class Gate(Model, frozen=True, kw_only=True):
+    """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this gate's."""
+
+    fail_on: str  # error, warning, never
+    backend: str  # what compiled: "inductor", "aot_eager", "eager"
+    budgets: tuple[BudgetCheck, ...]
+    accepted: tuple[AcceptedFinding, ...]
+    failing: tuple[int, ...]  # indices into the Profile's findings: those that fail the gate
+    notes: tuple[str, ...] = ()
+
+
 class Omission(Model, frozen=True, kw_only=True):
     """Something that a reader might look for and that is not here."""
 
@@ -476,6 +523,7 @@ class Profile(Model, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
     omissions: tuple[Omission, ...]
+    gate: Gate | None = None  # check-graphs only
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:

@@ -138,7 +138,7 @@ def _exit_code(recording: Recording) -> int:
         return EXIT_INTERRUPTED
     if any(run.exit.outcome != "ok" for run in recording.runs):
         return EXIT_WORKLOAD
-    if not any(collectors.measured(run) for run in recording.runs):
+    if not any(collectors.measured(run) for run in recording.runs) and not recording.header.options.compile_only:
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
 

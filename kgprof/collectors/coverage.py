@@ -35,7 +35,7 @@ class CoverageEvent(Model, frozen=True, kw_only=True):
     """What one run has."""
 
     run: RunKey
-    timed: bool
+    timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
 
 
@@ -45,8 +45,9 @@ def measured(run: RunRecord) -> bool:
 
 
 def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
+    untimed = recording.header.options.compile_only
     return tuple(
-        CoverageEvent(run=run.key, timed=measured(run), compilations=_compilations(run.compile))
+        CoverageEvent(run=run.key, timed=None if untimed else measured(run), compilations=_compilations(run.compile))
         for run in recording.runs
     )
 
@@ -60,7 +61,7 @@ def _compilations(compiled: CompilePass | Skipped) -> int | None:
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[Finding, ...]:
-    if not any(event.timed for event in events):
+    if not any(event.timed is None or event.timed for event in events):
         return (_finding(Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:

@@ -39,6 +39,7 @@ from kgprof.record.job import Done, Event, Failed, Job, Phase, Task
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PACKAGE = Path(__file__).resolve().parent.parent
+NOT_ASKED_FOR = Skipped(reason="only the COMPILE pass was asked for")
 PLUMBING = (str(PACKAGE / "record"), str(PACKAGE / "workloads" / "loading.py"), str(PACKAGE / "workloads" / "user.py"))
 
 
@@ -126,7 +127,15 @@ def plan(job: Job, events: Events) -> None:
 
 
 def measure(job: Job, events: Events) -> None:
-    """Child A: every pass on the same compiled code, the instruments one after the other."""
+    """Child A, from the import of the workload on with the backend that was asked for."""
+    from kgprof.workloads.backend import in_place_of_inductor
+
+    with in_place_of_inductor(job.options.backend):
+        measure_passes(job, events)
+
+
+def measure_passes(job: Job, events: Events) -> None:
+    """Every pass on the same compiled code, the instruments one after the other."""
     from kgprof.record.host_profiler import host_pass
     from kgprof.record.timing import timing_pass
     from kgprof.record.torch_profiler import trace_pass
@@ -140,6 +149,9 @@ def measure(job: Job, events: Events) -> None:
     with events.phase(PassName.COMPILE):
         records, first = folder / store.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
         run.write(PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first))
+    if options.compile_only:
+        run.skip_all_but_compile()
+        return
     with events.phase(PassName.TIMING):
         timing, evaluation = timing_pass(session, device, options)
         run.write(PassName.TIMING, timing)
@@ -219,6 +231,11 @@ class Run:
 
     def write(self, name: PassName, value: Model) -> None:
         store.write_pass(self.recording, self.key, name, value)
+
+    def skip_all_but_compile(self) -> None:
+        for name in (PassName.TIMING, PassName.TRACE, PassName.HOST):
+            self.write(name, NOT_ASKED_FOR)
+        store.write_evaluation(self.recording, self.key, NOT_ASKED_FOR)
 
     def write_evaluation(self, evaluation: Evaluation | None, evaluates: bool) -> None:
         why = "its evaluate() counts no candidates" if evaluates else "the workload has no evaluation"

@@ -60,6 +60,7 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> Environment:
         git_commit=commit,
         git_dirty=dirty,
         flags=user_flags,
+        source_root=_source_root(Path.cwd()),
     )
 
 
@@ -101,6 +102,11 @@ def _git(folder: Path) -> tuple[str | Skipped, bool | Skipped]:
         return commit, commit
     changes = _ask("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
     return commit, changes if isinstance(changes, Skipped) else bool(changes)
+
+
+def _source_root(folder: Path) -> str:
+    top = _ask("git", "-C", str(folder), "rev-parse", "--show-toplevel")
+    return str(folder) if isinstance(top, Skipped) else top
 
 
 def _ask(*command: str) -> str | Skipped:

@@ -24,10 +24,15 @@ def make_plan(job: Job) -> Plan:
     device = environment.choose_device(job.options.device)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     runs = select_runs(workload, job.options, device)
-    refuse_if_compilation_is_off(runs)
+    if not job.options.compile_only:  # a gate says itself what it could not see
+        refuse_if_compilation_is_off(runs)
     described = environment.describe(device, job.flags)
-    refuse_without_compiler(runs, device, described.compiler)
-    probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
+    probe_s: float | Skipped
+    if job.options.backend:
+        probe_s, isa_works = Skipped(reason=f"backend {job.options.backend} generates no code"), False
+    else:
+        refuse_without_compiler(runs, device, described.compiler)
+        probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
     return Plan(
         workload=workload.name,
         strategies=tuple(workload.strategies()),
@@ -47,7 +52,7 @@ def make_plan(job: Job) -> Plan:
 def select_runs(workload: Workload, options: Options, device: torch.device) -> tuple[RunKey, ...]:
     """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an unknown name."""
     offered = {strategy.name: strategy for strategy in workload.strategies()}
-    usual = list(workload.default_runs(device))
+    usual = [run for run in workload.default_runs(device) if run.mode != EAGER or not options.compile_only]
     for name in options.strategies:
         _check("strategy", name, list(offered), workload.name)
     for mode in options.modes:

@@ -187,6 +187,9 @@ class _Recording:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
+        if self._header.options.compile_only:
+            store.write_agreement(self.folder, Skipped(reason="only the COMPILE pass was asked for"))
+            return
         if not any(store.has_result(self.folder, key) for key in self._plan.runs):
             store.write_agreement(self.folder, Skipped(reason="no run left a result"))
             return
@@ -200,11 +203,14 @@ class _Recording:
 
     def _what_is_lacking(self, key: RunKey) -> str:
         compiler = self._plan.environment.compiler
-        if isinstance(compiler, Skipped) and modes.needs_cpp_compiler(key.mode, self._plan.device):
+        replaced = self._header.options.backend
+        if not replaced and isinstance(compiler, Skipped) and modes.needs_cpp_compiler(key.mode, self._plan.device):
             return f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
         return ""
 
     def _why_no_kernels(self, key: RunKey) -> str:
+        if self._header.options.compile_only:
+            return "only the COMPILE pass was asked for"
         if self._plan.device != "cpu":
             return "on CUDA the trace itself names the device's kernels"
         if key.mode == modes.EAGER:

@@ -1,0 +1,43 @@
+"""Another backend in Inductor's place: capture is the same, and no code is generated."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+INDUCTOR = "inductor"
+OF_INDUCTOR = ("mode", "options")  # its settings; another backend takes them for its own and refuses
+
+
+@contextmanager
+def in_place_of_inductor(backend: str) -> Iterator[None]:
+    """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend``; empty changes nothing.
+
+    It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is imported within,
+    ``nn.Module.compile``, and kgprof's own modes. It does not reach a ``from torch import compile`` made before, nor
+    ``torch._dynamo.optimize``. A backend that the user chose stays.
+    """
+    if not backend:
+        yield
+        return
+    original = torch.compile
+    torch.compile = _substituting(original, backend)
+    try:
+        yield
+    finally:
+        torch.compile = original
+
+
+def _substituting(original: Callable[..., Any], backend: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def replaced(*args: Any, **settings: Any) -> Any:
+        if settings.get("backend", INDUCTOR) != INDUCTOR:
+            return original(*args, **settings)
+        kept = {name: value for name, value in settings.items() if name not in OF_INDUCTOR}
+        return original(*args, **{**kept, "backend": backend})
+
+    return replaced
