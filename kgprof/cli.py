@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -195,22 +195,35 @@ def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str,
 verbose_option = click.option(
     "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
 )
-format_option = click.option(
-    "--format",
-    "outputs",
-    multiple=True,
-    metavar="FORMAT[=PATH]",
-    callback=parsed_formats,
-    help="Say it as text, json, markdown or html, on stdout or into PATH. Repeatable.",
-)
+
+
+def format_option(verb: str) -> Callable[[Any], Any]:
+    """``--format`` of one verb. Where a parameter has another name than its option, its variable is named here."""
+    return click.option(
+        "--format",
+        "outputs",
+        envvar=f"KGPROF_{verb}_FORMAT",
+        multiple=True,
+        metavar="FORMAT[=PATH]",
+        callback=parsed_formats,
+        help="Say it as text, json, markdown or html, on stdout or into PATH. Repeatable.",
+    )
 
 
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload)
-@click.option("--strategy", "strategies", multiple=True, metavar="NAME", help="Run this one only. Repeatable.")
+@click.option(
+    "--strategy",
+    "strategies",
+    envvar="KGPROF_PROFILE_STRATEGY",
+    multiple=True,
+    metavar="NAME",
+    help="Run this one only. Repeatable.",
+)
 @click.option(
     "--mode",
     "modes",
+    envvar="KGPROF_PROFILE_MODE",
     multiple=True,
     metavar="MODE",
     callback=checked_modes,
@@ -259,7 +272,7 @@ format_option = click.option(
     metavar="SECONDS",
     help="What one child process may take.",
 )
-@format_option
+@format_option("PROFILE")
 @click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
 @verbose_option
 @click.pass_context
@@ -326,7 +339,7 @@ def profile(
 @cli.command()
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
-@format_option
+@format_option("REPORT")
 @verbose_option
 @click.pass_context
 def report(ctx: click.Context, recording: Path, output: Path | None, outputs: tuple[Output, ...]) -> int:

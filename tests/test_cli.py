@@ -1,0 +1,616 @@
+"""The command line as its user meets it: what it prints where, and with which exit code it ends.
+
+Whole recordings run in child processes and import torch there, so they are few and each looks at much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kgprof import cli
+from kgprof.errors import KgprofError
+from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
+from kgprof.record import store
+from tests.record import handmade
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKLOADS = ROOT / "fixtures" / "workloads"
+SHAPES = WORKLOADS / "shapes.py"
+MISBEHAVING = WORKLOADS / "misbehaving.py"
+
+# The parent must never import torch: here it cannot. Its children are processes of their own.
+WITHOUT_TORCH = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ImportError("the parent imported torch")
+sys.meta_path.insert(0, NoTorch())
+from kgprof.cli import main
+main()
+"""
+
+
+def kgprof(*args: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args), cwd=cwd, env=surroundings(environment), capture_output=True, text=True, check=False
+    )
+
+
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-c", WITHOUT_TORCH, *map(str, args)]
+
+
+def surroundings(environment: dict[str, str]) -> dict[str, str]:
+    """Of this process, without what a developer or a CI machine may have set."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    return {**kept, "PYTHONPATH": str(ROOT), **environment}
+
+
+def error_and_hint(stderr: str) -> list[str]:
+    """The lines after the progress."""
+    return [line for line in stderr.splitlines() if not line.startswith("kgprof:  ")]
+
+
+def here(args: Sequence[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command that starts no child, in this process."""
+    code = cli.run([str(arg) for arg in args])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+# ---------------------------------------------------------------- without a child
+
+
+def test_help_is_instant_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom kgprof.cli import run\ncode = run(['profile', '--help'])\n"
+        "heavy = {'torch', 'numpy', 'rich', 'jinja2', 'kgprof.render', 'kgprof.analysis', 'kgprof.record'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))"
+    )
+    checked = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=surroundings({}), capture_output=True, text=True, check=True
+    )
+    assert checked.stdout.splitlines()[-1] == "0 []"
+
+    # CPU seconds, the best of five: the wall clock of a busy machine says nothing.
+    assert min(_cpu_seconds([sys.executable, "-m", "kgprof", "--help"]) for _ in range(5)) < 0.25
+
+
+def _cpu_seconds(args: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(args, env=surroundings({}), stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("verb", ["profile", "report", "schema", "explain"])
+def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = here([verb, "--help"], capsys)
+
+    assert (code, err) == (0, "")
+    assert f"For example:  kgprof {verb}" in out
+
+
+def test_without_a_verb_the_help_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = here([], capsys)
+
+    assert (code, out) == (2, "")
+    assert "Start here:  kgprof profile" in err
+
+
+def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
+    done = kgprof("--version", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("kgprof 0.1.0 (torch 2.")
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["profil"], ["error: no command 'profil'; did you mean 'profile'?", "see kgprof --help"]),
+        (["profile", "linkpre"], ["no workload 'linkpre'; did you mean 'linkpred'?", "pkg.mod:name"]),
+        (["profile", "nowhere.py:step"], ["nowhere.py: no such file", "path/file.py:name"]),
+        (["profile", "script.py"], ["whole scripts are not in this version", "pkg.mod:name"]),
+        (["profile", "--stps", "3"], ["'--stps'", "--steps", "stand after --"]),
+        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload's own options stand after --"]),
+        (["profile", "linkpred", "extra"], ["unexpected extra argument (extra)", "see kgprof profile --help"]),
+        (["profile", "--steps", "0"], ["'--steps': 0 is not in the range x>=1", "see kgprof profile --help"]),
+        (["profile", "--steps", "3", "--warmup", "3"], ["--warmup 3 leaves none of --steps 3", "more --steps"]),
+        (["profile", "--timeout", "0"], ["'--timeout': 0.0 is not in the range x>0"]),
+        (["profile", "--mode", "egaer"], ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"]),
+        (["profile", "--device", "gpu"], ["'gpu' is not one of 'auto', 'cpu', 'cuda'"]),
+        (["profile", "--format", "jsn"], ["unknown format 'jsn'", "did you mean json?"]),
+        (
+            ["profile", "--format", "sarif=x"],
+            ["--format sarif is not in this version", "text, json, markdown and html"],
+        ),
+        (["profile", "--format", "junit"], ["--format junit is not in this version"]),
+        (["profile", "--format", "json", "--format", "text"], ["two formats cannot share stdout", "json=report.json"]),
+        (["profile", "--format", f"json={__file__}/x"], [f"cannot write to {__file__}/x"]),
+        (["profile", "-o", __file__], [f"cannot write to {__file__}: ", "-o"]),
+        (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
+        (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
+        (["report", "/nowhere"], ["/nowhere: no such file or folder", "kgprof profile"]),
+        (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
+        (["report"], ["missing argument 'RECORDING'", "see kgprof report --help"]),
+        (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP50", "`kgprof explain` lists them all"]),
+        (["explain", "result-differ-from-eager"], ["did you mean 'result-differs-from-eager'?"]),
+    ],
+)
+def test_a_slip_is_one_clear_error_with_exit_code_2(
+    args: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = here(args, capsys)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("kgprof: error: ")
+    assert "Traceback" not in err
+    assert err.count("error:") == 1
+    for part in expected:
+        assert part in err
+
+
+def test_a_folder_that_is_not_kgprofs_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.html").write_text("someone else's", encoding="utf-8")
+
+    code, _, err = here(["profile", "-o", tmp_path], capsys)
+
+    assert code == 2
+    assert f"{tmp_path}/report.html is in the way, and it is not a Recording's" in err
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "someone else's"
+
+
+def test_profiling_on_windows_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kgprof.record.recorder.sys.platform", "win32")
+
+    code, _, err = here(["profile"], capsys)
+
+    assert code == 2
+    assert err.startswith("kgprof: error: `kgprof profile` does not run on Windows\n  hint: ")
+
+
+def test_the_workloads_own_help_is_printed(tmp_path: Path) -> None:
+    done = kgprof("profile", "linkpred", "--", "--help", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--corruptions" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    _, listed, _ = here(["explain"], capsys)
+    code, explained, _ = here(["explain", "kgp501"], capsys)
+    _, by_name, _ = here(["explain", "result-differs-from-eager"], capsys)
+
+    assert [line.split()[0] for line in listed.splitlines()] == sorted({"KGP501", "KGP502", "KGP504"})
+    assert code == 0
+    assert explained == by_name
+    for heading in ("KGP501 result-differs-from-eager (error)", "\nWhy\n", "\nExample\n", "\nWhat to do\n"):
+        assert heading in explained
+
+
+def test_a_recording_is_rendered_again_without_torch(tmp_path: Path) -> None:
+    handmade.write(tmp_path / "out" / "recording")
+
+    done = kgprof("report", "out", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out/report.html\n", "")
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    again = kgprof("report", "out/report.html", "-o", "elsewhere", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, "elsewhere/report.html\n")
+    for name in ("report.html", "report.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "elsewhere" / name).read_bytes()
+
+
+def test_formats_go_to_stdout_and_to_files_and_the_schema_describes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handmade.write(tmp_path / "recording")
+    to_file = f"markdown={tmp_path / 'new' / 'report.md'}"
+
+    code, out, err = here(["report", tmp_path, "--format", "json", "--format", to_file], capsys)
+    _, schema, _ = here(["schema"], capsys)
+
+    assert (code, err) == (0, "")
+    jsonschema.validate(json.loads(out), json.loads(schema))
+    assert "batched" in (tmp_path / "new" / "report.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    handmade.write(tmp_path / "recording")
+
+    piped = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$@" | head -c 1', "bash", *command("report", tmp_path, "--format", "html")],
+        env=surroundings({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, "<", "")
+
+
+def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handmade.write(tmp_path / "recording")
+
+    def broken(recording: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    # The package exports a function of the module's name.
+    monkeypatch.setattr(importlib.import_module("kgprof.analysis"), "analyse", broken)
+    monkeypatch.setattr(cli.tempfile, "gettempdir", lambda: str(tmp_path))
+
+    code, out, err = here(["report", tmp_path], capsys)
+
+    assert (code, out) == (3, "")
+    (saved,) = tmp_path.glob("kgprof-traceback-*.txt")
+    assert err == (
+        "kgprof: error: internal error: ZeroDivisionError: a bug\n"
+        f"  hint: this is a fault of kgprof's; its traceback is in {saved}\n"
+    )
+    assert saved.read_text(encoding="utf-8").endswith("ZeroDivisionError: a bug\n")
+    _, _, verbose = here(["report", "-v", tmp_path], capsys)
+    assert "Traceback (most recent call last)" in verbose
+
+
+def test_a_full_disk_while_rendering_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handmade.write(tmp_path / "recording")
+
+    def full(path: Path, data: bytes) -> None:
+        raise KgprofError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(store, "_write", full)
+
+    code, _, err = here(["report", tmp_path], capsys)
+
+    assert code == 2
+    assert err.startswith(f"kgprof: error: cannot write {tmp_path / 'report.json'}: No space left on device\n  hint: ")
+
+
+def test_options_come_from_the_environment_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The workload is a wrong one, so that nothing runs where a variable is not heeded.
+    for option, value, complaint in (
+        ("MODE", "eager egaer", "no mode 'egaer'"),
+        ("STEPS", "0", "0 is not in the range"),
+        ("FORMAT", "jsn", "unknown format 'jsn'"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"KGPROF_PROFILE_{option}", value)
+            code, _, err = here(["profile", "no-such-workload"], capsys)
+
+        assert code == 2
+        assert complaint in err
+
+
+# ---------------------------------------------------------------- with a plan that is refused
+
+
+@pytest.mark.parametrize(
+    ("args", "environment", "code", "expected"),
+    [
+        (
+            [f"{SHAPES}:strategies", "--strategy", "prodct"],
+            {},
+            2,
+            ["has no strategy 'prodct'; did you mean 'product'?", "it has: product, compiled, wrong"],
+        ),
+        (
+            ["linkpred", "--", "--data", "/nowhere"],
+            {},
+            2,
+            ["/nowhere: "],
+        ),
+        (
+            [f"{SHAPES}:eager", "--device", "cuda"],
+            {"CUDA_VISIBLE_DEVICES": ""},
+            2,
+            ["--device cuda: torch 2.", "sees no GPU: ", "use --device cpu"],
+        ),
+        (
+            [f"{SHAPES}:eager", "--mode", "default"],
+            {"PATH": "/nowhere", "CXX": "no-such-compiler"},
+            2,
+            ["no C++ compiler, and Inductor needs one on the CPU", "no-such-compiler", "--mode eager"],
+        ),
+        (
+            [f"{SHAPES}:eager", "--mode", "default"],
+            {"TORCH_COMPILE_DISABLE": "1"},
+            2,
+            ["TORCH_COMPILE_DISABLE=1 is set, so torch.compile would compile nothing in eager.default", "unset"],
+        ),
+        (
+            [f"{WORKLOADS / 'raises_on_import.py'}:step"],
+            {},
+            4,
+            ["raised RuntimeError while it was imported: this module cannot be imported", "out/plan.log"],
+        ),
+    ],
+    ids=["unknown-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off", "import-raises"],
+)
+def test_what_cannot_run_is_refused_before_anything_is_measured(
+    args: list[str], environment: dict[str, str], code: int, expected: list[str], tmp_path: Path
+) -> None:
+    done = kgprof("profile", "-o", "out", *args, cwd=tmp_path, **environment)
+
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    error, *hint = error_and_hint(done.stderr)
+    assert error.startswith("kgprof: error: ")
+    assert [line[:8] for line in hint] in ([], ["  hint: "])
+    for part in expected:
+        assert part in done.stderr
+    saved = tmp_path / "out" / "plan.log"
+    assert saved.exists() == (code == 4)
+    if code == 4:
+        assert "RuntimeError: this module cannot be imported" in saved.read_text(encoding="utf-8")
+    else:
+        assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------- whole recordings
+
+
+def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) -> None:
+    # given: the example of the documentation, on a machine where nothing is taken for granted
+    shutil.copy(WORKLOADS / "ten_lines.py", tmp_path)
+    assert len((tmp_path / "ten_lines.py").read_text(encoding="utf-8").splitlines()) <= 10
+    (tmp_path / "tmp").mkdir()
+    environment = surroundings({"KGPROF_PROFILE_STEPS": "6", "TMPDIR": str(tmp_path / "tmp")})
+    environment.pop("TORCHINDUCTOR_VEC_ISA_OK", None)
+
+    # when
+    done = subprocess.run(
+        command("profile", "ten_lines.py:step", "--device", "cpu", "--mode", "eager", "--mode", "as-is"),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    # then: the last line on stdout is the report's path, and it stands where it should
+    assert done.returncode == 0, done.stderr
+    (last,) = done.stdout.splitlines()
+    report = tmp_path / last
+    assert report.parent.parent == tmp_path / "reports"
+    assert report.parent.name.startswith("ten_lines-step-20")
+    recording = store.load(report)
+    document = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
+    assert document["exit_code"] == 0
+    assert document["options"]["steps"] == 6
+
+    # the eager run compiled nothing, the example as it stands did, and both gave the same result
+    eager, as_is = recording.runs
+    assert [run.exit.outcome for run in recording.runs] == ["ok", "ok"]
+    assert isinstance(eager.compile, CompilePass)
+    assert eager.compile.compilations == ()
+    assert eager.kernels == Skipped(reason="mode eager has no kernels of Inductor's")
+    assert isinstance(as_is.compile, CompilePass)
+    assert [row.function for row in as_is.compile.compilations] == ["step"]
+    assert [run["agreement"]["verdict"] for run in document["runs"]] == ["equal", "equal"]
+    assert recording.header.plan.baseline == RunKey(strategy="step", mode="eager")
+
+    # Inductor's C++ kernels have names in KERNELS, and have none in TRACE
+    assert isinstance(as_is.kernels, TracePass)
+    assert kernels_of_inductor(store.trace_path(recording, as_is.key, PassName.KERNELS))
+    assert not kernels_of_inductor(store.trace_path(recording, as_is.key, PassName.TRACE))
+
+    # the vector-ISA probe was timed once, by itself; nothing was left in the temporary folder
+    assert isinstance(recording.header.plan.vector_isa_probe_s, float)
+    assert recording.header.plan.vector_isa_works
+    assert not list((tmp_path / "tmp").glob("kgprof-*"))
+
+    # progress is one plain line a phase
+    phases = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")]
+    runs = [["prepare", "compile", "timing", "trace", "host"], ["prepare", "compile", "timing", "trace", "host"]]
+    assert phases == [
+        "plan",
+        *(f"step.eager  {phase}" for phase in runs[0]),
+        *(f"step.as-is  {phase}" for phase in runs[1]),
+        "step.as-is  prepare",
+        "step.as-is  kernels",
+        "agreement",
+    ]
+
+
+def kernels_of_inductor(trace: Path) -> list[str]:
+    with gzip.open(trace, "rt", encoding="utf-8") as text:
+        events: list[dict[str, Any]] = json.load(text)["traceEvents"]
+    return [event["name"] for event in events if "cpp_fused" in event["name"]]
+
+
+def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
+    done = kgprof(
+        "profile",
+        f"{MISBEHAVING}:strategies",
+        "-o",
+        "out",
+        "--steps",
+        "5",
+        "--format",
+        "json",
+        "--format",
+        "text=summary.txt",
+        cwd=tmp_path,
+    )
+
+    # stdout is one valid JSON document, and nothing that the workload printed
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 4
+    assert [(run["key"]["strategy"], run["exit"]["outcome"]) for run in document["runs"]] == [
+        ("good", "ok"),
+        ("raises", "raised"),
+        ("killed", "killed"),
+        ("also_good", "ok"),
+    ]
+    assert [run["step"]["kind"] for run in document["runs"]] == ["spread", "skipped", "skipped", "spread"]
+    assert (tmp_path / "summary.txt").stat().st_size > 0
+    assert (tmp_path / "out" / "report.html").stat().st_size > 0
+
+    # each death is one error with the process's own exit code and its log
+    logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{store.LOG}"
+    assert error_and_hint(done.stderr)[:4] == [
+        "kgprof: error: raises.as-is raised during compile: ValueError: the second step does not work (exit code 1)",
+        logs.format("raises"),
+        "kgprof: error: killed.as-is was killed during compile: SIGKILL (exit code -9)",
+        logs.format("killed"),
+    ]
+    raised, killed = store.load(tmp_path / "out").runs[1:3]
+    assert raised.exit.traceback.splitlines()[1].strip().startswith(f'File "{MISBEHAVING}"')
+    assert killed.log.endswith("last words\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
+    # Long enough for a busy machine to import torch, which every child has to do within it.
+    done = kgprof("profile", f"{MISBEHAVING}:hangs", "-o", "out", "--timeout", "15", "-q", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (4, "out/report.html\n")
+    assert done.stderr.splitlines() == [
+        "kgprof: error: hangs.as-is timed out during compile: no end within 15 s (--timeout) (exit code -15)",
+        "  hint: its log: out/recording/runs/hangs.as-is/log.txt",
+    ]
+    (hung,) = store.load(tmp_path / "out").runs
+    assert "now it hangs" in hung.log
+    assert "in hangs" in hung.log  # where it hung, from faulthandler
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_recording_is_rendered_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, time\n"
+        "def quick(): return 1\n"
+        "def slow():\n"
+        "    open('pid', 'w').write(str(os.getpid()))\n"
+        "    time.sleep(3600)\n"
+        "class Both: strategies = {'quick': quick, 'slow': slow, 'later': quick}\n"
+        "both = Both()\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        command("profile", "slow.py:both", "-o", "out", "--steps", "4"),
+        cwd=tmp_path,
+        env=surroundings({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        wait_for(tmp_path / "pid", running)
+        running.send_signal(number)
+        out, err = running.communicate()
+
+    assert running.returncode == 130, err
+    assert out == "out/report.html\n"
+    recording = store.load(tmp_path / "out")
+    assert recording.header.interrupted
+    assert [run.exit.outcome for run in recording.runs] == ["ok", "interrupted", "interrupted"]
+    assert recording.runs[1].exit.during == "compile"
+    assert recording.runs[2].exit.message == "never started: kgprof was interrupted before it"
+    assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["exit_code"] == 130
+    assert is_gone(int((tmp_path / "pid").read_text(encoding="ascii")))
+
+
+def wait_for(path: Path, running: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.read_text(encoding="ascii")):
+        assert running.poll() is None, "it ended too early"
+        assert time.monotonic() < deadline, "it never came so far"
+        time.sleep(0.05)
+
+
+def is_gone(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return False
+    return True
+
+
+def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
+    done = kgprof(
+        "profile",
+        f"{SHAPES}:eager",
+        *("--mode", "eager", "--mode", "default", "--steps", "5", "-o", "out"),
+        cwd=tmp_path,
+        PATH="/nowhere",
+        CXX="no-such-compiler",
+    )
+
+    assert (done.returncode, done.stdout) == (4, "out/report.html\n"), done.stderr
+    eager, compiled = store.load(tmp_path / "out").runs
+    assert eager.exit.outcome == "ok"
+    assert compiled.exit.outcome == "raised"
+    assert compiled.exit.message.startswith("no C++ compiler, and Inductor needs one on the CPU")
+    assert "eager.default raised during prepare: no C++ compiler" in done.stderr
+
+
+def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_path: Path) -> None:
+    done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "-o", "out", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    recording = store.load(tmp_path / "out")
+    for run in recording.runs:
+        assert not isinstance(run.timing, Skipped)
+        assert [len(steps) for steps in run.timing.step_us] == [4, 4, 4]
+        assert len(run.timing.evaluation_s) == 3
+        assert run.evaluation == Skipped(reason="its evaluate() counts no candidates")
+    assert not isinstance(recording.agreement, Skipped)
+    assert [key.slug for key, _ in recording.agreement.runs] == ["small.as-is", "large.as-is"]
+    assert recording.agreement.runs[1][1].verdict == "equal"  # type: ignore[union-attr]
+
+
+def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
+    # given: an older Recording in the same place, which is replaced
+    handmade.write(tmp_path / "out" / "recording")
+
+    done = kgprof("profile", f"{SHAPES}:speaks", "-o", "out", "--steps", "4", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "out/report.html\n"), done.stderr
+    assert "a line on" not in done.stderr
+    (run,) = store.load(tmp_path / "out").runs
+    compile_part = run.log.partition("[kgprof: compile]\n")[2].partition("[kgprof: timing]\n")[0]
+    assert compile_part == "a line on stdout\na line on stderr\n" * 4
+
+
+def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
+    done = kgprof("profile", f"{MISBEHAVING}:fills_the_disk", "-o", "out", "--steps", "4", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    error, hint = error_and_hint(done.stderr)
+    assert error.startswith("kgprof: error: cannot write ")
+    assert error.endswith(": File too large")
+    assert hint.startswith("  hint: what was written before stands in the Recording")
+    (run,) = store.load(tmp_path / "out").runs
+    assert (run.exit.outcome, run.exit.during) == ("raised", "compile")
+
+
+@pytest.fixture(autouse=True)
+def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KGPROF_")]:
+        monkeypatch.delenv(name)
