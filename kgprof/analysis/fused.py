@@ -18,7 +18,7 @@ from kgprof.analysis.operator_names import MULTI_WORD_OPERATORS
 _GENERATED = re.compile(
     r"(?:.*?_)??(?P<generator>triton|cpp)(?:_(?P<category>[a-z]{3}))?_fused(?:_(?P<ops>.+?))??_(?P<number>\d+)"
 )
-_WORD = re.compile(r"_?[A-Za-z0-9]+_?")
+_WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one word too
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
 

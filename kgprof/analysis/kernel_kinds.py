@@ -59,6 +59,7 @@ OPERATOR_KINDS: tuple[tuple[KernelKind, frozenset[str]], ...] = (
     (
         KernelKind.POINTWISE,  # element by element, and reductions over elements
         _names(
+            "__and__ __ilshift__ __irshift__ __lshift__ __or__ __rshift__ __xor__ "
             "abs acos add addcdiv addcmul all amax amin aminmax any arange argmax argmin asin atan atan2 bernoulli "
             "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cdist ceil clamp "
             "clamp_max clamp_min clip cos cosh count_nonzero cummax cummin cumprod cumsum dist div divide dropout elu "

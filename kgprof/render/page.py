@@ -51,7 +51,8 @@ _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 _NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
-_SHORT_NAME = 120
+_SHORT_NAME = 110
+_KEPT_END = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -544,10 +545,13 @@ def _kernel_line(rank: int, row: KernelRow, limits: Limits) -> KernelLine:
 
 
 def short_name(name: str) -> str:
-    """A device kernel's C++ name without what all of them share; names of other kernels stay as they are."""
+    """A C++ name without what all of them share; what is still too long loses its middle, for Inductor's generated
+    names are told apart by the number at their end."""
     for noise in _NOISE_IN_NAMES:
         name = name.replace(noise, "")
-    return clip(name, _SHORT_NAME)
+    if len(name) <= _SHORT_NAME:
+        return name
+    return f"{name[: _SHORT_NAME - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
 
 
 def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:

@@ -38,7 +38,7 @@ G, N, P, I, C, F, O = (  # noqa: E741
         ("aten::eq", P, "aten"),
         ("aten::add_", P, "aten"),
         ("aten::bitwise_and", P, "aten"),
-        ("aten::__and__", O, "aten"),
+        ("aten::__and__", P, "aten"),
         ("aten::sum", P, "aten"),
         ("aten::searchsorted", O, "aten"),
         ("aten::sort", O, "aten"),
