@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kgprof import resources
 from kgprof.model import Profile
 from kgprof.render import page
-from kgprof.render.page import Limits
+from kgprof.render.limits import Limits
 
 if TYPE_CHECKING:
     from jinja2 import Environment

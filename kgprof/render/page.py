@@ -12,12 +12,9 @@ from dataclasses import dataclass
 
 from kgprof.model import (
     CompileSummary,
-    Evaluation,
     Finding,
     HostBreakdown,
-    HostRow,
     KernelBreakdown,
-    KernelRow,
     Level,
     ObserverCost,
     PassName,
@@ -27,55 +24,22 @@ from kgprof.model import (
     Skipped,
     Spread,
 )
-from kgprof.render import breakdown, summary
+from kgprof.render import breakdown, chart, evaluation_table, kernel_table, summary
+from kgprof.render.chart import Bar, LegendEntry, TimeTable
+from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.gaps import Gap, gathered
-from kgprof.render.quantity import DASH, count, figure, fixed, milliseconds, percent, ratio, size, span
+from kgprof.render.kernel_table import HostTable, KernelTable
+from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.quantity import DASH, count, figure, milliseconds, ratio, size, span
 from kgprof.render.visible import clip, one_line, visible
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
 STATUS_WORDS = {"ok": "OK", "attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 LEVEL_WORDS = {"error": "Error", "warning": "Warning", "note": "Note"}
-# One letter a kind, so that a bar can be read without its colours.
-LETTERS = {
-    "gemm": "G",
-    "normalisation": "N",
-    "pointwise": "P",
-    "index": "I",
-    "copy": "C",
-    "framework": "F",
-    "other": "O",
-    breakdown.IDLE: "",
-}
-_LETTER_FROM = 0.025  # of the bar's width: narrower segments carry no letter
-_SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
-_SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
-_NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
-_SHORT_NAME = 110
-_KEPT_END = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much of each the page may hold. What is beyond is in report.json, and the page says so."""
-
-    log_chars: int  # of all runs together
-    host_rows: int  # a run
-    kernel_rows: int  # a run
-    findings: int
-    runs: int
-    name: int  # characters of any one name or message
-    lines: int  # rows of any other table: compilations, gaps, flags, settings
 
 
 # ---------------------------------------------------------------- the page's parts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    name: str
-    value: str
-    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,90 +74,6 @@ class RunLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    kind: str
-    x: str
-    width: str
-    middle: str
-    letter: str
-    share: str
-    wide: bool  # the share fits on a wide screen only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    anchor: str
-    run: str
-    caption: str
-    description: str  # the bar in words
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegendEntry:
-    kind: str
-    letter: str
-    name: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeTable:
-    kinds: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelLine:
-    rank: str
-    name: str
-    full_name: str  # empty where ``name`` already is the whole
-    kind: str
-    letter: str
-    generator: str
-    ops: tuple[str, ...]
-    count: str
-    total_ms: str
-    share: str
-    share_width: str
-    median_us: str
-    extremes_us: str
-    sort: tuple[str, str, str, str]  # count, total, share, median
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTable:
-    anchor: str
-    run: str
-    caption: str
-    unit: str
-    lines: tuple[KernelLine, ...]
-    rest: tuple[str, str, str, str]  # how many, count, total, share; empty strings when there is no rest
-    total: tuple[str, str]  # count, total
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLine:
-    function: str
-    place: str
-    calls: str
-    self_ms: str
-    share: str
-    cumulative_ms: str
-    sort: tuple[str, str, str, str]  # calls, self, share, cumulative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostTable:
-    anchor: str
-    run: str
-    caption: str
-    lines: tuple[HostLine, ...]
-    rest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingLine:
     anchor: str
     message: str
@@ -224,14 +104,6 @@ class CompileLine:
 class ObserverTable:
     passes: tuple[str, ...]
     rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # run, (ratio, samples or reason) a pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A plain table: the first column names the row."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,18 +174,18 @@ def build(profile: Profile, limits: Limits) -> Page:
         headings=tuple(Heading(name=column.name, title=column.title) for column in columns),
         runs=_run_lines(runs, columns, limits),
         baseline=one_line(profile.baseline.slug, limits.name) if profile.baseline else "",
-        bars=_bars(runs, limits),
-        bar_scale_ms=milliseconds(_scale_us(runs)),
-        legend=_legend(runs),
-        time_table=_time_table(runs, limits),
+        bars=chart.bars(runs, limits),
+        bar_scale_ms=milliseconds(chart.scale_us(runs)),
+        legend=chart.legend(runs),
+        time_table=chart.time_table(runs, limits),
         findings=_findings(profile, limits),
         finding_count=len(profile.findings),
         rules=profile.rules,
-        kernels=_kernel_tables(runs, limits),
-        hosts=_host_tables(runs, limits),
-        evaluations=_evaluations(runs, limits),
-        metrics=_metrics(runs, limits),
-        settings=_settings(runs, limits),
+        kernels=kernel_table.kernel_tables(runs, limits),
+        hosts=kernel_table.host_tables(runs, limits),
+        evaluations=evaluation_table.classes(runs, limits),
+        metrics=evaluation_table.metrics(runs, limits),
+        settings=evaluation_table.settings(runs, limits),
         compiles=_compiles(runs, limits),
         isa_probe=_or_reason(profile.vector_isa_probe_s, lambda s: f"{figure(s)} s", limits),
         observers=_observers(runs, limits),
@@ -328,15 +200,6 @@ def build(profile: Profile, limits: Limits) -> Page:
         steps=profile.options.steps,
         warmup=profile.options.warmup,
     )
-
-
-def _anchor(run_index: int) -> str:
-    """Run names may hold anything, so anchors count."""
-    return f"run-{run_index + 1}"
-
-
-def _slug(run: RunReport, limits: Limits) -> str:
-    return one_line(run.key.slug, limits.name)
 
 
 def _when(created_utc: str) -> str:
@@ -366,7 +229,7 @@ def _run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], lim
     scales = {column.name: _largest(column, runs) for column in columns if column.name in ("ms/step", "ms/candidate")}
     return tuple(
         RunLine(
-            anchor=_anchor(index),
+            anchor=anchor(index),
             strategy=one_line(run.key.strategy, limits.name // 4),
             mode=one_line(run.key.mode, limits.name // 4),
             baseline=run.is_baseline,
@@ -389,221 +252,8 @@ def _run_cell(cell: summary.Cell, scale: float, limits: Limits) -> RunCell:
         measured=cell.measured,
         sort="" if cell.value is None else repr(cell.value),
         wrong=cell.wrong,
-        bar=_width(cell.value / scale) if scale and cell.value is not None else "",
+        bar=chart.of_width(cell.value / scale) if scale and cell.value is not None else "",
     )
-
-
-def _width(share: float) -> str:
-    """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
-    return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
-
-
-# ---------------------------------------------------------------- where the time went
-
-
-def _broken_down(runs: Sequence[RunReport]) -> list[tuple[int, RunReport, KernelBreakdown]]:
-    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, KernelBreakdown)]
-
-
-def _scale_us(runs: Sequence[RunReport]) -> float:
-    """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
-    return max(
-        (sum(part.per_step_us for part in breakdown.parts(kernels)) for _, _, kernels in _broken_down(runs)),
-        default=0.0,
-    )
-
-
-def _bars(runs: Sequence[RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale = _scale_us(runs) or 1.0
-    return tuple(_bar(index, run, kernels, scale, limits) for index, run, kernels in _broken_down(runs))
-
-
-def _bar(index: int, run: RunReport, kernels: KernelBreakdown, scale: float, limits: Limits) -> Bar:
-    found = breakdown.parts(kernels)
-    steps = breakdown.steps_of(kernels)
-    words = [
-        f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})" for part in found
-    ]
-    return Bar(
-        anchor=_anchor(index),
-        run=_slug(run, limits),
-        caption=_bar_caption(run, kernels),
-        description=f"{milliseconds(kernels.window_us / steps)} ms per step: {', '.join(words)}",
-        segments=_segments(found, scale),
-    )
-
-
-def _segments(found: Sequence[breakdown.Part], scale: float) -> tuple[Segment, ...]:
-    segments = []
-    x = 0.0
-    for part in found:
-        width = part.per_step_us / scale
-        segments.append(
-            Segment(
-                kind=part.kind,
-                x=_width(x),
-                width=_width(width),
-                middle=_width(x + width / 2),
-                letter=LETTERS[part.kind] if width >= _LETTER_FROM else "",
-                share=f"{100 * part.share:.0f} %" if width >= _SHARE_FROM else "",
-                wide=width < _SHARE_ALWAYS_FROM,
-            )
-        )
-        x += width
-    return tuple(segments)
-
-
-def _bar_caption(run: RunReport, kernels: KernelBreakdown) -> str:
-    steps = breakdown.steps_of(kernels)
-    said = [f"{milliseconds(kernels.window_us / steps)} ms/step", f"busy {percent(_busy(kernels))}"]
-    if isinstance(kernels.launches, int):
-        said.append(f"{figure(kernels.launches / steps)} launches/step")
-    said.append(f"{kernels.measured_in.upper()} pass, {count(kernels.steps)} steps")
-    watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
-    if isinstance(watched, float):
-        said.append(f"{ratio(watched)} the bare step")
-    return ", ".join(said)
-
-
-def _busy(kernels: KernelBreakdown) -> float:
-    return kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
-
-
-def _present_kinds(runs: Sequence[RunReport]) -> tuple[str, ...]:
-    present = {part.kind for _, _, kernels in _broken_down(runs) for part in breakdown.parts(kernels)}
-    return tuple(str(kind) for kind, _, _ in breakdown.KINDS if kind in present)
-
-
-def _legend(runs: Sequence[RunReport]) -> tuple[LegendEntry, ...]:
-    present = _present_kinds(runs)
-    return tuple(
-        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
-        for kind, name, meaning in breakdown.KINDS
-        if kind in present
-    )
-
-
-def _time_table(runs: Sequence[RunReport], limits: Limits) -> TimeTable:
-    kinds = _present_kinds(runs)
-    rows = []
-    for _, run, kernels in _broken_down(runs):
-        found = {part.kind: part for part in breakdown.parts(kernels)}
-        cells = [milliseconds(found[kind].per_step_us) if kind in found else DASH for kind in kinds]
-        total = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
-        rows.append((_slug(run, limits), (*cells, total)))
-    return TimeTable(kinds=tuple(breakdown.NAMES[kind] for kind in kinds), rows=tuple(rows))
-
-
-# ---------------------------------------------------------------- kernels
-
-
-def _kernel_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[KernelTable, ...]:
-    return tuple(
-        KernelTable(
-            anchor=_anchor(index),
-            run=_slug(run, limits),
-            caption=_kernel_caption(kernels),
-            unit=breakdown.unit(kernels),
-            lines=tuple(
-                _kernel_line(rank, row, limits) for rank, row in enumerate(kernels.rows[: limits.kernel_rows], start=1)
-            ),
-            rest=_kernel_rest(kernels.rows[limits.kernel_rows :]),
-            total=(count(sum(row.count for row in kernels.rows)), milliseconds(kernels.total_us)),
-            warnings=tuple(one_line(warning, 2 * limits.name) for warning in kernels.warnings[: limits.lines]),
-        )
-        for index, run, kernels in _broken_down(runs)
-    )
-
-
-def _kernel_caption(kernels: KernelBreakdown) -> str:
-    names = f"{count(len(kernels.rows))} {'name' if len(kernels.rows) == 1 else 'names'}"
-    return (
-        f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {count(kernels.steps)} steps, "
-        f"{kernels.measured_in.upper()} pass"
-    )
-
-
-def _kernel_line(rank: int, row: KernelRow, limits: Limits) -> KernelLine:
-    whole = one_line(row.name, limits.name)
-    name = short_name(whole)
-    return KernelLine(
-        rank=count(rank),
-        name=name,
-        full_name=whole if whole != name else "",
-        kind=row.kind.value,
-        letter=LETTERS[row.kind],
-        generator=one_line(row.generator, limits.name),
-        ops=tuple(one_line(op, limits.name) for op in row.ops[: limits.lines]),
-        count=count(row.count),
-        total_ms=milliseconds(row.total_us),
-        share=percent(row.share),
-        share_width=_width(row.share),
-        median_us=figure(row.median_us),
-        extremes_us=span(figure(row.min_us), figure(row.max_us)),
-        sort=(repr(row.count), repr(row.total_us), repr(row.share), repr(row.median_us)),
-    )
-
-
-def short_name(name: str) -> str:
-    """A C++ name without what all of them share; what is still too long loses its middle, for Inductor's generated
-    names are told apart by the number at their end."""
-    for noise in _NOISE_IN_NAMES:
-        name = name.replace(noise, "")
-    if len(name) <= _SHORT_NAME:
-        return name
-    return f"{name[: _SHORT_NAME - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
-
-
-def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:
-    if not rest:
-        return ("", "", "", "")
-    return (
-        count(len(rest)),
-        count(sum(row.count for row in rest)),
-        milliseconds(sum(row.total_us for row in rest)),
-        percent(sum(row.share for row in rest)),
-    )
-
-
-# ---------------------------------------------------------------- host
-
-
-def _host_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[HostTable, ...]:
-    return tuple(
-        HostTable(
-            anchor=_anchor(index),
-            run=_slug(run, limits),
-            caption=f"{milliseconds(host.total_self_us)} ms in {count(host.steps)} steps under cProfile, HOST pass",
-            lines=tuple(_host_line(row, host, limits) for row in host.rows[: limits.host_rows]),
-            rest=_host_rest(host, limits),
-        )
-        for index, run in enumerate(runs)
-        if isinstance(host := run.host, HostBreakdown)
-    )
-
-
-def _host_line(row: HostRow, host: HostBreakdown, limits: Limits) -> HostLine:
-    share = row.self_us / host.total_self_us if host.total_self_us else 0.0
-    # cProfile files what is written in C under "~", without a line.
-    place = "built-in" if row.file in ("", "~") else f"{row.file}:{row.line}" if row.line else row.file
-    return HostLine(
-        function=one_line(row.function, limits.name),
-        place=one_line(place, limits.name),
-        calls=count(row.calls),
-        self_ms=milliseconds(row.self_us),
-        share=percent(share),
-        cumulative_ms=milliseconds(row.cumulative_us),
-        sort=(repr(row.calls), repr(row.self_us), repr(share), repr(row.cumulative_us)),
-    )
-
-
-def _host_rest(host: HostBreakdown, limits: Limits) -> str:
-    shown = host.rows[: limits.host_rows]
-    others = len(host.rows) - len(shown) + host.rows_left_out
-    if not others:
-        return ""
-    remaining = max(0.0, host.total_self_us - sum(row.self_us for row in shown))
-    return f"{count(others)} more functions: {milliseconds(remaining)} ms"
 
 
 # ---------------------------------------------------------------- findings
@@ -654,98 +304,6 @@ def _unknown(rule: str, level: Level, limits: Limits) -> Rule:
     return Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
 
 
-# ---------------------------------------------------------------- evaluation
-
-_CLASS_HEADINGS = (
-    "run",
-    "candidates",
-    "proved",
-    "of these in > 2 steps",
-    "failed",
-    "depth-truncated",
-    "overflow",
-    "unfinished",
-    "invalid (padding)",
-    "steps",
-    "atoms dropped",
-    "children dropped",
-    "facts dropped",
-    "rules dropped",
-    "NaN scores",
-)
-
-
-def _evaluated(runs: Sequence[RunReport]) -> list[tuple[RunReport, Evaluation]]:
-    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, Evaluation)]
-
-
-def _evaluations(runs: Sequence[RunReport], limits: Limits) -> Table:
-    rows = []
-    for run, evaluation in _evaluated(runs):
-        dropped = evaluation.dropped
-        numbers = (
-            evaluation.candidates,
-            evaluation.proved,
-            evaluation.deep,
-            evaluation.failed,
-            evaluation.depth_truncated,
-            evaluation.overflow,
-            evaluation.unfinished,
-            evaluation.invalid,
-            evaluation.steps,
-            dropped.atoms,
-            dropped.children,
-            dropped.facts,
-            dropped.rules,
-            evaluation.nan_scores,
-        )
-        rows.append((_slug(run, limits), *(count(number) for number in numbers)))
-    return Table(headings=_CLASS_HEADINGS, rows=tuple(rows))
-
-
-def _metrics(runs: Sequence[RunReport], limits: Limits) -> Table:
-    """Every side under every tie rule; runs with the same figures share their rows."""
-    by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
-    for run, evaluation in _evaluated(runs):
-        figures = tuple(
-            (
-                one_line(metric.side, limits.name),
-                one_line(metric.ties, limits.name),
-                count(metric.queries),
-                fixed(metric.mrr, 4),
-                fixed(metric.hits_at_1, 4),
-                fixed(metric.hits_at_3, 4),
-                fixed(metric.hits_at_10, 4),
-            )
-            for metric in evaluation.metrics[: limits.lines]
-        )
-        by_figures.setdefault(figures, []).append(_slug(run, limits))
-    rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
-    headings = ("runs", "side", "ties", "ranks", "MRR", "Hits@1", "Hits@3", "Hits@10")
-    return Table(headings=headings, rows=tuple(rows))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others with the same figures"
-
-
-def _settings(runs: Sequence[RunReport], limits: Limits) -> tuple[Fact, ...]:
-    """Once where all runs agree, else each value with its runs."""
-    values: dict[str, dict[str, list[str]]] = {}
-    evaluated = _evaluated(runs)
-    for run, evaluation in evaluated:
-        for name, value in evaluation.settings.items():
-            values.setdefault(name, {}).setdefault(value, []).append(_slug(run, limits))
-    facts = []
-    for name, by_value in list(values.items())[: limits.lines]:
-        if len(by_value) == 1:
-            said = next(iter(by_value))
-        else:
-            said = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name=one_line(name, limits.name), value=one_line(said, 2 * limits.name)))
-    return tuple(facts)
-
-
 # ---------------------------------------------------------------- compile, observers, gaps
 
 
@@ -756,7 +314,7 @@ def _compiles(runs: Sequence[RunReport], limits: Limits) -> tuple[CompileLine, .
 def _compile_line(run: RunReport, compiled: CompileSummary, limits: Limits) -> CompileLine:
     seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, Skipped)]
     return CompileLine(
-        run=_slug(run, limits),
+        run=run_name(run, limits),
         first_call_s=figure(compiled.first_call_s),
         compilations=count(len(compiled.compilations)),
         compile_s=figure(sum(seconds)) if seconds else DASH,
@@ -796,7 +354,7 @@ def _observers(runs: Sequence[RunReport], limits: Limits) -> ObserverTable:
     for run in runs:
         costs = {cost.observer: cost for cost in run.observers}
         if costs:
-            rows.append((_slug(run, limits), tuple(_observer(costs.get(name), limits) for name in passes)))
+            rows.append((run_name(run, limits), tuple(_observer(costs.get(name), limits) for name in passes)))
     return ObserverTable(passes=tuple(name.upper() for name in passes), rows=tuple(rows))
 
 
@@ -872,8 +430,8 @@ def _logs(runs: Sequence[RunReport], limits: Limits) -> tuple[Log, ...]:
     each = limits.log_chars // max(1, len(written))
     return tuple(
         Log(
-            anchor=_anchor(index),
-            run=_slug(run, limits),
+            anchor=anchor(index),
+            run=run_name(run, limits),
             size=size(len(run.log.text.encode("utf-8", errors="replace")) + run.log.left_out_bytes),
             text=_middle_out(visible(run.log.text, keep="\n\t"), each),
         )

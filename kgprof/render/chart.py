@@ -1,0 +1,158 @@
+"""Where the time went, as bars: geometry in per cent of the width, so that it needs neither style nor script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import KernelBreakdown, RunReport
+from kgprof.render import breakdown
+from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, ratio
+
+# One letter a kind, so that a bar can be read without its colours.
+LETTERS = {
+    "gemm": "G",
+    "normalisation": "N",
+    "pointwise": "P",
+    "index": "I",
+    "copy": "C",
+    "framework": "F",
+    "other": "O",
+    breakdown.IDLE: "",
+}
+_LETTER_FROM = 0.025  # of the bar's width: narrower segments carry no letter
+_SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
+_SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    kind: str
+    x: str
+    width: str
+    middle: str
+    letter: str
+    share: str
+    wide: bool  # the share fits on a wide screen only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    anchor: str
+    run: str
+    caption: str
+    description: str  # the bar in words
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegendEntry:
+    kind: str
+    letter: str
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTable:
+    kinds: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def of_width(share: float) -> str:
+    """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
+    return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
+
+
+def broken_down(runs: Sequence[RunReport]) -> list[tuple[int, RunReport, KernelBreakdown]]:
+    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, KernelBreakdown)]
+
+
+def scale_us(runs: Sequence[RunReport]) -> float:
+    """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
+    return max(
+        (sum(part.per_step_us for part in breakdown.parts(kernels)) for _, _, kernels in broken_down(runs)),
+        default=0.0,
+    )
+
+
+def bars(runs: Sequence[RunReport], limits: Limits) -> tuple[Bar, ...]:
+    scale = scale_us(runs) or 1.0
+    return tuple(_bar(index, run, kernels, scale, limits) for index, run, kernels in broken_down(runs))
+
+
+def _bar(index: int, run: RunReport, kernels: KernelBreakdown, scale: float, limits: Limits) -> Bar:
+    found = breakdown.parts(kernels)
+    steps = breakdown.steps_of(kernels)
+    words = [
+        f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})" for part in found
+    ]
+    return Bar(
+        anchor=anchor(index),
+        run=run_name(run, limits),
+        caption=_bar_caption(run, kernels),
+        description=f"{milliseconds(kernels.window_us / steps)} ms per step: {', '.join(words)}",
+        segments=_segments(found, scale),
+    )
+
+
+def _segments(found: Sequence[breakdown.Part], scale: float) -> tuple[Segment, ...]:
+    segments = []
+    x = 0.0
+    for part in found:
+        width = part.per_step_us / scale
+        segments.append(
+            Segment(
+                kind=part.kind,
+                x=of_width(x),
+                width=of_width(width),
+                middle=of_width(x + width / 2),
+                letter=LETTERS[part.kind] if width >= _LETTER_FROM else "",
+                share=f"{100 * part.share:.0f} %" if width >= _SHARE_FROM else "",
+                wide=width < _SHARE_ALWAYS_FROM,
+            )
+        )
+        x += width
+    return tuple(segments)
+
+
+def _bar_caption(run: RunReport, kernels: KernelBreakdown) -> str:
+    steps = breakdown.steps_of(kernels)
+    said = [f"{milliseconds(kernels.window_us / steps)} ms/step", f"busy {percent(_busy(kernels))}"]
+    if isinstance(kernels.launches, int):
+        said.append(f"{figure(kernels.launches / steps)} launches/step")
+    said.append(f"{kernels.measured_in.upper()} pass, {count(kernels.steps)} steps")
+    watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
+    if isinstance(watched, float):
+        said.append(f"{ratio(watched)} the bare step")
+    return ", ".join(said)
+
+
+def _busy(kernels: KernelBreakdown) -> float:
+    return kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
+
+
+def _present_kinds(runs: Sequence[RunReport]) -> tuple[str, ...]:
+    present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
+    return tuple(str(kind) for kind, _, _ in breakdown.KINDS if kind in present)
+
+
+def legend(runs: Sequence[RunReport]) -> tuple[LegendEntry, ...]:
+    present = _present_kinds(runs)
+    return tuple(
+        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
+        for kind, name, meaning in breakdown.KINDS
+        if kind in present
+    )
+
+
+def time_table(runs: Sequence[RunReport], limits: Limits) -> TimeTable:
+    kinds = _present_kinds(runs)
+    rows = []
+    for _, run, kernels in broken_down(runs):
+        found = {part.kind: part for part in breakdown.parts(kernels)}
+        cells = [milliseconds(found[kind].per_step_us) if kind in found else DASH for kind in kinds]
+        total = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
+        rows.append((run_name(run, limits), (*cells, total)))
+    return TimeTable(kinds=tuple(breakdown.NAMES[kind] for kind in kinds), rows=tuple(rows))

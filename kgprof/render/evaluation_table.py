@@ -1,0 +1,116 @@
+"""What an evaluation came to: the classes of its candidates, its ranking metrics, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import Evaluation, RunReport
+from kgprof.render.limits import Limits, run_name
+from kgprof.render.quantity import count, fixed
+from kgprof.render.visible import one_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    name: str
+    value: str
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A plain table: the first column names the row."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+_CLASS_HEADINGS = (
+    "run",
+    "candidates",
+    "proved",
+    "of these in > 2 steps",
+    "failed",
+    "depth-truncated",
+    "overflow",
+    "unfinished",
+    "invalid (padding)",
+    "steps",
+    "atoms dropped",
+    "children dropped",
+    "facts dropped",
+    "rules dropped",
+    "NaN scores",
+)
+
+
+def _evaluated(runs: Sequence[RunReport]) -> list[tuple[RunReport, Evaluation]]:
+    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, Evaluation)]
+
+
+def classes(runs: Sequence[RunReport], limits: Limits) -> Table:
+    rows = []
+    for run, evaluation in _evaluated(runs):
+        dropped = evaluation.dropped
+        numbers = (
+            evaluation.candidates,
+            evaluation.proved,
+            evaluation.deep,
+            evaluation.failed,
+            evaluation.depth_truncated,
+            evaluation.overflow,
+            evaluation.unfinished,
+            evaluation.invalid,
+            evaluation.steps,
+            dropped.atoms,
+            dropped.children,
+            dropped.facts,
+            dropped.rules,
+            evaluation.nan_scores,
+        )
+        rows.append((run_name(run, limits), *(count(number) for number in numbers)))
+    return Table(headings=_CLASS_HEADINGS, rows=tuple(rows))
+
+
+def metrics(runs: Sequence[RunReport], limits: Limits) -> Table:
+    """Every side under every tie rule; runs with the same figures share their rows."""
+    by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for run, evaluation in _evaluated(runs):
+        figures = tuple(
+            (
+                one_line(metric.side, limits.name),
+                one_line(metric.ties, limits.name),
+                count(metric.queries),
+                fixed(metric.mrr, 4),
+                fixed(metric.hits_at_1, 4),
+                fixed(metric.hits_at_3, 4),
+                fixed(metric.hits_at_10, 4),
+            )
+            for metric in evaluation.metrics[: limits.lines]
+        )
+        by_figures.setdefault(figures, []).append(run_name(run, limits))
+    rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
+    headings = ("runs", "side", "ties", "ranks", "MRR", "Hits@1", "Hits@3", "Hits@10")
+    return Table(headings=headings, rows=tuple(rows))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others with the same figures"
+
+
+def settings(runs: Sequence[RunReport], limits: Limits) -> tuple[Fact, ...]:
+    """Once where all runs agree, else each value with its runs."""
+    values: dict[str, dict[str, list[str]]] = {}
+    evaluated = _evaluated(runs)
+    for run, evaluation in evaluated:
+        for name, value in evaluation.settings.items():
+            values.setdefault(name, {}).setdefault(value, []).append(run_name(run, limits))
+    facts = []
+    for name, by_value in list(values.items())[: limits.lines]:
+        if len(by_value) == 1:
+            said = next(iter(by_value))
+        else:
+            said = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+        facts.append(Fact(name=one_line(name, limits.name), value=one_line(said, 2 * limits.name)))
+    return tuple(facts)

@@ -1,0 +1,176 @@
+"""The tables of kernels and of host functions, one of each a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
+from kgprof.render import breakdown
+from kgprof.render.chart import LETTERS, broken_down, of_width
+from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.quantity import count, figure, milliseconds, percent, span
+from kgprof.render.visible import one_line
+
+_NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
+_SHORT_NAME = 110
+_KEPT_END = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLine:
+    rank: str
+    name: str
+    full_name: str  # empty where ``name`` already is the whole
+    kind: str
+    letter: str
+    generator: str
+    ops: tuple[str, ...]
+    count: str
+    total_ms: str
+    share: str
+    share_width: str
+    median_us: str
+    extremes_us: str
+    sort: tuple[str, str, str, str]  # count, total, share, median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTable:
+    anchor: str
+    run: str
+    caption: str
+    unit: str
+    lines: tuple[KernelLine, ...]
+    rest: tuple[str, str, str, str]  # how many, count, total, share; empty strings when there is no rest
+    total: tuple[str, str]  # count, total
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLine:
+    function: str
+    place: str
+    calls: str
+    self_ms: str
+    share: str
+    cumulative_ms: str
+    sort: tuple[str, str, str, str]  # calls, self, share, cumulative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTable:
+    anchor: str
+    run: str
+    caption: str
+    lines: tuple[HostLine, ...]
+    rest: str
+
+
+def kernel_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[KernelTable, ...]:
+    return tuple(
+        KernelTable(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            caption=_kernel_caption(kernels),
+            unit=breakdown.unit(kernels),
+            lines=tuple(
+                _kernel_line(rank, row, limits) for rank, row in enumerate(kernels.rows[: limits.kernel_rows], start=1)
+            ),
+            rest=_kernel_rest(kernels.rows[limits.kernel_rows :]),
+            total=(count(sum(row.count for row in kernels.rows)), milliseconds(kernels.total_us)),
+            warnings=tuple(one_line(warning, 2 * limits.name) for warning in kernels.warnings[: limits.lines]),
+        )
+        for index, run, kernels in broken_down(runs)
+    )
+
+
+def _kernel_caption(kernels: KernelBreakdown) -> str:
+    names = f"{count(len(kernels.rows))} {'name' if len(kernels.rows) == 1 else 'names'}"
+    return (
+        f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {count(kernels.steps)} steps, "
+        f"{kernels.measured_in.upper()} pass"
+    )
+
+
+def _kernel_line(rank: int, row: KernelRow, limits: Limits) -> KernelLine:
+    whole = one_line(row.name, limits.name)
+    name = short_name(whole)
+    return KernelLine(
+        rank=count(rank),
+        name=name,
+        full_name=whole if whole != name else "",
+        kind=row.kind.value,
+        letter=LETTERS[row.kind],
+        generator=one_line(row.generator, limits.name),
+        ops=tuple(one_line(op, limits.name) for op in row.ops[: limits.lines]),
+        count=count(row.count),
+        total_ms=milliseconds(row.total_us),
+        share=percent(row.share),
+        share_width=of_width(row.share),
+        median_us=figure(row.median_us),
+        extremes_us=span(figure(row.min_us), figure(row.max_us)),
+        sort=(repr(row.count), repr(row.total_us), repr(row.share), repr(row.median_us)),
+    )
+
+
+def short_name(name: str) -> str:
+    """A C++ name without what all of them share; what is still too long loses its middle, for Inductor's generated
+    names are told apart by the number at their end."""
+    for noise in _NOISE_IN_NAMES:
+        name = name.replace(noise, "")
+    if len(name) <= _SHORT_NAME:
+        return name
+    return f"{name[: _SHORT_NAME - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
+
+
+def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:
+    if not rest:
+        return ("", "", "", "")
+    return (
+        count(len(rest)),
+        count(sum(row.count for row in rest)),
+        milliseconds(sum(row.total_us for row in rest)),
+        percent(sum(row.share for row in rest)),
+    )
+
+
+# ---------------------------------------------------------------- host
+
+
+def host_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[HostTable, ...]:
+    return tuple(
+        HostTable(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            caption=f"{milliseconds(host.total_self_us)} ms in {count(host.steps)} steps under cProfile, HOST pass",
+            lines=tuple(_host_line(row, host, limits) for row in host.rows[: limits.host_rows]),
+            rest=_host_rest(host, limits),
+        )
+        for index, run in enumerate(runs)
+        if isinstance(host := run.host, HostBreakdown)
+    )
+
+
+def _host_line(row: HostRow, host: HostBreakdown, limits: Limits) -> HostLine:
+    share = row.self_us / host.total_self_us if host.total_self_us else 0.0
+    # cProfile files what is written in C under "~", without a line.
+    place = "built-in" if row.file in ("", "~") else f"{row.file}:{row.line}" if row.line else row.file
+    return HostLine(
+        function=one_line(row.function, limits.name),
+        place=one_line(place, limits.name),
+        calls=count(row.calls),
+        self_ms=milliseconds(row.self_us),
+        share=percent(share),
+        cumulative_ms=milliseconds(row.cumulative_us),
+        sort=(repr(row.calls), repr(row.self_us), repr(share), repr(row.cumulative_us)),
+    )
+
+
+def _host_rest(host: HostBreakdown, limits: Limits) -> str:
+    shown = host.rows[: limits.host_rows]
+    others = len(host.rows) - len(shown) + host.rows_left_out
+    if not others:
+        return ""
+    remaining = max(0.0, host.total_self_us - sum(row.self_us for row in shown))
+    return f"{count(others)} more functions: {milliseconds(remaining)} ms"

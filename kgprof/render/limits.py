@@ -1,0 +1,30 @@
+"""How much the page may hold, and the names that its parts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgprof.model import RunReport
+from kgprof.render.visible import one_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of each the page may hold. What is beyond is in report.json, and the page says so."""
+
+    log_chars: int  # of all runs together
+    host_rows: int  # a run
+    kernel_rows: int  # a run
+    findings: int
+    runs: int
+    name: int  # characters of any one name or message
+    lines: int  # rows of any other table: compilations, gaps, flags, settings
+
+
+def anchor(run_index: int) -> str:
+    """Run names may hold anything, so anchors count."""
+    return f"run-{run_index + 1}"
+
+
+def run_name(run: RunReport, limits: Limits) -> str:
+    return one_line(run.key.slug, limits.name)
