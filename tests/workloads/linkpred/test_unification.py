@@ -20,6 +20,9 @@ from kgprof.workloads.linkpred.proof import Prover, State
 from kgprof.workloads.linkpred.unification import Derived, Engine
 from tests.workloads.linkpred.random_graphs import Derivations, random_derivations
 
+# torch uses its own deprecated decorators when Dynamo and Inductor are imported (2.13: torch/utils/mkldnn.py).
+pytestmark = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is (deprecated|not supported):DeprecationWarning")
+
 STATES = 32
 GRAPHS = 250
 Derive = Callable[[Tensor, Tensor], Derived]
@@ -195,8 +198,6 @@ def test_compiled_as_one_graph_it_derives_the_same(seed: int) -> None:
     assert differing(compiled(cases, "aot_eager")(*tensors(cases)), expected(cases)) == 0
 
 
-# torch 2.13 uses its own deprecated decorator when Inductor is imported (torch/utils/mkldnn.py).
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled_by_inductor_it_derives_the_same() -> None:
     cases = random_derivations(2000, states=STATES)
     cases = replace(
@@ -211,7 +212,6 @@ def test_compiled_by_inductor_it_derives_the_same() -> None:
     assert differing(derive(*tensors(other)), expected(other)) == 0
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_both_ways_to_find_repeated_children_agree_compiled_and_not() -> None:
     choose = torch.Generator().manual_seed(0)
     words = torch.randint(0, 3, (3, 16, 90), generator=choose) << 60  # words as large as they get, often equal
