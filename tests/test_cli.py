@@ -468,23 +468,30 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
         ("good", "ok"),
         ("raises", "raised"),
         ("killed", "killed"),
+        ("segfaults", "killed"),
+        ("leaves", "raised"),
         ("also_good", "ok"),
     ]
-    assert [run["step"]["kind"] for run in document["runs"]] == ["spread", "skipped", "skipped", "spread"]
+    assert [run["step"]["kind"] for run in document["runs"]] == ["spread", *["skipped"] * 4, "spread"]
     assert (tmp_path / "summary.txt").stat().st_size > 0
     assert (tmp_path / "out" / "report.html").stat().st_size > 0
 
     # each death is one error with the process's own exit code and its log
     logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{store.LOG}"
-    assert error_and_hint(done.stderr)[:4] == [
+    assert error_and_hint(done.stderr)[:8] == [
         "kgprof: error: raises.as-is raised during compile: ValueError: the second step does not work (exit code 1)",
         logs.format("raises"),
         "kgprof: error: killed.as-is was killed during compile: SIGKILL (exit code -9)",
         logs.format("killed"),
+        "kgprof: error: segfaults.as-is was killed during compile: SIGSEGV (exit code -11)",
+        logs.format("segfaults"),
+        "kgprof: error: leaves.as-is raised during compile: the process ended itself with exit code 7 (exit code 7)",
+        logs.format("leaves"),
     ]
-    raised, killed = store.load(tmp_path / "out").runs[1:3]
+    raised, killed, crashed = store.load(tmp_path / "out").runs[1:4]
     assert raised.exit.traceback.splitlines()[1].strip().startswith(f'File "{MISBEHAVING}"')
     assert killed.log.endswith("last words\n")
+    assert f'File "{MISBEHAVING}", line ' in crashed.log  # where, from faulthandler
     assert "Traceback" not in done.stderr
 
 

@@ -1,0 +1,76 @@
+"""Progress is a live line on a terminal and plain lines anywhere else."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from kgprof import progress
+from kgprof.model import RunKey
+
+KEY = RunKey(strategy="fused", mode="default")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _a_good_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+
+
+def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
+    with progress.choose(quiet=quiet, stream=stream) as told:
+        told.phase("plan", None)
+        told.phase("compile", KEY)
+    return stream.getvalue()
+
+
+def test_a_pipe_gets_one_plain_line_a_phase() -> None:
+    lines = shown(io.StringIO()).splitlines()
+
+    assert [re.sub(r"\d+\.\d", "0.0", line) for line in lines] == [
+        "kgprof:     0.0 s  plan",
+        "kgprof:     0.0 s  fused.default  compile",
+    ]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("CI", "true"), ("TERM", "dumb")])
+def test_ci_and_a_dumb_terminal_get_plain_lines_too(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+
+    assert "\x1b" not in shown(Terminal())
+
+
+def test_a_terminal_gets_what_is_over_and_what_is_running() -> None:
+    text = shown(Terminal())
+
+    assert "\x1b[?25l" in text  # the cursor is hidden while the spinner turns
+    assert "\x1b[?25h" in text  # and shown again
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"kgprof: +\d+\.\d s  plan", plain)
+    assert re.search(r"kgprof: +\d+\.\d s  fused\.default  compile", plain)
+
+
+def test_without_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown(Terminal()))
+
+
+def test_quiet_is_silent() -> None:
+    assert shown(Terminal(), quiet=True) == ""
+
+
+def test_a_name_of_the_users_is_not_read_as_markup(tmp_path: Path) -> None:
+    stream = Terminal()
+    with progress.choose(quiet=False, stream=stream) as told:
+        told.phase("compile", RunKey(strategy="[red]x[/nothing]", mode="eager"))
+
+    assert "[red]x[/nothing].eager" in stream.getvalue()
