@@ -1,0 +1,110 @@
+"""One result, whatever the strategy, batch size, padding, order or mode (float64): every class, step and counter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
+from kgprof.workloads.linkpred.slots import SlotStrategy
+from kgprof.workloads.linkpred.strategies.batched import Batched
+from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
+from kgprof.workloads.linkpred.workload import LinkPrediction
+from tests.workloads.linkpred.evaluations import evaluate, one_thread, reference, same, workload, wrong_rows
+
+KINDS = (Batched, TorchCond, Fused)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def by_name(kind: type[SlotStrategy]) -> str:
+    return kind.name
+
+
+def test_the_problem_has_every_class_deep_proofs_and_drops() -> None:
+    truth = reference(workload())
+
+    assert {PROVED, FAILED, TRUNCATED, OVERFLOW} == set(truth.outcome.tolist())
+    assert ((truth.outcome == PROVED) & (truth.steps > 2)).sum() >= 20
+    assert any(truth.dropped)
+
+
+@pytest.mark.parametrize("batch_size", [7, 64, 256, 400])
+@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def test_any_batch_size(kind: type[SlotStrategy], batch_size: int) -> None:
+    """320 candidates: 7 and 64 are fewer, 400 are more."""
+    found = evaluate(workload("--batch-size", str(batch_size)), kind).found
+
+    assert same(found, reference(workload()))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def test_a_wider_children_tensor_at_the_same_cap(kind: type[SlotStrategy]) -> None:
+    narrow, wide = workload("--batch-size", "64"), workload("--batch-size", "64", "--children-width", "11")
+
+    assert (narrow.caps.children, narrow.caps.width) == (2, 2)
+    assert (wide.caps.children, wide.caps.width) == (2, 11)
+    assert same(evaluate(wide, kind).found, reference(narrow))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def test_shuffled_candidates(kind: type[SlotStrategy]) -> None:
+    straight = workload("--batch-size", "64")
+    order = np.random.default_rng(3).permutation(len(straight.candidates.triples))
+
+    found = evaluate(shuffled(straight, order), kind).found
+
+    truth = reference(straight)
+    expected = Found(outcome=truth.outcome[order], steps=truth.steps[order], dropped=truth.dropped, nans=truth.nans)
+    assert same(found, expected)
+
+
+def shuffled(of: LinkPrediction, order: np.ndarray) -> LinkPrediction:
+    """The same candidates handed out in another order."""
+    place = np.argsort(order)
+    slots = np.where(of.candidates.slots >= 0, place[of.candidates.slots], -1)
+    candidates = replace(of.candidates, triples=of.candidates.triples[order], slots=slots)
+    return LinkPrediction(of.options, of.graph, candidates, of.seed)
+
+
+def test_shuffled_candidates_rank_the_same() -> None:
+    straight = workload("--batch-size", "64")
+    order = np.random.default_rng(3).permutation(len(straight.candidates.triples))
+
+    assert evaluate(shuffled(straight, order), Fused).evaluation.metrics == evaluate(straight, Fused).evaluation.metrics
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def test_compiled_as_one_graph_by_a_backend_without_code_generation(kind: type[SlotStrategy]) -> None:
+    found = evaluate(workload("--batch-size", "64"), kind, mode="default", backend="aot_eager").found
+
+    assert same(found, reference(workload()))
+
+
+# torch 2.13 itself uses what it deprecates, in a module that Inductor imports.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_compiled_by_inductor() -> None:
+    """torch_cond's step has all the parts of the others' and the branch besides."""
+    found = evaluate(workload("--batch-size", "64"), TorchCond, mode="default").found
+
+    assert same(found, reference(workload()))
+
+
+def test_the_same_again() -> None:
+    of = workload("--batch-size", "64")
+
+    assert same(evaluate(of, Fused).found, evaluate(of, Fused).found)
+
+
+def test_another_seed_is_another_result() -> None:
+    """So that the tests above compare something."""
+    assert wrong_rows(evaluate(workload(seed=1), Fused).found, reference(workload()))
