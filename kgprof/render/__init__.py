@@ -7,9 +7,12 @@ from typing import Protocol
 
 from kgprof.errors import UsageError
 from kgprof.model import Profile
+from kgprof.render.github import Github
 from kgprof.render.html import Html
 from kgprof.render.json import Json
+from kgprof.render.junit import Junit
 from kgprof.render.markdown import Markdown
+from kgprof.render.sarif import Sarif
 from kgprof.render.text import Text
 
 
@@ -25,7 +28,7 @@ class Renderer(Protocol):
     def render(self, profile: Profile) -> str: ...
 
 
-RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown())
+RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())
 
 
 def by_name(name: str) -> Renderer:

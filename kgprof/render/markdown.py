@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import KernelBreakdown, Profile, RunReport
+from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
 from kgprof.render import breakdown, summary
 from kgprof.render.gaps import gathered
+from kgprof.render.gate_text import amount
 from kgprof.render.quantity import DASH, milliseconds, percent
 from kgprof.render.visible import one_line
 
@@ -44,6 +45,7 @@ class Markdown:
         sections = (
             _verdict(profile),
             _runs(profile),
+            _budgets(profile),
             _findings(profile),
             _time(profile),
             _gaps(profile),
@@ -123,6 +125,27 @@ def _run_name(run: RunReport) -> str:
 def _cell(cell: summary.Cell) -> str:
     detail = f"<br><sub>{escaped(cell.detail)}</sub>" if cell.detail and cell.measured else ""
     return escaped(cell.text) + detail
+
+
+def _budgets(profile: Profile) -> Section | None:
+    if profile.gate is None or not profile.gate.budgets:
+        return None
+    rows = tuple(
+        _row(
+            [escaped(b.run.slug), escaped(b.metric), amount(b.limit, b.unit), escaped(_observed(b)), escaped(b.status)]
+        )
+        for b in profile.gate.budgets
+    )
+    return Section(
+        head=_table(["run", "budget", "limit", "observed", "status"], leading_words=2), rows=rows, noun="budgets"
+    )
+
+
+def _observed(budget: BudgetCheck) -> str:
+    if isinstance(budget.observed, Skipped):
+        return f"{DASH} ({budget.observed.reason})"
+    accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
+    return amount(budget.observed, budget.unit) + accepted
 
 
 def _findings(profile: Profile) -> Section:

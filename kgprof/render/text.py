@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
-from kgprof.render import breakdown, summary
+from kgprof.render import breakdown, gate_text, summary
 from kgprof.render.gaps import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.visible import one_line
@@ -37,6 +37,8 @@ class Text:
         self._width = width
 
     def render(self, profile: Profile) -> str:
+        if profile.gate is not None:
+            return "".join(f"{_inert(line)}\n" for line in gate_text.lines(profile, profile.gate))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         _runs(console, profile)

@@ -1,0 +1,42 @@
+"""The gate: a Profile, budgets and accepted findings in, the same Profile with a verdict and an exit code out.
+
+Right of the wall: no torch, no clock, no environment. The day on which an accepted finding expires is compared with
+the day of the recording.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof.errors import EXIT_OK
+from kgprof.gate import accepted, budgets
+from kgprof.gate.settings import Settings
+from kgprof.gate.verdict import causes, failing, unused, verdict
+from kgprof.model import Gate, Profile
+from kgprof.workloads.backend_names import BACKENDS
+
+__all__ = ["Settings", "judge"]
+
+
+def judge(profile: Profile, settings: Settings) -> Profile:
+    """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted findings are marked."""
+    root, today = profile.environment.source_root, profile.created_utc[:10]
+    findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
+    counted = [finding for finding in findings if not finding.accepted]
+    excused = [finding for finding in findings if finding.accepted]
+    checks = budgets.check(settings.budgets, profile, counted, excused)
+    found = causes(profile, findings, checks, entries, settings.fail_on, settings.budgets)
+    marked = msgspec.structs.replace(profile, findings=findings)
+    return msgspec.structs.replace(
+        marked,
+        exit_code=found[0].exit_code if found else EXIT_OK,
+        verdict=verdict(marked, found, checks, settings.fail_on),
+        gate=Gate(
+            fail_on=settings.fail_on,
+            backend=profile.options.backend or BACKENDS[0],
+            budgets=checks,
+            accepted=entries,
+            failing=failing(findings, checks, settings.fail_on),
+            notes=(*settings.notes, *unused(entries)),
+        ),
+    )

@@ -1,0 +1,135 @@
+"""Budgets: ``METRIC=N`` for every run, or for the runs of one strategy or one strategy.mode."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kgprof.gate.metrics import BY_NAME, METRICS, SECONDS, Metric, count
+from kgprof.model import BudgetCheck, Finding, Profile, RunKey, RunReport, Skipped
+
+OPTION, DEFAULT = "--max", "default"
+HELD, EXCEEDED, NOT_OBSERVED = "held", "exceeded", "not observed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """``scope``: "" for every run, else "strategy" or "strategy.mode". ``origin``: where it was written."""
+
+    metric: Metric
+    limit: float
+    scope: str = ""
+    origin: str = OPTION
+
+    def applies_to(self, run: RunKey) -> bool:
+        return self.scope in ("", run.strategy, run.slug)
+
+    def precedence(self, run: RunKey) -> tuple[int, int]:
+        """The narrower scope wins; of the same scope, the command line over the file over the default."""
+        narrow = 2 if self.scope == run.slug else 1 if self.scope else 0
+        return narrow, {OPTION: 2, DEFAULT: 0}.get(self.origin, 1)
+
+
+DEFAULTS = tuple(
+    Budget(metric=metric, limit=metric.default, origin=DEFAULT) for metric in METRICS if metric.default is not None
+)
+
+
+# ---------------------------------------------------------------- reading them
+
+
+def parse_option(text: str, faults: list[str]) -> Budget | None:
+    """``[strategy[.mode]:]METRIC=N``; what is wrong goes to ``faults``."""
+    name, equals, value = text.rpartition("=")
+    scope, _, metric = name.rpartition(":")
+    if not equals:
+        faults.append(f"{OPTION} {text}: a budget is METRIC=N, or strategy.mode:METRIC=N for some runs only")
+        return None
+    return _budget(metric, _number(value), scope, OPTION, f"{OPTION} {text}", faults)
+
+
+def parse_table(table: object, origin: str, faults: list[str]) -> list[Budget]:
+    """``[max]`` of a configuration file: metric = number, or a table of these under a strategy or strategy.mode."""
+    if not isinstance(table, dict):
+        faults.append(f"{origin}: max must be a table, max = {{graph-breaks = 0}}")
+        return []
+    budgets: list[Budget | None] = []
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            budgets += [
+                _budget(metric, limit, name, origin, f"{origin}: max.{name}.{metric}", faults)
+                for metric, limit in value.items()
+            ]
+        else:
+            budgets.append(_budget(name, value, "", origin, f"{origin}: max.{name}", faults))
+    return [budget for budget in budgets if budget is not None]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _budget(name: str, value: object, scope: str, origin: str, place: str, faults: list[str]) -> Budget | None:
+    metric = BY_NAME.get(name)
+    if metric is None:
+        faults.append(f"{place}: no metric {name!r}{nearest(name, BY_NAME)}")
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        faults.append(f"{place}: a limit is a number from 0 on, not {value!r}")
+        return None
+    if metric.unit != SECONDS and value != int(value):
+        faults.append(f"{place}: {metric.name} are counted, so the limit is a whole number, not {value!r}")
+        return None
+    return Budget(metric=metric, limit=float(value), scope=scope, origin=origin)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean ...?)``, or all there are when nothing is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]}?)" if near else f" (there are {', '.join(names)})"
+
+
+# ---------------------------------------------------------------- checking them
+
+
+def check(
+    budgets: Sequence[Budget], profile: Profile, counted: Sequence[Finding], accepted: Sequence[Finding]
+) -> tuple[BudgetCheck, ...]:
+    """Each metric that has a budget, on each run that it applies to."""
+    return tuple(
+        _checked(budget, run, profile, counted, accepted)
+        for run in profile.runs
+        for budget in in_force(budgets, run.key)
+    )
+
+
+def in_force(budgets: Sequence[Budget], run: RunKey) -> list[Budget]:
+    """One budget a metric, in the metrics' order."""
+    chosen: dict[str, Budget] = {}
+    for budget in sorted((b for b in budgets if b.applies_to(run)), key=lambda b: b.precedence(run)):
+        chosen[budget.metric.name] = budget
+    return [chosen[metric.name] for metric in METRICS if metric.name in chosen]
+
+
+def _checked(
+    budget: Budget, run: RunReport, profile: Profile, counted: Sequence[Finding], accepted: Sequence[Finding]
+) -> BudgetCheck:
+    metric = budget.metric
+    observed = count(metric, run, counted, profile)
+    over = not isinstance(observed, Skipped) and observed > budget.limit
+    return BudgetCheck(
+        metric=metric.name,
+        run=run.key,
+        limit=budget.limit,
+        unit=metric.unit,
+        observed=observed,
+        accepted=sum(finding.rule in metric.rules and finding.run == run.key for finding in accepted),
+        origin=budget.origin,
+        status=NOT_OBSERVED if isinstance(observed, Skipped) else EXCEEDED if over else HELD,
+    )

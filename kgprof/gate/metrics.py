@@ -1,0 +1,109 @@
+"""What a budget can be put on: how each metric is counted from a Profile, and when it was not observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kgprof.model import CompileSummary, Finding, Profile, RunReport, Skipped
+
+SITES, EVENTS, SECONDS = "sites", "events", "s"
+# Without these, no compilation is seen at all; of the others each has a second source.
+INDISPENSABLE = ("capture structured trace unavailable", "capture compilation unavailable")
+CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """``rules`` are the findings that it counts: by place (sites) or by how often they happened (events)."""
+
+    name: str
+    unit: str
+    rules: tuple[str, ...] = ()
+    generated_code: bool = False  # says nothing about a run in which another backend stood in for Inductor
+    cuda_only: bool = False
+    default: float | None = None  # the limit where none was given
+
+
+METRICS = (
+    Metric(name="graph-breaks", unit=SITES, rules=("KGP101",), default=0),
+    Metric(name="skipped-frames", unit=SITES, rules=("KGP102",), default=0),
+    Metric(name="recompiles", unit=EVENTS, rules=("KGP103", "KGP104", "KGP105"), default=0),
+    Metric(name="cache-bypasses", unit=SITES, rules=("KGP106",), generated_code=True),
+    Metric(name="cudagraph-skips", unit=SITES, rules=("KGP301",), generated_code=True, cuda_only=True),
+    Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
+)
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def count(metric: Metric, run: RunReport, findings: Sequence[Finding], profile: Profile) -> float | Skipped:
+    """The metric over one run, from ``findings`` (those that are not accepted); a number only if it was observed."""
+    for reason in (why(metric, run, profile) for why in REASONS):
+        if reason:
+            return Skipped(reason=reason)
+    if not metric.rules:
+        return _compile_seconds(run)
+    found = [finding for finding in findings if finding.rule in metric.rules and finding.run == run.key]
+    return float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
+
+
+def _compile_seconds(run: RunReport) -> float | Skipped:
+    assert isinstance(run.compile, CompileSummary)
+    durations = [compilation.duration_s for compilation in run.compile.compilations]
+    unknown = [duration for duration in durations if isinstance(duration, Skipped)]
+    return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, Skipped))
+
+
+# ---------------------------------------------------------------- why a metric was not observed
+
+
+def _no_rule(metric: Metric, run: RunReport, profile: Profile) -> str:
+    missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
+    return f"this kgprof has no collector for {', '.join(missing)}" if missing else ""
+
+
+def _no_pass(metric: Metric, run: RunReport, profile: Profile) -> str:
+    if run.exit.outcome != "ok":
+        return f"the run {run.exit.words}"
+    return run.compile.reason if isinstance(run.compile, Skipped) else ""
+
+
+def _no_capture(metric: Metric, run: RunReport, profile: Profile) -> str:
+    assert isinstance(run.compile, CompileSummary)
+    return next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
+
+
+def _no_compilation(metric: Metric, run: RunReport, profile: Profile) -> str:
+    return "nothing was compiled" if compiled_nothing(run, profile.findings) else ""
+
+
+def _no_generated_code(metric: Metric, run: RunReport, profile: Profile) -> str:
+    backend = profile.options.backend
+    return f"backend {backend} generates no code" if backend and metric.generated_code else ""
+
+
+def _no_gpu(metric: Metric, run: RunReport, profile: Profile) -> str:
+    if not metric.cuda_only:
+        return ""
+    if profile.device != "cuda":
+        return "CUDA graphs are not observable on a CPU run"
+    return "" if run.key.mode in CUDAGRAPH_MODES else f"mode {run.key.mode} asks for no CUDA graphs"
+
+
+def compiled_nothing(run: RunReport, findings: Sequence[Finding]) -> bool:
+    """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
+    if isinstance(run.compile, Skipped):
+        return False
+    about_compilation = ("KGP1", "KGP3")
+    spoken_of = any(f.run == run.key and f.rule.startswith(about_compilation) for f in findings)
+    return not run.compile.compilations and not spoken_of
+
+
+REASONS: tuple[Callable[[Metric, RunReport, Profile], str], ...] = (
+    _no_pass,
+    _no_capture,
+    _no_compilation,
+    _no_rule,
+    _no_generated_code,
+    _no_gpu,
+)

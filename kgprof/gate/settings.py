@@ -1,0 +1,125 @@
+"""What the gate holds a workload to: options, a configuration file, and the defaults; every fault told at once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.errors import UsageError
+from kgprof.gate.accepted import FILE as ACCEPTED_FILE
+from kgprof.gate.accepted import Entry
+from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
+from kgprof.workloads.backend_names import BACKENDS
+
+OWN_FILE, PYPROJECT = "kgprof.toml", "pyproject.toml"
+FAIL_ON = ("error", "warning", "never")
+KEYS = ("max", "fail-on", "backend", "accepted")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """A file that was looked for; ``text`` is None where there is none."""
+
+    path: str
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What one place says; None where it says nothing."""
+
+    budgets: tuple[Budget, ...] = ()
+    fail_on: str | None = None
+    backend: str | None = None
+    accepted: str | None = None  # path of the file of accepted findings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    budgets: tuple[Budget, ...] = DEFAULTS
+    fail_on: str = "error"
+    backend: str = ""  # empty: Inductor
+    accepted: tuple[Entry, ...] = ()
+    accepted_path: str = ACCEPTED_FILE
+    notes: tuple[str, ...] = ()
+
+
+def parse_options(
+    budgets: Sequence[str], fail_on: str | None, backend: str | None, path: str | None, faults: list[str]
+) -> Written:
+    read = [parse_option(text, faults) for text in budgets]
+    return Written(budgets=tuple(b for b in read if b is not None), fail_on=fail_on, backend=backend, accepted=path)
+
+
+def parse_file(file: File, faults: list[str]) -> Written | None:
+    """``[tool.kgprof]`` of a pyproject.toml, or the whole of a kgprof.toml; None where it says nothing about kgprof."""
+    if file.text is None:
+        return None
+    try:
+        document = tomllib.loads(file.text)
+    except tomllib.TOMLDecodeError as error:
+        faults.append(f"{file.path}: {error}")
+        return None
+    pyproject = file.path.endswith(PYPROJECT)
+    table = document.get("tool", {}).get("kgprof") if pyproject else document
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        faults.append(f"{file.path}: tool.kgprof is no table")
+        return None
+    faults += [f"{file.path}: unknown key {key!r}{nearest(key, KEYS)}" for key in table if key not in KEYS]
+    return Written(
+        budgets=tuple(parse_table(table.get("max", {}), file.path, faults)),
+        fail_on=_choice(table, "fail-on", FAIL_ON, file.path, faults),
+        backend=_choice(table, "backend", BACKENDS, file.path, faults),
+        accepted=_text(table, "accepted", file.path, faults),
+    )
+
+
+def _text(table: dict[str, object], key: str, path: str, faults: list[str]) -> str | None:
+    value = table.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    faults.append(f"{path}: {key} is a text, not {value!r}")
+    return None
+
+
+def _choice(table: dict[str, object], key: str, choices: Sequence[str], path: str, faults: list[str]) -> str | None:
+    value = _text(table, key, path, faults)
+    if value is None or value in choices:
+        return value
+    faults.append(f"{path}: {key} is one of {', '.join(choices)}, not {value!r}")
+    return None
+
+
+def combined(options: Written, file: Written | None, entries: tuple[Entry, ...], path: str) -> Settings:
+    """The command line over the file over the defaults; Inductor stays where a budget needs the code it generates."""
+    file = file or Written()
+    budgets = (*options.budgets, *file.budgets, *DEFAULTS)
+    backend = options.backend or file.backend or ""
+    backend = "" if backend == "inductor" else backend
+    needing = sorted({budget.metric.name for budget in budgets if budget.metric.generated_code})
+    notes: tuple[str, ...] = ()
+    if backend and needing:
+        notes = (f"Inductor compiles, not {backend}: a budget on {', '.join(needing)} needs its generated code",)
+        backend = ""
+    return Settings(
+        budgets=budgets,
+        fail_on=options.fail_on or file.fail_on or "error",
+        backend=backend,
+        accepted=entries,
+        accepted_path=path,
+        notes=notes,
+    )
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """Raises UsageError with all of them, or does nothing when there are none."""
+    if not faults:
+        return
+    hint = "nothing has been run; `kgprof check-graphs --help` shows every form"
+    if len(faults) == 1:
+        raise UsageError(faults[0], hint=hint)
+    listed = "".join(f"\n  - {fault}" for fault in faults)
+    raise UsageError(f"{len(faults)} faults in what the gate is told:{listed}", hint=hint)

@@ -1,0 +1,192 @@
+"""Pass or not: the exit code and the sentence, from budgets, findings and what was not observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_OK,
+    EXIT_WORKLOAD,
+)
+from kgprof.gate.accepted import EXPIRED, UNUSED
+from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
+from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, compiled_nothing
+from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Level, Profile, RunReport, Skipped, Verdict
+
+SOURCES_DISAGREE = "KGP503"
+NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
+_FAILS = {"error": (Level.ERROR,), "warning": (Level.ERROR, Level.WARNING), "never": ()}
+_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cause:
+    """One thing that keeps the gate from passing."""
+
+    exit_code: int
+    text: str
+
+
+# Where several apply, the first of these leads.
+ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+
+
+def failing(findings: Sequence[Finding], budgets: Sequence[BudgetCheck], fail_on: str) -> tuple[int, ...]:
+    """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by no budget."""
+    levels = _FAILS[fail_on]
+    return tuple(index for index, finding in enumerate(findings) if levels and _fails(finding, budgets, levels))
+
+
+def _fails(finding: Finding, budgets: Sequence[BudgetCheck], levels: Sequence[Level]) -> bool:
+    if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
+        return False
+    judging = [b for b in budgets if finding.run == b.run and finding.rule in BY_NAME[b.metric].rules]
+    if judging:
+        return any(budget.status == EXCEEDED for budget in judging)
+    return finding.level in levels
+
+
+def causes(
+    profile: Profile,
+    findings: Sequence[Finding],
+    budgets: Sequence[BudgetCheck],
+    entries: Sequence[AcceptedFinding],
+    fail_on: str,
+    scopes: Sequence[Budget],
+) -> tuple[Cause, ...]:
+    """Worst first."""
+    found = [
+        *(Cause(exit_code=_ended(run), text=_death(run)) for run in profile.runs if run.exit.outcome != "ok"),
+        *_failures(findings, budgets, entries, fail_on),
+        *_nothing_compiled(profile),
+        *_inconclusive(profile, findings, budgets, scopes),
+    ]
+    if profile.exit_code == EXIT_INTERRUPTED and all(cause.exit_code != EXIT_INTERRUPTED for cause in found):
+        found.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
+    return tuple(sorted(found, key=lambda cause: ORDER.index(cause.exit_code)))
+
+
+def _ended(run: RunReport) -> int:
+    return EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
+
+
+def _death(run: RunReport) -> str:
+    return f"{run.key.slug} {run.exit.words}"
+
+
+def _failures(
+    findings: Sequence[Finding], budgets: Sequence[BudgetCheck], entries: Sequence[AcceptedFinding], fail_on: str
+) -> list[Cause]:
+    if fail_on == "never":
+        return []
+    over = [budget for budget in budgets if budget.status == EXCEEDED]
+    counted = {rule for budget in budgets for rule in BY_NAME[budget.metric].rules}
+    severe = [findings[i] for i in failing(findings, budgets, fail_on) if findings[i].rule not in counted]
+    texts = [
+        *(f"{b.run.slug}: {said(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
+        *(f"{finding.rule} {finding.message}" for finding in severe),
+        *(f"accepted finding {e.rule} in {place(e)} expired on {e.expires}" for e in entries if e.status == EXPIRED),
+    ]
+    return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
+
+
+def _nothing_compiled(profile: Profile) -> list[Cause]:
+    """Of any run: a run that silently stopped compiling shows no break and no recompile."""
+    if not profile.runs:
+        return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
+    return [
+        Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{_why_not(run)}")
+        for run in profile.runs
+        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings)
+    ]
+
+
+def _why_not(run: RunReport) -> str:
+    lines = () if isinstance(run.compile, Skipped) else run.compile.capture_unavailable
+    known = next((line for line in lines if line.startswith(INDISPENSABLE)), "")
+    return f" ({known})" if known else ""
+
+
+def _inconclusive(
+    profile: Profile, findings: Sequence[Finding], budgets: Sequence[BudgetCheck], scopes: Sequence[Budget]
+) -> list[Cause]:
+    """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently."""
+    silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
+    unseen = [
+        f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
+        for b in budgets
+        if isinstance(b.observed, Skipped) and b.run not in silent
+    ]
+    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted]
+    texts = [
+        *unseen,
+        *(f"{finding.rule} {finding.message}" for finding in disagreed),
+        *(f"the budget {b.scope}:{b.metric.name} is for a run that there is not" for b in _idle(profile, scopes)),
+    ]
+    return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
+
+
+def _idle(profile: Profile, budgets: Sequence[Budget]) -> list[Budget]:
+    """Of the command line only: a file's budgets stand for more runs than one command may ask for."""
+    return [b for b in budgets if b.origin == OPTION and not any(b.applies_to(run.key) for run in profile.runs)]
+
+
+# ---------------------------------------------------------------- in words
+
+
+def verdict(profile: Profile, found: Sequence[Cause], budgets: Sequence[BudgetCheck], fail_on: str) -> Verdict:
+    if not found:
+        return Verdict(status="ok", text=_passed(profile, budgets, fail_on))
+    code = found[0].exit_code
+    lead = {
+        EXIT_GATE_FAILED: "gate failed",
+        EXIT_WORKLOAD: "no verdict, the workload failed",
+        EXIT_NOTHING_MEASURED: "no verdict, nothing was compiled",
+        EXIT_INTERRUPTED: "no verdict, interrupted",
+        EXIT_INCONCLUSIVE: "inconclusive",
+    }[code]
+    return Verdict(
+        status=_STATUS.get(code, "inconclusive"),
+        text=f"{lead}: {found[0].text}",
+        reasons=tuple(cause.text for cause in found[1:]),
+    )
+
+
+def _passed(profile: Profile, budgets: Sequence[BudgetCheck], fail_on: str) -> str:
+    runs = len(profile.runs)
+    if fail_on == "never":
+        over = sum(budget.status == EXCEEDED for budget in budgets)
+        return f"nothing fails this gate (--fail-on never); {over} of {len(budgets)} budgets exceeded, {_count(runs)}"
+    accepted = sum(bool(finding.accepted) for finding in profile.findings)
+    suffix = f", {accepted} findings accepted" if accepted else ""
+    return f"gate passed: {len(budgets)} budgets held over {_count(runs)}{suffix}"
+
+
+def _count(runs: int) -> str:
+    return f"{runs} run" if runs == 1 else f"{runs} runs"
+
+
+def said(budget: BudgetCheck) -> str:
+    """What was observed, with its unit."""
+    return "not observed" if isinstance(budget.observed, Skipped) else amount(budget.observed, budget.unit)
+
+
+def amount(value: float, unit: str) -> str:
+    return f"{value:.1f} s" if unit == "s" else f"{value:,.0f}"
+
+
+def place(entry: AcceptedFinding) -> str:
+    return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
+
+
+def unused(entries: Sequence[AcceptedFinding]) -> tuple[str, ...]:
+    return tuple(
+        f"accepted finding {e.rule} in {place(e)} matched nothing; it can be removed"
+        for e in entries
+        if e.status == UNUSED
+    )

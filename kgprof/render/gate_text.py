@@ -1,0 +1,109 @@
+"""The gate for a terminal and a log: each finding at its line, then the budgets, then the verdict as the last line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
+from kgprof.places import relative
+from kgprof.render.visible import one_line, visible
+
+_LENGTH = 2000
+_NAME = 60
+_RELATED = 3
+_HEADINGS = ("run", "budget", "limit", "observed", "accepted", "")
+
+
+def lines(profile: Profile, gate: Gate) -> Iterable[str]:
+    """Plain lines; the findings that fail the gate first, then the others, then the accepted ones in one line each."""
+    order = sorted(
+        range(len(profile.findings)), key=lambda i: (bool(profile.findings[i].accepted), i not in gate.failing)
+    )
+    for index in order:
+        yield from _finding(profile.findings[index], index in gate.failing, profile.environment.source_root)
+    if profile.findings:
+        yield ""
+    yield from _table(gate.budgets)
+    for entry in gate.accepted:
+        if entry.status == "expired":
+            yield _expired(entry)
+    for note in gate.notes:
+        yield f"note: {one_line(note, _LENGTH)}"
+    yield f"compiled by {gate.backend}, --fail-on {gate.fail_on}, {_findings(profile)}"
+    yield ""
+    yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
+    for reason in profile.verdict.reasons:
+        yield f"  also: {one_line(reason, _LENGTH)}"
+
+
+def _findings(profile: Profile) -> str:
+    number = len(profile.findings)
+    accepted = sum(bool(finding.accepted) for finding in profile.findings)
+    return f"{number} finding{'' if number == 1 else 's'}" + (f", {accepted} of them accepted" if accepted else "")
+
+
+def _finding(finding: Finding, fails: bool, root: str) -> Iterable[str]:
+    place = finding.location
+    where = f"{one_line(relative(place.file, root), 500)}:{place.line}: " if place else ""
+    run = f" [{one_line(finding.run.slug, _NAME)}]" if finding.run else ""
+    times = f" ({finding.count} times)" if finding.count > 1 else ""
+    mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
+    yield f"{where}{mark}{finding.rule} {one_line(finding.message, _LENGTH)}{times}{run}"
+    if finding.accepted:
+        yield f"    accepted by {one_line(finding.accepted, _LENGTH)}"
+    elif place is not None and place.text.strip():
+        yield from _source(place.line, place.text)
+    for other in finding.related[:_RELATED]:
+        function = f" in {one_line(other.function, _NAME)}" if other.function else ""
+        yield f"    related: {one_line(relative(other.file, root), 500)}:{other.line}{function}"
+
+
+def _source(line: int, text: str) -> Iterable[str]:
+    """The line as it stands in the file, and a caret under its first character; tabs become spaces under both."""
+    shown = visible(text.expandtabs(4).rstrip())[:500]
+    gutter = f"{line:>6} | "
+    yield f"{gutter}{shown}"
+    yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
+
+
+def _expired(entry: AcceptedFinding) -> str:
+    place = f"{entry.file}:{entry.function}"
+    said = f"{entry.owner}, {entry.reason}"
+    return (
+        f"expired on {entry.expires}: accepted finding {entry.rule} in {one_line(place, 500)} ({one_line(said, 500)})"
+    )
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _table(budgets: Sequence[BudgetCheck]) -> Iterable[str]:
+    if not budgets:
+        return
+    rows = [_HEADINGS, *(_row(budget) for budget in budgets)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i in (0, 1, 5) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    unseen = {b.observed.reason: b for b in budgets if isinstance(b.observed, Skipped)}
+    for reason in unseen:
+        yield f"not observed: {one_line(reason, _LENGTH)}"
+
+
+def _row(budget: BudgetCheck) -> tuple[str, ...]:
+    observed = "-" if isinstance(budget.observed, Skipped) else amount(budget.observed, budget.unit)
+    return (
+        one_line(budget.run.slug, _NAME),
+        budget.metric,
+        amount(budget.limit, budget.unit),
+        observed,
+        str(budget.accepted) if budget.accepted else "",
+        budget.status,
+    )
+
+
+def amount(value: float, unit: str) -> str:
+    return f"{value:.1f} s" if unit == "s" else f"{value:,.0f}"

@@ -1,0 +1,120 @@
+"""Workflow commands: GitHub Actions turns these lines of a job's log into annotations on the files of a pull request.
+
+It keeps 10 errors, 10 warnings and 10 notices of a step, in the order in which they were printed, and drops the rest
+in silence; so the worst come first and the last of a full ten says how many there are besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import BudgetCheck, Finding, Level, Profile, Rule, Skipped
+from kgprof.places import relative
+from kgprof.render.visible import clip, visible
+
+LIMIT = 10  # of each kind
+COMMANDS = ("error", "warning", "notice")
+_LENGTH = 2000  # characters of one message
+_OF_LEVEL = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+_OF_STATUS = {"ok": "notice", "attention": "warning", "failed": "error", "inconclusive": "error"}
+_ENDED_BADLY = "error"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Annotation:
+    command: str
+    title: str
+    message: str
+    file: str = ""
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        place = {"file": self.file, "line": str(self.line), "endLine": str(self.line)} if self.file else {}
+        properties = {**place, "title": self.title}
+        said = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
+        return f"::{self.command} {said}::{escaped(self.message)}"
+
+
+class Github:
+    name = "github"
+    suffix = ".annotations"
+
+    def render(self, profile: Profile) -> str:
+        everything = [*_verdict(profile), *_deaths(profile), *_budgets(profile), *_findings(profile)]
+        lines = [a.text for command in COMMANDS for a in _fitted(command, everything)]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """A message: percent first, or it would escape the escapes."""
+    shown = clip(visible(text, keep="\n\r"), _LENGTH)
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escaped_property(text: str) -> str:
+    """A property also ends at a comma, and the properties at a colon."""
+    return escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _fitted(command: str, everything: Sequence[Annotation]) -> list[Annotation]:
+    mine = [annotation for annotation in everything if annotation.command == command]
+    if len(mine) <= LIMIT:
+        return mine
+    more = len(mine) - LIMIT + 1
+    last = Annotation(
+        command=command, title="kgprof", message=f"{more:,} more of this kind; report.json holds them all"
+    )
+    return [*mine[: LIMIT - 1], last]
+
+
+# ---------------------------------------------------------------- what there is to say
+
+
+def _verdict(profile: Profile) -> list[Annotation]:
+    text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    command = _OF_STATUS.get(profile.verdict.status, "error")
+    return [Annotation(command=command, title=f"kgprof: {profile.verdict.status}", message=text)]
+
+
+def _deaths(profile: Profile) -> list[Annotation]:
+    return [
+        Annotation(command=_ENDED_BADLY, title=f"kgprof: {run.key.slug}", message=f"{run.key.slug} {run.exit.words}")
+        for run in profile.runs
+        if run.exit.outcome != "ok"
+    ]
+
+
+def _budgets(profile: Profile) -> list[Annotation]:
+    if profile.gate is None:
+        return []
+    command = "notice" if profile.gate.fail_on == "never" else "error"
+    return [
+        Annotation(command=command, title=f"kgprof budget {budget.metric}", message=_over(budget))
+        for budget in profile.gate.budgets
+        if budget.status == "exceeded"
+    ]
+
+
+def _over(budget: BudgetCheck) -> str:
+    observed = budget.observed
+    value = observed.reason if isinstance(observed, Skipped) else f"{observed:g} {budget.unit}"
+    return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {budget.limit:g} ({budget.origin})"
+
+
+def _findings(profile: Profile) -> list[Annotation]:
+    rules = {rule.id: rule for rule in profile.rules}
+    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in profile.findings]
+
+
+def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:
+    place = finding.location
+    accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
+    return Annotation(
+        command="notice" if finding.accepted else _OF_LEVEL[finding.level],
+        title=f"{finding.rule} {rule.name}" if rule else finding.rule,
+        message=f"{accepted}{finding.message}",
+        file=relative(place.file, root) if place else "",
+        line=max(1, place.line) if place else 0,
+    )

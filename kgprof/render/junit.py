@@ -1,0 +1,195 @@
+"""JUnit XML: one test case for each budget or rule on each run, and one for how the run ended.
+
+There is no official schema; CI systems agree on testsuites, testsuite, testcase with failure, error and properties,
+and ignore a second case of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from kgprof.model import BudgetCheck, Finding, Level, Profile, Skipped
+from kgprof.places import relative
+from kgprof.render.visible import visible
+
+EVERY_RUN = "all runs"
+# What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of the two."""
+
+    run: str
+    name: str
+    properties: tuple[tuple[str, str], ...] = ()
+    failure: str = ""
+    error: str = ""
+    said: tuple[str, ...] = ()
+
+
+class Junit:
+    name = "junit"
+    suffix = ".xml"
+
+    def render(self, profile: Profile) -> str:
+        cases = [*_endings(profile), *_budgets(profile), *_rules(profile)]
+        counts = {
+            "tests": str(len(cases)),
+            "failures": str(sum(bool(case.failure) for case in cases)),
+            "errors": str(sum(bool(case.error) for case in cases)),
+        }
+        suites = ElementTree.Element("testsuites", {"name": "kgprof", **counts})
+        suite = ElementTree.SubElement(suites, "testsuite", {"name": _xml(f"kgprof {profile.workload}"), **counts})
+        suite.set("timestamp", _xml(profile.created_utc))
+        _write_properties(suite, _totals(profile))
+        for case in _uniquely_named(cases):
+            _write(suite, case)
+        ElementTree.indent(suites)
+        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _totals(profile: Profile) -> list[tuple[str, str]]:
+    levels = [(f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in Level]
+    return [
+        ("verdict.status", profile.verdict.status),
+        ("verdict.text", profile.verdict.text),
+        ("exit.code", str(profile.exit_code)),
+        ("findings", str(len(profile.findings))),
+        *levels,
+        ("device", profile.device),
+        ("torch", profile.environment.torch),
+    ]
+
+
+# ---------------------------------------------------------------- the cases
+
+
+def _endings(profile: Profile) -> Iterable[Case]:
+    for run in profile.runs:
+        died = "" if run.exit.outcome == "ok" else f"{run.key.slug} {run.exit.words}"
+        yield Case(run=run.key.slug, name="the run ended well", error=died)
+    if not profile.runs:
+        yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
+
+
+def _budgets(profile: Profile) -> Iterable[Case]:
+    if profile.gate is None:
+        return
+    judged = profile.gate.fail_on != "never"
+    for budget in profile.gate.budgets:
+        observed = "" if isinstance(budget.observed, Skipped) else f"{budget.observed:g}"
+        over = f"{observed} {budget.unit} over the budget of {budget.limit:g}" if budget.status == "exceeded" else ""
+        yield Case(
+            run=budget.run.slug,
+            name=f"budget {budget.metric}",
+            properties=_of_budget(budget, observed),
+            failure=over if judged else "",
+            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, Skipped) else "",
+            said=(over,) if over and not judged else (),
+        )
+    for entry in profile.gate.accepted:
+        gone = f"expired on {entry.expires}: {entry.reason}" if entry.status == "expired" and judged else ""
+        place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
+        yield Case(run=EVERY_RUN, name=f"accepted {entry.rule} in {place}", failure=gone)
+
+
+def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("value", observed or "not observed"),
+        ("budget", f"{budget.limit:g}"),
+        ("unit", budget.unit),
+        ("accepted", str(budget.accepted)),
+        ("origin", budget.origin),
+    )
+
+
+def _rules(profile: Profile) -> Iterable[Case]:
+    """Each rule on each run, found or not; a finding about no run in particular stands under "all runs"."""
+    root = profile.environment.source_root
+    fails = _failing(profile)
+    found: dict[tuple[str, str], list[int]] = {
+        (run.key.slug, rule.id): [] for run in profile.runs for rule in profile.rules
+    }
+    for index, finding in enumerate(profile.findings):
+        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(index)
+    names = {rule.id: f"{rule.id} {rule.name}" for rule in profile.rules}
+    for (run, rule), indices in found.items():
+        lines = [_line(profile.findings[i], root) for i in indices]
+        wrong = [line for i, line in zip(indices, lines, strict=True) if i in fails]
+        yield Case(
+            run=run,
+            name=names.get(rule, rule),
+            properties=(("findings", str(len(indices))),) if indices else (),
+            failure="\n".join(wrong),
+            error=_unseen(profile, run, rule) if not wrong else "",
+            said=tuple(line for line in lines if line not in wrong),
+        )
+
+
+def _failing(profile: Profile) -> frozenset[int]:
+    """The gate's own answer; without a gate, the errors."""
+    if profile.gate is not None:
+        return frozenset(profile.gate.failing)
+    return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is Level.ERROR)
+
+
+def _unseen(profile: Profile, slug: str, rule: str) -> str:
+    """A rule about compilation has nothing to say on a run whose compilation was not watched."""
+    run = next((run for run in profile.runs if run.key.slug == slug), None)
+    if run is None or not rule.startswith(("KGP1", "KGP3")) or not isinstance(run.compile, Skipped):
+        return ""
+    return f"not observed: {run.compile.reason}"
+
+
+def _line(finding: Finding, root: str) -> str:
+    place = finding.location
+    where = f"{relative(place.file, root)}:{place.line}: " if place else ""
+    accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
+    return f"{where}{finding.level.value} {finding.rule}: {finding.message}{accepted}"
+
+
+# ---------------------------------------------------------------- as XML
+
+
+def _uniquely_named(cases: Sequence[Case]) -> Iterable[tuple[str, str, Case]]:
+    seen: Counter[tuple[str, str]] = Counter()
+    taken = set()
+    for case in cases:
+        run, name = _xml(case.run), _xml(case.name)
+        unique = name
+        while (run, unique) in taken:
+            seen[run, name] += 1
+            unique = f"{name} ({seen[run, name] + 1})"
+        taken.add((run, unique))
+        yield run, unique, case
+
+
+def _write(suite: ElementTree.Element, named: tuple[str, str, Case]) -> None:
+    run, name, case = named
+    element = ElementTree.SubElement(suite, "testcase", {"classname": run, "name": name})
+    _write_properties(element, case.properties)
+    for kind, text in (("failure", case.failure), ("error", case.error)):
+        if text:
+            first = _xml(text).splitlines()[0] if _xml(text) else ""
+            ElementTree.SubElement(element, kind, {"message": first, "type": kind}).text = _xml(text)
+    if case.said:
+        ElementTree.SubElement(element, "system-out").text = _xml("\n".join(case.said))
+
+
+def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:
+    pairs = list(properties)
+    if not pairs:
+        return
+    parent = ElementTree.SubElement(element, "properties")
+    for name, value in pairs:
+        ElementTree.SubElement(parent, "property", {"name": name, "value": _xml(value)})
+
+
+def _xml(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible(text, keep="\n\t"))

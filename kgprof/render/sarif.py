@@ -1,0 +1,211 @@
+"""SARIF 2.1.0 (OASIS, 2020): for code scanning. Every rule is listed, also when nothing was found.
+
+GitHub keeps 5,000 results of a file and wants one physical location each, of which it reads the first; it tells
+findings of two commits apart by ``partialFingerprints.primaryLocationLineHash``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
+from kgprof.model import Finding, Level, Location, Profile, Rule, RunReport
+from kgprof.places import relative
+from kgprof.render.visible import visible
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+VERSION = "2.1.0"
+LIMIT = 1000  # results
+ROOT = "%SRCROOT%"
+# A finding about a whole run has no line. GitHub refuses a result without a file; this name says what is meant.
+NO_FILE = "no file associated with this finding"
+_FINISHED = (EXIT_OK, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+_NOTIFIED = {"ok": "note", "attention": "warning", "failed": "error", "inconclusive": "warning"}
+
+
+class Sarif:
+    name = "sarif"
+    suffix = ".sarif"
+
+    def render(self, profile: Profile) -> str:
+        document = {"$schema": SCHEMA, "version": VERSION, "runs": [_run(profile)]}
+        return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+
+
+def _run(profile: Profile) -> dict[str, Any]:
+    shown = profile.findings[:LIMIT]
+    return {
+        "tool": {"driver": _driver(profile)},
+        "automationDetails": {"id": f"kgprof/{_text(profile.workload)}/{profile.device}/"},
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the repository."}}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(profile)],
+        "results": _results(shown, profile),
+        "properties": {
+            "exitCode": profile.exit_code,
+            "verdict": {"status": profile.verdict.status, "text": _text(profile.verdict.text)},
+            "findings": len(profile.findings),
+            "levels": {level.value: sum(f.level is level for f in profile.findings) for level in Level},
+        },
+    }
+
+
+# ---------------------------------------------------------------- the tool and how it went
+
+
+def _driver(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": "kgprof",
+        "version": profile.kgprof_version,
+        "rules": [_rule(rule) for rule in _rules(profile)],
+    }
+
+
+def _rules(profile: Profile) -> list[Rule]:
+    """Those of this version, and one that a finding names without being among them."""
+    known = {rule.id for rule in profile.rules}
+    strangers = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
+    return [*profile.rules, *(_stranger(name) for name in strangers)]
+
+
+def _stranger(name: str) -> Rule:
+    unknown = "This rule is not described in the report."
+    return Rule(id=name, name=name, level=Level.NOTE, summary=unknown, why=unknown, example=unknown, remedy=unknown)
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    text = f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
+    markdown = f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** {rule.example}\n\n**What to do.** {rule.remedy}"
+    return {
+        "id": _text(rule.id),
+        "name": _text(rule.name),
+        "shortDescription": {"text": _text(rule.summary)},
+        "fullDescription": {"text": _text(rule.why)},
+        "help": {"text": _text(text), "markdown": _text(markdown)},
+        "defaultConfiguration": {"level": rule.level.value},
+        "properties": {"problem.severity": _severity(rule.level), "precision": "very-high", "tags": ["torch.compile"]},
+    }
+
+
+def _severity(level: Level) -> str:
+    return {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "recommendation"}[level]
+
+
+def _invocation(profile: Profile) -> dict[str, Any]:
+    return {
+        "executionSuccessful": profile.exit_code in _FINISHED,
+        "exitCode": profile.exit_code,
+        "exitCodeDescription": _text(profile.verdict.text),
+        "commandLine": _text(" ".join(profile.command)),
+        "toolExecutionNotifications": _notifications(profile),
+    }
+
+
+def _notifications(profile: Profile) -> list[dict[str, Any]]:
+    """The verdict, runs that died, what was not measured, and what was cut."""
+    told = [(_NOTIFIED.get(profile.verdict.status, "warning"), profile.verdict.text)]
+    told += [("warning", reason) for reason in profile.verdict.reasons]
+    told += [("error", _death(run)) for run in profile.runs if run.exit.outcome != "ok"]
+    told += [
+        ("note", f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}")
+        for gap in profile.omissions
+    ]
+    cut = len(profile.findings) - LIMIT
+    if cut > 0:
+        told.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
+    return [{"level": level, "message": {"text": _text(text)}} for level, text in told]
+
+
+def _death(run: RunReport) -> str:
+    return f"{run.key.slug} {run.exit.words}"
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _results(findings: Sequence[Finding], profile: Profile) -> list[dict[str, Any]]:
+    index = {rule.id: number for number, rule in enumerate(_rules(profile))}
+    seen: Counter[str] = Counter()
+    results = []
+    for finding in findings:
+        mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
+        seen[mark] += 1
+        results.append(_result(finding, index[finding.rule], f"{_text(mark)}:{seen[mark]}", profile))
+    return results
+
+
+def _result(finding: Finding, rule: int, mark: str, profile: Profile) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "ruleId": _text(finding.rule),
+        "ruleIndex": rule,
+        "level": finding.level.value,
+        "message": {"text": _text(finding.message)},
+        "locations": [_location(finding, profile.environment.source_root)],
+        "partialFingerprints": {"primaryLocationLineHash": mark, "kgprof/v1": mark},
+        "occurrenceCount": max(1, finding.count),
+        "properties": {"run": _text(finding.run.slug)} if finding.run else {},
+    }
+    related = [_related(place, profile.environment.source_root) for place in finding.related]
+    if related:
+        result["relatedLocations"] = related
+    if profile.gate is not None:
+        result["suppressions"] = _suppressions(finding)
+    return result
+
+
+def _suppressions(finding: Finding) -> list[dict[str, Any]]:
+    """An empty list says that suppressions were looked for and none applies."""
+    if not finding.accepted:
+        return []
+    return [{"kind": "external", "status": "accepted", "justification": _text(finding.accepted)}]
+
+
+def _location(finding: Finding, root: str) -> dict[str, Any]:
+    place = finding.location
+    if place is None:
+        return {"physicalLocation": {"artifactLocation": {"uri": quote(NO_FILE)}, "region": _region(1, "")}}
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
+    }
+    if place.function:
+        location["logicalLocations"] = [{"fullyQualifiedName": _text(place.function), "kind": "function"}]
+    return location
+
+
+def _related(place: Location, root: str) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
+    }
+    if place.function:
+        location["message"] = {"text": f"in {_text(place.function)}"}
+    return location
+
+
+def _artifact(place: Location, root: str) -> dict[str, str]:
+    """A file elsewhere has no relative name, and says so by its scheme."""
+    path = relative(place.file, root)
+    encoded = quote(path.encode("utf-8", errors="replace"), safe="/")
+    if path.startswith("/"):
+        return {"uri": f"file://{encoded}"}
+    return {"uri": encoded, "uriBaseId": ROOT}
+
+
+def _region(line: int, text: str) -> dict[str, Any]:
+    """Lines and columns count from 1; the end column is the one after the last character."""
+    number = max(1, line)
+    stripped = text.rstrip()
+    start = len(stripped) - len(stripped.lstrip()) + 1
+    region: dict[str, Any] = {"startLine": number, "endLine": number, "startColumn": start}
+    region["endColumn"] = max(start + 1, len(stripped) + 1)
+    if stripped:
+        region["snippet"] = {"text": _text(stripped)}
+    return region
+
+
+def _text(text: str) -> str:
+    """Never empty, which the schema forbids in places; lone surrogates, which JSON cannot carry, spelt out."""
+    return visible(text, keep="\n\t") or "-"
