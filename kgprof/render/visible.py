@@ -8,14 +8,12 @@ import unicodedata
 # Cc control, Cf format (bidi overrides, zero width), Cs lone surrogates, Co private use, Cn unassigned, Zl and Zp line
 # separators that JavaScript and editors take for line ends.
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-_PLAIN = re.compile(r"[ -~]*")
+_NOT_PLAIN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, keep: str = "") -> str:
     """The text with every invisible character as its escape, except those in ``keep`` (a log keeps its line ends)."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return "".join(_spelt(character, keep) for character in text)
+    return _NOT_PLAIN.sub(lambda found: _spelt(found[0], keep), text)
 
 
 def _spelt(character: str, keep: str) -> str:

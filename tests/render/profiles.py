@@ -241,20 +241,20 @@ def hostile() -> Profile:
 
 
 def huge() -> Profile:
-    """Sixty runs with hundreds of kernels, long names and long logs, five hundred findings."""
-    keys = [RunKey(strategy=f"strategy_{i:02d}_with_a_rather_long_name", mode="default") for i in range(60)]
+    """Forty runs with hundreds of kernels, long names and long logs, five hundred findings."""
+    keys = [RunKey(strategy=f"strategy_{i:02d}_with_a_rather_long_name", mode="default") for i in range(40)]
     runs = tuple(
         msgspec.structs.replace(
             _run(KEYS[5], device="cuda"),
             key=key,
-            kernels=_many_kernels(300),
+            kernels=_many_kernels(200),
             log=LogExcerpt(text="a log line that says something\n" * 2000, left_out_bytes=12_345),
         )
         for key in keys
     )
     found = tuple(
         _finding("KGP501", Level.ERROR, key, f"{key.slug}: {i} results differ")
-        for i, key in enumerate(keys[i % 60] for i in range(500))
+        for i, key in enumerate(keys[i % 40] for i in range(500))
     )
     return msgspec.structs.replace(_profile(runs, CUDA, "cuda"), findings=found)
 

@@ -1,0 +1,114 @@
+"""What holds the page together: its policy, its escaping, and the order in which it gives way."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import jinja2
+import msgspec
+import pytest
+
+from kgprof import resources
+from kgprof.model import LogExcerpt
+from kgprof.render import html
+from kgprof.render.html import LEVELS, Html
+from kgprof.render.kernel_table import short_name
+from tests.render import profiles
+
+TEMPLATES = sorted(Path(str(resources.directory("templates"))).rglob("*.jinja"))
+
+
+def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None:
+    text = Html().render(profiles.clean())
+
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (style, script)]
+
+    assert policy.replace("&#39;", "'") == (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_switches_escaping_off(template: Path) -> None:
+    text = template.read_text(encoding="utf-8")
+
+    assert template.name.endswith(".html.jinja")
+    assert not re.search(r"\|\s*safe|autoescape|style=|\bon\w+=|<img|<link|https?://", text)
+
+
+def test_only_the_style_and_the_script_are_taken_as_they_are() -> None:
+    assert Path(html.__file__).read_text(encoding="utf-8").count("Markup(") == 2
+
+
+def test_every_name_of_the_page_is_escaped() -> None:
+    for template in TEMPLATES:
+        assert html._environment().autoescape(template.name)  # type: ignore[operator]
+
+
+def test_an_unknown_name_in_a_template_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        html._environment().from_string("{{ page.missing }}").render(page={})
+
+
+def test_importing_the_renderers_costs_neither_jinja2_nor_rich() -> None:
+    program = "import sys, kgprof.render; print([m for m in ('jinja2', 'rich', 'torch', 'numpy') if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+def test_each_level_holds_no_more_than_the_one_before() -> None:
+    for larger, smaller in pairwise(dataclasses.astuple(limits) for limits in LEVELS):
+        assert all(before >= after for before, after in zip(larger, smaller, strict=True))
+        assert larger != smaller
+
+
+def test_logs_are_the_first_to_go() -> None:
+    # given: logs that fill the page once they are escaped
+    profile = profiles.clean()
+    log = LogExcerpt(text="<&>" * 100_000, left_out_bytes=0)
+    loud = tuple(msgspec.structs.replace(run, log=log) for run in profile.runs)
+
+    text = Html().render(msgspec.structs.replace(profile, runs=loud))
+
+    assert "Left out of this page" in text
+    assert "the logs." in text
+    assert "native_layer_norm" in text
+    assert "derive_and_choose" in text
+
+
+def test_a_long_log_is_cut_in_its_middle() -> None:
+    profile = profiles.clean()
+    log = LogExcerpt(text="first\n" + "x" * 400_000 + "\nlast", left_out_bytes=0)
+    quiet = tuple(msgspec.structs.replace(run, log=log) for run in profile.runs)
+
+    text = Html().render(msgspec.structs.replace(profile, runs=quiet))
+
+    assert text.count("first\n") == text.count("\nlast</pre>") == 6
+    assert "characters left out ...]" in text
+
+
+def test_device_kernels_lose_the_part_that_all_of_them_share() -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel>(int)"
+
+    assert short_name(name) == "vectorized_elementwise_kernel<4, silu_kernel>(int)"
+
+
+def test_a_long_generated_name_keeps_its_number() -> None:
+    name = "graph_0_cpp_fused_" + "_".join(["bitwise_and"] * 30) + "_17"
+
+    assert short_name(name).startswith("graph_0_cpp_fused_bitwise_and")
+    assert short_name(name).endswith("_bitwise_and_17")
+    assert len(short_name(name)) == 110
