@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kgprof.compile_records import CompileRecords
+
 T = TypeVar("T")
 
 RECORDING_SCHEMA_VERSION = 1  # 1: first form
@@ -275,6 +277,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     kernels: TracePass | Skipped
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
+    records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
 
 
 class RecordingHeader(Model, frozen=True, kw_only=True):
@@ -333,6 +336,8 @@ class Finding(Model, frozen=True, kw_only=True):
     location: Location | None = None
     count: int = 1
     fingerprint: str = ""
+    related: tuple[Location, ...] = ()  # other places that matter: the call that recompiled, the frame that fell back
+    detail: str = ""  # torch's own words, over several lines
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
 
 

@@ -7,7 +7,8 @@
         compile.json timing.json trace.json host.json kernels.json evaluation.json    one pass each, or Skipped
         exit.json kernels_exit.json      how child A and child B ended
         trace.json.gz kernels.json.gz    what torch.profiler exported
-        trace_records.jsonl.gz           allow-listed records of torch.__trace
+        trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
+        sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
         log.txt kernels_log.txt          what torch and the workload wrote in child A and B, head and tail
 
@@ -18,11 +19,13 @@ model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +33,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from kgprof.compile_records import (
+    CompileRecords,
+    GraphRuns,
+    LogLine,
+    OfferedFrame,
+    Sources,
+    TraceRecord,
+)
 from kgprof.errors import InputError, KgprofError, UsageError
 from kgprof.model import (
     RECORDING_SCHEMA_VERSION,
@@ -61,12 +72,15 @@ FOLDER = "recording"  # inside the output folder
 REPORTS = ("report.html", "report.json")  # beside it
 TRACE_FILES = {PassName.TRACE: "trace.json.gz", PassName.KERNELS: "kernels.json.gz"}
 TRACE_RECORDS = "trace_records.jsonl.gz"
+SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 LOG = "log.txt"
 KERNELS_LOG = "kernels_log.txt"  # child B's
 AGREEMENT_LOG = "agreement_log.txt"
 EVALUATION = "evaluation"
 _ENDED = {"killed": "was killed", "timed-out": "timed out", "interrupted": "was interrupted"}
+# Which key a line of TRACE_RECORDS has, and what it holds.
+_LINES: dict[str, type[Any]] = {"metadata": TraceRecord, "frame": OfferedFrame, "graph": GraphRuns, "log": LogLine}
 _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
 
 
@@ -150,6 +164,11 @@ def write_report(folder: Path, name: str, text: str) -> None:
 
 def write_log(folder: Path, key: RunKey, text: str) -> None:
     _write(run_folder(folder, key) / LOG, text.encode(errors="replace"))
+
+
+def write_sources(records: Path, value: Sources) -> None:
+    """``sources.json`` beside the file of records."""
+    _write(records.with_name(SOURCES), encode_json(value))
 
 
 def write_result(folder: Path, key: RunKey, arrays: Mapping[str, np.ndarray]) -> None:
@@ -305,7 +324,55 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         or Skipped(reason=_why_missing(kernels_exit or ended)),
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
         log=_read_log(run / LOG) + _read_log(run / KERNELS_LOG),
+        records=_read_records(run) or missing,
     )
+
+
+def _read_records(run: Path) -> CompileRecords | Skipped | None:
+    """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
+    path = run / TRACE_RECORDS
+    if not path.exists():
+        return None
+    try:
+        return _parse_records(path)
+    except InputError as error:
+        return Skipped(reason=error.message)
+
+
+def _parse_records(path: Path) -> CompileRecords:
+    read: dict[str, list[Any]] = {key: [] for key in _LINES}
+    left_out = 0
+    for line in _lines(path):
+        left_out += line.get("left_out", 0)
+        key = next((key for key in _LINES if key in line), None)
+        if key is not None:
+            read[key].append(_converted(line if key == "metadata" else line[key], _LINES[key], path))
+    return CompileRecords(
+        records=tuple(read["metadata"]),
+        frames=tuple(read["frame"]),
+        graphs=tuple(read["graph"]),
+        logs=tuple(read["log"]),
+        left_out=left_out,
+        sources=_read_if_there(path.with_name(SOURCES), Sources) or Sources(),
+    )
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with gzip.open(path, "rb") as lines:
+            for line in lines:
+                yield decode_json(line, dict[str, Any])
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", path=path) from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+
+
+def _converted(value: Any, kind: type[T], path: Path) -> T:
+    try:
+        return msgspec.convert(value, kind, strict=False)  # the keys of a JSON object are text, calls are numbers
+    except msgspec.ValidationError as error:
+        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
 
 
 def _never_ended(run: Path, header: RecordingHeader) -> Exit:

@@ -14,8 +14,13 @@ from typing import Any
 
 import torch
 
+from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, CompilePass, Options, Skipped
-from kgprof.record import store, timing
+from kgprof.record import project_sources, store, timing
+from kgprof.record.call_index import CallIndex
+from kgprof.record.frame_hook import FrameHook
+from kgprof.record.graph_hook import GraphHook
+from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
@@ -29,6 +34,7 @@ KEPT_RECORDS = frozenset(
         "dynamo_start",
         "compilation_metrics",
         "bwd_compilation_metrics",
+        "aot_autograd_backward_compilation_metrics",
         "create_symbol",
         "describe_storage",
         "describe_tensor",
@@ -50,6 +56,28 @@ KEPT_ARTIFACTS = frozenset(
         "cudagraph_skip_reason",
     }
 )
+# Of the spans in chromium_event records: those that tell the stages of a compilation apart.
+KEPT_SPANS = frozenset(
+    {
+        "dynamo",
+        "entire_frame_compile",
+        "backend_compile",
+        "entire_backward_compile",
+        "create_aot_dispatcher_function",
+        "inductor_compile",
+        "_recursive_post_grad_passes",
+        "code_gen",
+        "GraphLowering.compile_to_fn",
+        "async_compile.wait",
+        "compile_file",
+        "inductor_codecache_torch_key",
+        "CacheBase.get_system.triton_key",
+        "PyCodeCache.load_by_key_path",
+        "AOTAutogradCache.inductor_load",
+        "TritonBundler.collect",
+        "TritonBundler.read_and_emit",
+    }
+)
 PAYLOAD_BYTES = 64 * 1024  # of one record (a cache miss carries its whole key, 70 KB a graph)
 # 38 KB of settings stand in every metrics record; once is enough.
 SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
@@ -67,13 +95,16 @@ def compile_pass(
     after_first_call: Callable[[], None] = lambda: None,
 ) -> CompilePass:
     """``--steps`` calls, one by one on the wall clock; the records that were kept go to ``records_to``."""
-    trace = StructuredTrace()
-    sources: tuple[Source, ...] = (TorchLogs(), trace)
+    calls, project = CallIndex(), project_sources.project_files(options.workload)
+    trace, frames, graphs = StructuredTrace(calls), FrameHook(calls, project), GraphHook(calls)
+    sources: tuple[Source, ...] = (TorchLogs(), SkipRecords(), trace, frames, graphs)
     with listening(sources):
-        call_us = [_timed_call(session, device)]
+        call_us = [_timed_call(session, device, calls)]
         after_first_call()
-        call_us += [_timed_call(session, device) for _ in range(options.steps - 1)]
-    write_records(records_to, trace)
+        call_us += [_timed_call(session, device, calls) for _ in range(options.steps - 1)]
+    lines = [*_as_lines(trace), *frames.lines(), *graphs.lines()]
+    write_records(records_to, lines)
+    store.write_sources(records_to, project_sources.gather(lines, project))
     return CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,
@@ -82,11 +113,12 @@ def compile_pass(
     )
 
 
-def _timed_call(session: Session, device: torch.device) -> float:
-    began = time.perf_counter_ns()
-    session.step()
-    timing.synchronize(device)
-    return (time.perf_counter_ns() - began) / 1e3
+def _timed_call(session: Session, device: torch.device, calls: CallIndex) -> float:
+    with calls.call():
+        began = time.perf_counter_ns()
+        session.step()
+        timing.synchronize(device)
+        return (time.perf_counter_ns() - began) / 1e3
 
 
 def _switched_off() -> tuple[str, ...]:
@@ -103,12 +135,13 @@ def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
 
 
 class StructuredTrace:
-    """The records of torch.__trace, kept in memory as (metadata, payload) until the pass is over."""
+    """The records of torch.__trace, kept in memory until the pass is over."""
 
     name = "structured trace"
 
-    def __init__(self) -> None:
-        self.records: list[tuple[Metadata, str | None]] = []
+    def __init__(self, calls: CallIndex) -> None:
+        self.records: list[TraceRecord] = []
+        self._calls = calls
         self.left_out = 0
         self.unavailable = ""
         self._bytes = 0
@@ -121,7 +154,7 @@ class StructuredTrace:
         # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
         # being walked, and what stands behind it is skipped once.
         logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
-        self.records += [({"str": [name, number]}, None) for name, number in _names_given_out().items()]
+        self.records += [TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
         return self
 
     def __exit__(
@@ -131,15 +164,15 @@ class StructuredTrace:
         if self._handler in handlers:
             handlers.remove(self._handler)
 
-    def take(self, metadata: Metadata, payload: str | None) -> None:
-        if not _is_kept(metadata):
+    def take(self, metadata: dict[str, Any], payload: str | None) -> None:
+        if not _is_kept(metadata, payload):
             return
         size = len(payload or "") + 200
         if self._bytes + size > RECORDS_BYTES:
             self.left_out += 1
             return
         self._bytes += size
-        self.records.append((metadata, payload))
+        self.records.append(TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
 
 
 def _names_given_out() -> dict[str, int]:
@@ -164,25 +197,38 @@ class _RecordHandler(logging.Handler):
             self._source.take(metadata, getattr(record, "payload", None))
 
 
-def _is_kept(metadata: Metadata) -> bool:
+def _is_kept(metadata: Metadata, payload: str | None) -> bool:
     if not KEPT_RECORDS.isdisjoint(metadata):
         return True
+    if "chromium_event" in metadata:
+        return _span_name(payload) in KEPT_SPANS
     artifact = metadata.get("artifact")
     return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
 
 
-def write_records(path: Path, trace: StructuredTrace) -> None:
-    """One JSON object a line, gzipped: {"metadata": ..., "payload": text or null}, and last what was left out."""
-    with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as lines:
-        for line in _as_lines(trace):
-            lines.write(json.dumps(line, default=str) + "\n")
+def _span_name(payload: str | None) -> str:
+    """Found in the text, because the payload is JSON that is made for every span and needed of few."""
+    _, _, rest = (payload or "").partition('"name": "')
+    return rest.partition('"')[0]
+
+
+def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.compile_records)."""
+    with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
+        for line in lines:
+            written.write(json.dumps(line, default=str) + "\n")
 
 
 def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
     settings_seen = False
-    for metadata, payload in trace.records:
+    for record in trace.records:
+        metadata, payload = record.metadata, record.payload
         cut = max(0, len(payload or "") - PAYLOAD_BYTES)
-        line: dict[str, Any] = {"metadata": dict(metadata), "payload": payload and payload[:PAYLOAD_BYTES]}
+        line: dict[str, Any] = {
+            "call": record.call,
+            "metadata": dict(metadata),
+            "payload": payload and payload[:PAYLOAD_BYTES],
+        }
         if cut:
             line["payload_cut"] = cut
         if isinstance(metrics := metadata.get("compilation_metrics"), dict):
@@ -194,11 +240,11 @@ def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
         yield {"left_out": trace.left_out, "limit_bytes": RECORDS_BYTES}
 
 
-def compilations(records: Iterable[tuple[Metadata, str | None]]) -> Iterable[Compilation]:
+def compilations(records: Iterable[TraceRecord]) -> Iterable[Compilation]:
     """A row for each compilation_metrics record, in torch's order."""
-    for metadata, _ in records:
+    for record in records:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
-            if isinstance(metrics := metadata.get(name), dict):
+            if isinstance(metrics := record.metadata.get(name), dict):
                 yield _compilation(metrics, backward=name.startswith("bwd"))
 
 

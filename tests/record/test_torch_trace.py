@@ -14,6 +14,7 @@ import torch
 
 from kgprof.model import CompilePass, Options, Skipped
 from kgprof.record import torch_trace
+from kgprof.record.call_index import CallIndex
 from kgprof.record.source import listening, unavailable
 from kgprof.record.torch_trace import StructuredTrace, TorchLogs, compile_pass
 from tests.record.sessions import Stepping
@@ -39,7 +40,8 @@ def recorded(session: Stepping, folder: Path, *, steps: int = 4) -> tuple[Compil
     path = folder / "trace_records.jsonl.gz"
     found = compile_pass(session, CPU, Options(steps=steps, warmup=1), records_to=path)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return found, [json.loads(line) for line in lines]
+        parsed = [json.loads(line) for line in lines]
+    return found, [line for line in parsed if "metadata" in line or "left_out" in line]
 
 
 def torch_loggers() -> dict[str, tuple[object, ...]]:
@@ -84,7 +86,12 @@ def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) ->
     files = {r["metadata"]["str"][1]: r["metadata"]["str"][0] for r in records if "str" in r["metadata"]}
     starts = [r["metadata"]["dynamo_start"]["stack"] for r in records if "dynamo_start" in r["metadata"]]
     assert {files[frame["filename"]] for frame in starts[0]} >= {__file__}
-    assert not any("chromium_event" in record["metadata"] for record in records)
+    spans = {json.loads(r["payload"])["name"] for r in records if "chromium_event" in r["metadata"]}
+    assert {"dynamo", "backend_compile"} <= spans <= torch_trace.KEPT_SPANS
+    assert {(r["call"], r["metadata"]["frame_compile_id"]) for r in records if "dynamo_start" in r["metadata"]} == {
+        (0, 0),  # the function and what follows its break
+        (2, 1),  # both again, for the other size
+    }
 
 
 def test_torchs_settings_stand_in_the_first_metrics_record_only(tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ def test_a_users_torch_logs_are_not_overruled(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_trace, "TRACE_LOGGER", "torch.__no_such_trace")
-    source = StructuredTrace()
+    source = StructuredTrace(CallIndex())
 
     with listening([source]):
         pass

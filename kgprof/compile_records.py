@@ -1,0 +1,90 @@
+"""What the sources of the COMPILE pass wrote down, before anyone has made sense of it.
+
+On disk each is one line of ``trace_records.jsonl.gz`` under its own key, and ``Sources`` is ``sources.json`` beside
+it. ``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every Struct here."""
+
+
+class TraceRecord(Written, frozen=True, kw_only=True):
+    """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":, "payload":}``."""
+
+    metadata: dict[str, Any]
+    payload: str | None = None
+    call: int = -1
+
+
+class OfferedFrame(Written, frozen=True, kw_only=True):
+    """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
+
+    call: int
+    function: str  # the code object's name; torch_dynamo_resume_in_F_at_LINE for what follows a break in F
+    file: str
+    first_line: int  # of the code object: a decorator's line, or the line of the break for a resume function
+    outcome: str  # compiled, skipped, run-only (a recompile limit was reached), raised
+    compile_id: str = ""  # of a compiled frame
+    why: str = ""  # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
+    text: str = ""  # torch's words about it, or the exception's
+
+
+class GraphRuns(Written, frozen=True, kw_only=True):
+    """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph": {...}}``."""
+
+    compile_id: str
+    inputs: tuple[str, ...] = ()  # Dynamo's source of each placeholder, in order: "L['x']"
+    runs: dict[int, int] = {}  # call -> runs in it
+
+
+class LogLine(Written, frozen=True, kw_only=True):
+    """One message of torch's ``cudagraphs`` log. Line: ``{"log": {...}}``."""
+
+    call: int
+    logger: str
+    level: str
+    text: str
+
+
+class RegistryEntry(Written, frozen=True, kw_only=True):
+    """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
+
+    type: str
+    explanation: str
+    hints: tuple[str, ...]
+
+
+class SourceFile(Written, frozen=True, kw_only=True):
+    """A project file that a stack or a frame names. ``text`` is None where it was too long; ``left_out`` says so."""
+
+    sha256: str
+    text: str | None
+    left_out: str = ""
+    repository: str = ""  # the folder with .git above it, absolute; empty when there is none
+
+
+class Sources(Written, frozen=True, kw_only=True):
+    """What a reader needs of the machine that recorded: source text, break registry, and which files were libraries."""
+
+    libraries: tuple[str, ...] = ()  # folders: see kgprof.project
+    own: tuple[str, ...] = ()
+    files: dict[str, SourceFile] = {}
+    registry: dict[str, RegistryEntry] = {}  # by GB id, "GB0059"
+
+
+class CompileRecords(Written, frozen=True, kw_only=True, tag_field="kind", tag="records"):
+    """All that one run's COMPILE pass left, in the order it was written."""
+
+    records: tuple[TraceRecord, ...] = ()
+    frames: tuple[OfferedFrame, ...] = ()
+    graphs: tuple[GraphRuns, ...] = ()
+    logs: tuple[LogLine, ...] = ()
+    left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
+    sources: Sources = Sources()

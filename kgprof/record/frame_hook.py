@@ -1,0 +1,165 @@
+"""Every frame that is offered to Dynamo, and what became of it: the one place that also sees what is never compiled.
+
+Dynamo's callback is an instance of ``convert_frame.CatchErrorsWrapper``; its class is patched, so that callbacks made
+before and after are both seen and ``torch._dynamo.reset()`` changes nothing. Nothing runs for a call that finds its
+compiled code, nor for a frame that was skipped before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, TracebackType
+from typing import Any
+
+import msgspec
+
+from kgprof.compile_records import OfferedFrame
+from kgprof.project import ProjectFiles
+from kgprof.record.call_index import CallIndex
+
+ROWS = 20_000  # beyond it frames are counted and not kept
+TEXT = 4000  # characters of torch's words about one frame
+
+# Dynamo's counters of what it could not trace carry the full text; only what this frame added is wanted.
+_UNIMPLEMENTED = "unimplemented"
+
+
+class FrameHook:
+    """Rows of what was compiled anywhere, and of what was skipped or raised in the project's own files."""
+
+    name = "frame hook"
+
+    def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
+        self.frames: list[OfferedFrame] = []
+        self.left_out = 0
+        self.unavailable = ""
+        self._calls = calls
+        self._project = project
+        self._restore: Callable[[], None] | None = None
+
+    def __enter__(self) -> FrameHook:
+        try:
+            from torch._dynamo import convert_frame
+
+            wrapper = convert_frame.CatchErrorsWrapper
+            original = wrapper.__dict__["__call__"]
+        except (ImportError, AttributeError, KeyError) as error:
+            self.unavailable = f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
+            return self
+        patched = self._watching(original)
+        wrapper.__call__ = patched  # type: ignore[method-assign]
+
+        def restore() -> None:
+            if wrapper.__dict__["__call__"] is patched:
+                wrapper.__call__ = original  # type: ignore[method-assign]
+
+        self._restore = restore
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """For the file of records."""
+        yield from ({"frame": msgspec.to_builtins(frame)} for frame in self.frames)
+        if self.left_out:
+            yield {"left_out": self.left_out, "limit_rows": ROWS}
+
+    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        from torch._dynamo.utils import counters
+
+        def offered(this: Any, frame: Any, *arguments: Any) -> Any:
+            code, before = frame.f_code, _Counts(counters)
+            try:
+                result = original(this, frame, *arguments)
+            except BaseException as error:
+                self._add(code, outcome="raised", text=_described(error))
+                raise
+            self._judge(code, result, before)
+            return result
+
+        return offered
+
+    def _judge(self, code: CodeType, result: Any, before: _Counts) -> None:
+        guarded = getattr(result, "guarded_code", None)
+        if guarded is not None:
+            self._add(code, outcome="compiled", compile_id=str(guarded.compile_id))
+        elif _is_run_only(result):
+            self._add(code, outcome="run-only", text="\n".join(before.refused()))
+        elif self._project.holds(code.co_filename):
+            why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
+            self._add(code, outcome="skipped", why=why, text="\n".join(filter(None, [*before.refused(), text])))
+
+    def _add(self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "") -> None:
+        if len(self.frames) >= ROWS:
+            self.left_out += 1
+            return
+        self.frames.append(
+            OfferedFrame(
+                call=self._calls.current,
+                function=code.co_name,
+                file=code.co_filename,
+                first_line=code.co_firstlineno,
+                outcome=outcome,
+                compile_id=compile_id,
+                why=why,
+                text=text[:TEXT],
+            )
+        )
+
+
+class _Counts:
+    """Dynamo's own counters before a frame, to tell what happened in it whichever words this torch has for it."""
+
+    def __init__(self, counters: Mapping[str, Mapping[str, int]]) -> None:
+        self._counters = counters
+        self._frames = dict(counters.get("frames", {}))
+        self._refused = dict(counters.get(_UNIMPLEMENTED, {}))
+
+    def error_was_suppressed(self) -> bool:
+        """One more frame was begun than was ended well."""
+        now = self._counters.get("frames", {})
+        begun, ended = (now.get(key, 0) - self._frames.get(key, 0) for key in ("total", "ok"))
+        return begun > ended
+
+    def refused(self) -> Iterator[str]:
+        """What Dynamo could not trace since then, in its own words with the GB id."""
+        for text, times in self._counters.get(_UNIMPLEMENTED, {}).items():
+            if times > self._refused.get(text, 0):
+                yield str(text)
+
+
+def _why_skipped(code: CodeType, before: _Counts) -> str:
+    """Asked of torch's own conditions, in its order: 2.11 gives no reason, and wording changes."""
+    if before.error_was_suppressed():
+        return "error"
+    from torch._dynamo import config, trace_rules
+
+    if trace_rules.check(code):
+        return "skip-list"
+    if config.disable:
+        return "disabled"
+    return "dispatch-mode" if _in_a_dispatch_mode() else ""
+
+
+def _in_a_dispatch_mode() -> bool:
+    try:
+        from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
+    except ImportError:
+        return False
+    return bool(is_in_any_mode_without_ignore_compile_internals())
+
+
+def _is_run_only(result: Any) -> bool:
+    """After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled."""
+    strategy = getattr(result, "frame_exec_strategy", None)
+    return bool(re.search(r"run_?only", str(getattr(strategy, "cur_action", "")), re.IGNORECASE))
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,153 @@
+"""What a Recording must hold so that it can be read elsewhere: source text, break registry, library folders.
+
+Everything here is read once, after the calls of the COMPILE pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import kgprof
+from kgprof.compile_records import RegistryEntry, SourceFile, Sources
+from kgprof.errors import KgprofError
+from kgprof.project import ProjectFiles
+from kgprof.workloads import loading
+
+FILE_BYTES = 256 * 1024  # of one source file
+TEXT_BYTES = 4 * 2**20  # of all of them together
+REGISTRY = Path(torch.__file__).parent / "_dynamo" / "graph_break_registry.json"
+
+_GB_ID = re.compile(r"/gb/gb(\d+)\.html")
+_IN_A_STACK = re.compile(r'File "([^"\n]+)", line \d+')
+
+Line = Mapping[str, Any]
+
+
+# ---------------------------------------------------------------- whose files are whose
+
+
+def project_files(workload: str) -> ProjectFiles:
+    """The libraries of this interpreter; the workload's folder (or package) is the project's wherever it lies."""
+    package = Path(kgprof.__file__).resolve().parent
+    paths = sysconfig.get_paths()
+    libraries = [
+        *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+        str(Path(torch.__file__).parent),
+        str(package),
+        *filter(None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))),
+    ]
+    own = [str(package / "workloads" / "linkpred"), *_workload_folders(workload)]
+    return ProjectFiles(libraries=_both_spellings(libraries), own=_both_spellings(own))
+
+
+def _workload_folders(workload: str) -> Iterator[str]:
+    try:
+        target = loading.find(workload)
+    except KgprofError:  # a name that only a test knows
+        return
+    if target is None:
+        return
+    if target.file is not None:
+        yield str(target.file.parent)
+        return
+    top = sys.modules.get(target.module.partition(".")[0])
+    yield from getattr(top, "__path__", ())
+    if not hasattr(top, "__path__") and (file := getattr(top, "__file__", None)):
+        yield file
+
+
+def _both_spellings(folders: Iterable[str]) -> tuple[str, ...]:
+    """As Python spells them and with symbolic links resolved: a code object may have either."""
+    return tuple(dict.fromkeys(spelling for folder in folders for spelling in (folder, os.path.realpath(folder))))
+
+
+# ---------------------------------------------------------------- what the reader will need
+
+
+def gather(lines: Iterable[Line], project: ProjectFiles) -> Sources:
+    """The text of every project file that ``lines`` name, and the registry entries of the GB ids in them."""
+    named: dict[str, None] = {}
+    ids: dict[str, None] = {}
+    for line in lines:
+        named |= dict.fromkeys(_files_of(line))
+        ids |= dict.fromkeys(f"GB{number}" for text in _texts_of(line) for number in _GB_ID.findall(text))
+    return Sources(
+        libraries=project.libraries,
+        own=project.own,
+        files=dict(_read_all(file for file in named if project.holds(file))),
+        registry=dict(_registry_entries(ids)),
+    )
+
+
+def _files_of(line: Line) -> Iterator[str]:
+    if "frame" in line:
+        yield line["frame"]["file"]
+    interned = line.get("metadata", {}).get("str")
+    if interned:
+        yield str(interned[0])
+    yield from _IN_A_STACK.findall(line.get("payload") or "")
+
+
+def _texts_of(line: Line) -> Iterator[str]:
+    yield line.get("payload") or ""
+    yield line.get("frame", {}).get("text", "")
+    metrics = line.get("metadata", {}).get("compilation_metrics") or {}
+    yield str(metrics.get("fail_reason") or "")
+
+
+def _read_all(files: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
+    room = TEXT_BYTES
+    for file in files:
+        try:
+            data = Path(file).read_bytes()
+        except OSError:  # a stack may name what is no file (a notebook's cell) or is gone by now
+            continue
+        source = _source_file(Path(file), data, room)
+        room -= len(source.text or "")
+        yield file, source
+
+
+def _source_file(path: Path, data: bytes, room: int) -> SourceFile:
+    limit = min(FILE_BYTES, room)
+    return SourceFile(
+        sha256=hashlib.sha256(data).hexdigest(),
+        text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
+        left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} that were left",
+        repository=_repository(path),
+    )
+
+
+def _repository(path: Path) -> str:
+    return next((str(folder) for folder in path.parents if (folder / ".git").exists()), "")
+
+
+def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, RegistryEntry]]:
+    """torch's file holds a list an id, the newest wording first."""
+    wanted = list(ids)
+    if not wanted or not REGISTRY.is_file():
+        return
+    registry = json.loads(REGISTRY.read_text(encoding="utf-8"))
+    for gb_id in wanted:
+        if entries := registry.get(gb_id):
+            newest = entries[0]
+            yield (
+                gb_id,
+                RegistryEntry(
+                    type=newest.get("Gb_type", ""),
+                    explanation=newest.get("Explanation", ""),
+                    hints=tuple(newest.get("Hints", ())),
+                ),
+            )

@@ -1,0 +1,200 @@
+"""Every frame that Dynamo was offered, what became of it, and Dynamo as it was afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo import convert_frame
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kgprof.compile_records import OfferedFrame
+from kgprof.project import ProjectFiles
+from kgprof.record import frame_hook
+from kgprof.record.call_index import CallIndex
+from kgprof.record.frame_hook import FrameHook
+from kgprof.record.source import listening, unavailable
+
+HERE = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=())
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def offered(step: Callable[[], object], *, calls: int = 1, project: ProjectFiles = HERE) -> list[OfferedFrame]:
+    index = CallIndex()
+    hook = FrameHook(index, project)
+    with listening([hook]):
+        for _ in range(calls):
+            with index.call():
+                step()
+    return hook.frames
+
+
+def summary(frames: list[OfferedFrame]) -> list[tuple[int, str, str, str]]:
+    return [(frame.call, frame.function, frame.outcome, frame.why) for frame in frames]
+
+
+def breaks_once(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+
+def adds(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    yield x + 1
+
+
+class Passing(TorchDispatchMode):
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_break_gives_the_function_and_what_follows_it() -> None:
+    compiled = torch.compile(breaks_once, backend="eager")
+
+    frames = offered(lambda: compiled(torch.ones(3)), calls=3)
+
+    line = breaks_once.__code__.co_firstlineno
+    assert [(f.call, f.function, f.first_line, f.outcome, f.compile_id) for f in frames] == [
+        (0, "breaks_once", line, "compiled", "0/0"),
+        (0, f"torch_dynamo_resume_in_breaks_once_at_{line + 2}", line + 2, "compiled", "1/0"),
+    ]
+    assert {frame.file for frame in frames} == {__file__}
+
+
+def test_a_recompile_has_the_call_in_which_it_happened() -> None:
+    compiled = torch.compile(adds, backend="eager", dynamic=False)
+    sizes = iter([3, 3, 4, 4, 3])
+
+    frames = offered(lambda: compiled(torch.ones(next(sizes))), calls=5)
+
+    assert [(frame.call, frame.compile_id) for frame in frames] == [(0, "0/0"), (2, "0/1")]
+
+
+def test_a_frame_after_the_recompile_limit_is_run_only() -> None:
+    compiled = torch.compile(adds, backend="eager", dynamic=False)
+    sizes = iter(range(2, 12))
+
+    with torch._dynamo.config.patch(recompile_limit=2):
+        frames = offered(lambda: compiled(torch.ones(next(sizes))), calls=6)
+
+    assert summary(frames) == [(0, "adds", "compiled", ""), (1, "adds", "compiled", ""), (2, "adds", "run-only", "")]
+    assert "recompile limit" in frames[-1].text
+
+
+def test_a_generator_leaves_a_row_although_torch_records_nothing() -> None:
+    compiled = torch.compile(parts, backend="eager")
+
+    (frame,) = offered(lambda: list(compiled(torch.ones(3))))
+
+    assert (frame.function, frame.outcome, frame.why) == ("parts", "skipped", "error")
+    assert frame.text.startswith("Attempt to trace generator")
+    assert "gb0003" in frame.text
+
+
+def test_a_dispatch_mode_is_named_as_the_reason() -> None:
+    compiled = torch.compile(adds, backend="eager")
+
+    with Passing():
+        frames = offered(lambda: compiled(torch.ones(3)))
+
+    assert summary(frames) == [(0, "adds", "skipped", "dispatch-mode")]
+
+
+def test_a_frame_without_tensors_is_skipped_for_no_fault() -> None:
+    def text(length: int) -> str:
+        return "x" * length
+
+    compiled = torch.compile(text, backend="eager")
+
+    assert summary(offered(lambda: compiled(3))) == [(0, "text", "skipped", "")]
+
+
+def test_a_failing_backend_is_a_raised_frame_and_still_raises() -> None:
+    def refuses(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise ZeroDivisionError("this backend compiles nothing")
+
+    compiled = torch.compile(adds, backend=refuses)
+
+    def step() -> None:
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+            compiled(torch.ones(3))
+
+    (frame,) = offered(step)
+
+    assert (frame.function, frame.outcome) == ("adds", "raised")
+    assert "this backend compiles nothing" in frame.text
+
+
+def test_an_error_that_torch_suppresses_is_a_skipped_frame() -> None:
+    def refuses(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise ZeroDivisionError("this backend compiles nothing")
+
+    compiled = torch.compile(adds, backend=refuses)
+
+    with torch._dynamo.config.patch(suppress_errors=True):
+        frames = offered(lambda: compiled(torch.ones(3)))
+
+    assert summary(frames) == [(0, "adds", "skipped", "error")]
+
+
+def test_of_libraries_only_what_was_compiled_is_kept() -> None:
+    compiled = torch.compile(parts, backend="eager")
+    library = ProjectFiles(libraries=(str(Path(__file__).parent),), own=())
+
+    assert offered(lambda: list(compiled(torch.ones(3))), project=library) == []
+    torch._dynamo.reset()
+    model = torch.compile(torch.nn.Tanh(), backend="eager")
+    (frame,) = offered(lambda: model(torch.ones(3)), project=library)
+    assert (frame.outcome, library.holds(frame.file)) == ("compiled", False)
+
+
+def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_hook, "ROWS", 1)
+    compiled = torch.compile(breaks_once, backend="eager")
+    hook = FrameHook(CallIndex(), HERE)
+
+    with listening([hook]):
+        compiled(torch.ones(3))
+
+    assert [list(line) for line in hook.lines()] == [["frame"], ["left_out", "limit_rows"]]
+    assert hook.left_out == 1
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_dynamo_is_left_as_it_was(raises: bool) -> None:
+    original = convert_frame.CatchErrorsWrapper.__call__
+
+    def step() -> None:
+        if raises:
+            raise ZeroDivisionError
+
+    try:
+        offered(step)
+    except ZeroDivisionError:
+        assert raises
+
+    assert convert_frame.CatchErrorsWrapper.__call__ is original
+
+
+def test_a_torch_without_the_class_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(convert_frame, "CatchErrorsWrapper")
+    hook = FrameHook(CallIndex(), HERE)
+
+    with listening([hook]):
+        pass
+
+    (line,) = unavailable([hook])
+    assert line.startswith("capture frame hook unavailable: this torch has no torch._dynamo.convert_frame.CatchErr")
