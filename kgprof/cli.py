@@ -17,6 +17,8 @@ import click
 
 from kgprof._version import __version__
 from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
@@ -25,15 +27,20 @@ from kgprof.errors import (
     KgprofError,
     UsageError,
 )
-from kgprof.model import Options, Profile, RunReport
+from kgprof.model import Finding, Options, PassName, Profile, RunReport
+from kgprof.workloads.backend_names import BACKENDS
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 
 if TYPE_CHECKING:
+    from kgprof.gate import Settings
+    from kgprof.gate.settings import Written
     from kgprof.render import Renderer
 
 DEFAULTS = Options()
 MODES = (EAGER, *COMPILED_MODES, AS_IS)
-LATER_FORMATS = ("sarif", "junit", "github")
+CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
+BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
+FAIL_ON = ("error", "warning", "never")
 HELP_WIDTH = 100
 
 
@@ -206,74 +213,88 @@ def format_option(verb: str) -> Callable[[Any], Any]:
         multiple=True,
         metavar="FORMAT[=PATH]",
         callback=parsed_formats,
-        help="Say it as text, json, markdown or html, on stdout or into PATH. Repeatable.",
+        help="Say it as text, json, markdown, html, sarif, junit or github, on stdout or into PATH. Repeatable.",
     )
+
+
+def run_options(verb: str) -> Callable[[Any], Any]:
+    """What every verb that runs a workload takes."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option(
+            "--strategy",
+            "strategies",
+            envvar=f"KGPROF_{verb}_STRATEGY",
+            multiple=True,
+            metavar="NAME",
+            help="Run this one only. Repeatable.",
+        ),
+        click.option(
+            "--mode",
+            "modes",
+            envvar=f"KGPROF_{verb}_MODE",
+            multiple=True,
+            metavar="MODE",
+            callback=checked_modes,
+            help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "cpu", "cuda"]),
+            default=DEFAULTS.device,
+            show_default=True,
+            help="auto is cuda where torch sees a GPU.",
+        ),
+        click.option(
+            "--steps",
+            type=click.IntRange(min=1),
+            default=DEFAULTS.steps,
+            show_default=True,
+            help="Steps of the compile, trace and host passes.",
+        ),
+        click.option(
+            "--warmup",
+            type=click.IntRange(min=0),
+            default=DEFAULTS.warmup,
+            show_default=True,
+            help="How many of them come before steady state.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0, max=2**32 - 1),
+            default=DEFAULTS.seed,
+            show_default=True,
+            help="Of every random number.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=DEFAULTS.timeout_s,
+            show_default=True,
+            metavar="SECONDS",
+            help="What one child process may take.",
+        ),
+        format_option(verb),
+        click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only."),
+    )
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload)
-@click.option(
-    "--strategy",
-    "strategies",
-    envvar="KGPROF_PROFILE_STRATEGY",
-    multiple=True,
-    metavar="NAME",
-    help="Run this one only. Repeatable.",
-)
-@click.option(
-    "--mode",
-    "modes",
-    envvar="KGPROF_PROFILE_MODE",
-    multiple=True,
-    metavar="MODE",
-    callback=checked_modes,
-    help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
-)
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default=DEFAULTS.device,
-    show_default=True,
-    help="auto is cuda where torch sees a GPU.",
-)
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.steps,
-    show_default=True,
-    help="Steps of the compile, trace and host passes.",
-)
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=DEFAULTS.warmup,
-    show_default=True,
-    help="How many of them come before steady state.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**32 - 1),
-    default=DEFAULTS.seed,
-    show_default=True,
-    help="Of every random number.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULTS.timeout_s,
-    show_default=True,
-    metavar="SECONDS",
-    help="What one child process may take.",
-)
-@format_option("PROFILE")
-@click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+@run_options("PROFILE")
 @verbose_option
 @click.pass_context
 def profile(
@@ -301,8 +322,7 @@ def profile(
                   kgprof profile my_model.py:step --mode eager --mode default
                   kgprof profile linkpred -- --help        the workload's own options
     """
-    from kgprof import progress
-    from kgprof.record import default_folder, record, refuse_other_platforms
+    from kgprof.record import default_folder, refuse_other_platforms
     from kgprof.workloads import loading
 
     refuse_other_platforms()
@@ -310,8 +330,7 @@ def profile(
     if loading.asks_for_help(workload, workload_args):
         to_stdout(loading.help_text(workload))
         return EXIT_OK
-    loading.find(workload)
-    loading.check_arguments(workload, workload_args)
+    check_workload(workload, workload_args)
     options = Options(
         workload=workload,
         workload_args=workload_args,
@@ -325,14 +344,103 @@ def profile(
     )
     folder = output if output is not None else default_folder(workload)
     ctx.ensure_object(Context).folder = folder
-    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown:
-        recording = record(options, folder, shown)
+    recording = recorded(options, folder, quiet)
     found = read(recording)
     report = write_report(folder, found)
     complain(found, recording)
     if not quiet:
         click.echo(f"kgprof: {found.verdict.text}", err=True)
     emit(outputs, found, otherwise=str(report))
+    return found.exit_code
+
+
+@cli.command("check-graphs", cls=WorkloadCommand)
+@click.argument("workload", default=DEFAULTS.workload)
+@run_options("CHECK_GRAPHS")
+@click.option(
+    "--max",
+    "budgets",
+    envvar="KGPROF_CHECK_GRAPHS_MAX",
+    multiple=True,
+    metavar="[STRATEGY[.MODE]:]METRIC=N",
+    help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips or compile-seconds. "
+    "Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
+)
+@click.option(
+    "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
+)
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
+)
+@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
+@verbose_option
+@click.pass_context
+def check_graphs(
+    ctx: click.Context,
+    workload: str,
+    strategies: tuple[str, ...],
+    modes: tuple[str, ...],
+    device: str,
+    steps: int,
+    warmup: int,
+    output: Path | None,
+    seed: int,
+    timeout: float,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+    budgets: tuple[str, ...],
+    fail_on: str | None,
+    backend: str | None,
+    accepted: str | None,
+    update_baseline: bool,
+) -> int:
+    """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
+
+    Only the COMPILE pass runs. Budgets, --fail-on, --backend and the file of accepted findings can also stand in
+    kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: passed; 1: failed; 2: wrong option or file;
+    4: the workload died; 5: nothing was compiled; 6: something that has a budget was not observed.
+
+    \b
+    For example:  kgprof check-graphs my_model.py:step --backend aot_eager
+                  kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
+                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
+    """
+    from kgprof.gate import judge
+    from kgprof.gate.settings import parse_options
+    from kgprof.record import default_folder, refuse_other_platforms
+
+    refuse_other_platforms()
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    faults: list[str] = []
+    settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    check_workload(workload, workload_args)
+    options = Options(
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        modes=modes,
+        device=device,
+        steps=steps,
+        warmup=checked_warmup(warmup, steps),
+        seed=seed,
+        timeout_s=timeout,
+        passes=(PassName.COMPILE,),
+        backend=settings.backend,
+    )
+    folder = output if output is not None else default_folder(workload)
+    ctx.ensure_object(Context).folder = folder
+    recording = recorded(options, folder, quiet)
+    found = judge(with_source_lines(read(recording)), settings)
+    report = write_report(folder, found)
+    complain_of_runs(found, recording)
+    if not quiet:
+        click.echo(f"kgprof: the report is {report}", err=True)
+    say_outcome(outputs, found)
+    if update_baseline:
+        return write_baseline(found, settings, whole=not strategies and not modes)
     return found.exit_code
 
 
@@ -425,8 +533,6 @@ def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
     outputs = []
     for value in values:
         name, _, path = value.partition("=")
-        if name in LATER_FORMATS:
-            raise UsageError(f"--format {name} is not in this version", hint="there are text, json, markdown and html")
         outputs.append(Output(renderer=render.by_name(name), path=Path(path) if path else None))
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
@@ -440,6 +546,23 @@ def could_be_written(path: Path) -> bool:
     """No folder itself, and nothing but folders above it; the missing ones are made when it is written."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     return not path.is_dir() and above is not None and above.is_dir()
+
+
+def check_workload(workload: str, workload_args: tuple[str, ...]) -> None:
+    """Raises UsageError for a workload that cannot be one, before a child is started for it."""
+    from kgprof.workloads import loading
+
+    loading.find(workload)
+    loading.check_arguments(workload, workload_args)
+
+
+def recorded(options: Options, folder: Path, quiet: bool) -> Path:
+    """The Recording's folder."""
+    from kgprof import progress
+    from kgprof.record import record
+
+    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown:
+        return record(options, folder, shown)
 
 
 def read(recording: Path) -> Profile:
@@ -484,13 +607,17 @@ def to_stdout(text: str) -> None:
 
 def complain(found: Profile, recording: Path) -> None:
     """One error a run that did not end well, and one when nothing was measured."""
+    complain_of_runs(found, recording)
+    if found.exit_code == EXIT_NOTHING_MEASURED:
+        say("nothing was measured", "the report says why")
+
+
+def complain_of_runs(found: Profile, recording: Path) -> None:
     from kgprof.record import store
 
     for failed in found.runs:
         if failed.exit.outcome != "ok":
             say(how_it_ended(failed), f"its log: {store.run_folder(recording, failed.key) / store.LOG}")
-    if found.exit_code == EXIT_NOTHING_MEASURED:
-        say("nothing was measured", "the report says why")
 
 
 def how_it_ended(failed: RunReport) -> str:
@@ -512,6 +639,118 @@ def checked_warmup(warmup: int, steps: int) -> int:
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
     nearest = difflib.get_close_matches(near or name, known, n=1, cutoff=0.5)
     return f"no {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+
+
+# ---------------------------------------------------------------- the gate's own
+
+
+def gate_settings(options: Written, faults: list[str]) -> Settings:
+    """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
+    from kgprof.gate import accepted
+    from kgprof.gate.settings import combined, refuse
+
+    folder, written = gate_configuration(faults)
+    if options.accepted is not None:
+        path = Path(options.accepted)
+    elif written is not None and written.accepted is not None:
+        path = folder / written.accepted
+    else:
+        path = folder / accepted.FILE
+    text = text_of(path, faults)
+    if text is None and options.accepted is not None:
+        click.echo(f"kgprof: there is no {path}: nothing is accepted", err=True)
+    entries = accepted.parse(text, str(path), faults) if text is not None else ()
+    refuse(faults)
+    return combined(options, written, entries, str(path))
+
+
+def gate_configuration(faults: list[str]) -> tuple[Path, Written | None]:
+    """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
+    from kgprof.gate.settings import File, parse_file
+
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        files = [File(path=str(folder / name), text=text_of(folder / name, faults)) for name in CONFIGURATION]
+        found = [written for file in files if (written := parse_file(file, faults)) is not None]
+        if len(found) > 1:
+            faults.append(f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one")
+        if found:
+            return folder, found[0]
+        if (folder / ".git").exists():
+            break
+    return here, None
+
+
+def text_of(path: Path, faults: list[str]) -> str | None:
+    """None where there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f"{path}: cannot be read: {error}")
+        return None
+
+
+def with_source_lines(found: Profile) -> Profile:
+    """The findings with the text of their lines, where the file is here to be read."""
+    import msgspec
+
+    texts: dict[str, list[str]] = {}
+
+    def shown(finding: Finding) -> Finding:
+        place = finding.location
+        if place is None or place.text:
+            return finding
+        if place.file not in texts:
+            texts[place.file] = lines_of(Path(place.file))
+        lines = texts[place.file]
+        text = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+        return msgspec.structs.replace(finding, location=msgspec.structs.replace(place, text=text))
+
+    return msgspec.structs.replace(found, findings=tuple(shown(finding) for finding in found.findings))
+
+
+def lines_of(path: Path) -> list[str]:
+    """None of them where the file has gone: a finding without its line is still a finding."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def say_outcome(outputs: Sequence[Output], found: Profile) -> None:
+    """The gate's text on stdout, unless another format was asked for there."""
+    from kgprof import render
+
+    to_files_only = all(output.path is not None for output in outputs)
+    emit(outputs, found, otherwise=render.by_name("text").render(found) if to_files_only else "")
+
+
+def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
+    """The file of accepted findings as of now; what is new waits there for a reason and an owner.
+
+    Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
+    dropped only when every run was there to match them.
+    """
+    import datetime
+
+    from kgprof.gate import accepted
+    from kgprof.record import store
+
+    if found.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or found.gate is None:
+        say("the baseline is left as it is", "not every run could be checked")
+        return found.exit_code
+    root, failing = found.environment.source_root, found.gate.failing
+    to_accept = [f for i, f in enumerate(found.findings) if i in failing or f.accepted]
+    expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()
+    entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=not whole)
+    path = Path(settings.accepted_path)
+    store.write_report(path.parent, path.name, accepted.write(entries))
+    new = sum(not entry.reason for entry in entries)
+    left = f"; {new} of them need a reason and an owner before the gate runs again" if new else ""
+    click.echo(f"kgprof: {path}: {len(entries)} accepted findings{left}", err=True)
+    return EXIT_OK
 
 
 class sigterm_as_ctrl_c:  # noqa: N801  used as a statement

@@ -12,7 +12,7 @@ from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
 from kgprof.workloads.backend_names import BACKENDS
 
-OWN_FILE, PYPROJECT = "kgprof.toml", "pyproject.toml"
+PYPROJECT = "pyproject.toml"
 FAIL_ON = ("error", "warning", "never")
 KEYS = ("max", "fail-on", "backend", "accepted")
 

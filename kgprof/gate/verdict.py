@@ -148,7 +148,7 @@ def verdict(profile: Profile, found: Sequence[Cause], budgets: Sequence[BudgetCh
         EXIT_WORKLOAD: "no verdict, the workload failed",
         EXIT_NOTHING_MEASURED: "no verdict, nothing was compiled",
         EXIT_INTERRUPTED: "no verdict, interrupted",
-        EXIT_INCONCLUSIVE: "inconclusive",
+        EXIT_INCONCLUSIVE: "no verdict, not everything was observed",
     }[code]
     return Verdict(
         status=_STATUS.get(code, "inconclusive"),
