@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -64,28 +65,31 @@ def visit(context: BrowserContext, report: Path, *, anchor: str = "") -> Visit:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("state", profiles.STATES)
 def test_every_state_is_quiet_accessible_and_fits(
-    browser: Browser, reports: dict[str, Path], state: str, theme: str, width: int, scripts: bool
+    browser: Browser, reports: dict[str, Path], state: str, scripts: bool
 ) -> None:
     report = reports[state]
-    with browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, java_script_enabled=scripts
-    ) as context:
-        # when
+    with browser.new_context(java_script_enabled=scripts) as context:
         visited = visit(context, report)
         page = visited.page
-        # Playwright evaluates in a world of its own, so it measures also where the page's scripts are off.
-        widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        violations = accessibility_violations(page) if scripts and is_audited(state, theme, width) else []
+
+        # when: both themes at both widths
+        wrong: dict[tuple[str, int], object] = {}
+        for theme, width in product(("light", "dark"), (1280, 390)):
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size({"width": width, "height": 900})
+            # Playwright evaluates in a world of its own, so it measures also where the page's scripts are off.
+            needed, given = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            if needed > given:
+                wrong[theme, width] = f"{needed} px wide"
+            if scripts and is_audited(state, theme, width) and (violations := accessibility_violations(page)):
+                wrong[theme, width] = violations
 
         # then
+        assert wrong == {}
         assert visited.requests == [report.as_uri()]
         assert visited.messages == []
-        assert widths[0] <= widths[1]
-        assert violations == []
         assert page.evaluate("window.pwned") is None
         assert report.stat().st_size <= MAX_BYTES
 
@@ -101,7 +105,8 @@ def is_audited(state: str, theme: str, width: int) -> bool:
 def accessibility_violations(page: Page) -> list[str]:
     """With every fold open: axe does not look at what is hidden."""
     page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    page.evaluate(AXE)
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE)
     found = page.evaluate(RUN_AXE)
     assert isinstance(found, list)
     return found
