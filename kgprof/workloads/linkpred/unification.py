@@ -32,7 +32,7 @@ __all__ = ["Caps", "Derived", "Engine"]
 
 NO_KEY = np.iinfo(np.int64).max  # above every key: ends each sorted table, so a look-up never runs past it
 WORD_BITS = 63  # of an int64, the sign left alone
-PAIRWISE_CHILDREN = 64  # from here on the sort is faster, eager and compiled (measured on a CPU core, B = 128)
+PAIRWISE_CHILDREN = 64  # above it the sort is faster, eager and compiled (measured on one CPU core, B = 128)
 
 
 class Derived(NamedTuple):
@@ -97,9 +97,6 @@ class Engine(nn.Module):
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table), persistent=False)
         self.words = _word_slices(tables["field_word"])
-
-    def forward(self, states: Tensor, own: Tensor) -> Derived:
-        return self.derive(states, own)
 
     def derive(self, states: Tensor, own: Tensor) -> Derived:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32 [B, 3]) is proved."""
