@@ -19,6 +19,7 @@ ROWS = 200  # by self time; the rest is counted
 def host_pass(session: Session, device: torch.device, options: Options) -> HostPass:
     profiler = cProfile.Profile()
     clock = timing.clock_for(device)
+    timing.synchronize(device)
     clock.start()
     for _ in range(options.steps):
         # The clock's own calls stay out of the table.

@@ -50,12 +50,11 @@ class PerfCounterClock:
 
 
 class CudaEventClock:
-    """Device time between ticks on the current stream; a tick does not synchronise, ``stop`` does."""
+    """Device time between ticks on the current stream. A tick does not synchronise and neither does ``start``."""
 
     name = "cuda events"
 
     def start(self) -> None:
-        torch.cuda.synchronize()
         self._events: list[torch.cuda.Event] = []
         self.tick()
 
@@ -109,8 +108,9 @@ def _time_evaluations(
     walls: list[float] = []
     found: object = None
     while len(walls) < options.evaluations and _time_is_left(walls):
-        clock.start()
+        synchronize(device)
         began = time.perf_counter()
+        clock.start()
         found = session.evaluate(clock.tick)
         synchronize(device)
         walls.append(time.perf_counter() - began)
@@ -130,6 +130,7 @@ def _time_groups(session: Session, device: torch.device, options: Options) -> Ti
     walls: list[float] = []
     while len(groups) < GROUPS and _time_is_left(walls):
         session.step()  # in no sample: it finds the caches as whatever ran between the groups left them
+        synchronize(device)
         began = time.perf_counter()
         groups.append(timed_steps(session, clock, options.steps))
         walls.append(time.perf_counter() - began)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from kgprof.model import Options, Skipped, TracePass
 from kgprof.record import store, timing
 from kgprof.workloads.protocol import Session
 
+AWAITING = "kgprof: waiting for the device"  # a span around the one synchronisation in the window that is ours
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 
@@ -43,18 +44,27 @@ def _profile(session: Session, device: torch.device, options: Options) -> tuple[
         warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
         window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
         profiler = profile(activities=_activities(device), schedule=window)
+        # What the device still has to do from before would lie in the window, so it is awaited before each way into it.
+        timing.synchronize(device)
         profiler.start()
         try:
-            _run(options.warmup, session.step, profiler.step)
+            _run(options.warmup - 1, session.step, profiler.step)
+            _run(min(options.warmup, 1), session.step, lambda: timing.synchronize(device), profiler.step)
             clock.start()
             _run(options.steps - 1, session.step, clock.tick, profiler.step)
             _run(1, session.step, clock.tick)
-            # The last span must not end before the device has.
-            timing.synchronize(device)
+            _await_the_last_step(device)
             profiler.step()
         finally:
             profiler.stop()
     return profiler, clock.stop()
+
+
+def _await_the_last_step(device: torch.device) -> None:
+    """Its span must not end before the device has."""
+    if device.type == "cuda":
+        with record_function(AWAITING):
+            timing.synchronize(device)
 
 
 def _run(times: int, *calls: Callable[[], object]) -> None:

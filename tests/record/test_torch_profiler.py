@@ -73,15 +73,20 @@ def test_the_profiler_is_off_after_a_step_that_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_the_devices_last_kernel_lies_inside_the_last_step(tmp_path: Path) -> None:
-    matrix = torch.ones(4096, 4096, device="cuda")
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+def test_the_window_holds_the_devices_work_of_its_steps_and_no_other(tmp_path: Path, warmup: int) -> None:
+    # given: steps that return at once and keep the device busy for long
+    matrix = torch.ones(64 * 2**20, device="cuda")
     path = tmp_path / "trace.json.gz"
+    session = Stepping(matrix.sin_)
+    session.step()
 
-    trace_pass(Stepping(lambda: matrix @ matrix), torch.device("cuda"), Options(steps=4), path)
+    trace_pass(session, torch.device("cuda"), Options(steps=4, warmup=warmup), path)
 
     recorded = events(path)
     spans = [e for e in recorded if e["name"].startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
     kernels = [event for event in recorded if event.get("cat") == "kernel"]
     assert (len(spans), len(kernels)) == (4, 4)
+    assert min(span["ts"] for span in spans) <= min(kernel["ts"] for kernel in kernels)
     end = max(span["ts"] + span["dur"] for span in spans)
     assert max(kernel["ts"] + kernel["dur"] for kernel in kernels) <= end
