@@ -27,6 +27,7 @@ from kgprof.errors import (
     KgprofError,
     UsageError,
 )
+from kgprof.gate.settings import FAIL_ON
 from kgprof.model import Finding, Options, PassName, Profile, RunReport
 from kgprof.workloads.backend_names import BACKENDS
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
@@ -40,7 +41,6 @@ DEFAULTS = Options()
 MODES = (EAGER, *COMPILED_MODES, AS_IS)
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
-FAIL_ON = ("error", "warning", "never")
 HELP_WIDTH = 100
 
 

@@ -77,7 +77,8 @@ def _compiled_nothing(event: CoverageEvent) -> Finding:
 def _as_it_stands(events: Sequence[CoverageEvent]) -> tuple[Finding, ...]:
     if any(event.compilations != 0 for event in events):
         return ()
-    message = "nothing was compiled in this run; times are shown as they stand"
+    timed = all(event.timed is not None for event in events)
+    message = "nothing was compiled in this run" + ("; times are shown as they stand" if timed else "")
     return (_finding(Level.NOTE, None, message, "as-it-stands"),)
 
 

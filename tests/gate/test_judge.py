@@ -1,0 +1,266 @@
+"""The gate over hand-made Profiles: it fails on what is over its budget, and never passes on what was not seen."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_OK,
+    EXIT_WORKLOAD,
+)
+from kgprof.gate import judge
+from kgprof.model import BudgetCheck, Compilation, CompilePass, Gate, Level, Profile, Skipped
+from tests.analysis.recordings import died, run
+from tests.gate.gated import BATCHED, FUSED, entry, finding, profile, settings
+
+
+def gate_of(judged: Profile) -> Gate:
+    assert judged.gate is not None
+    return judged.gate
+
+
+def checks(judged: Profile) -> dict[str, BudgetCheck]:
+    return {f"{check.run.slug}:{check.metric}": check for check in gate_of(judged).budgets}
+
+
+def test_a_clean_run_passes_and_says_what_was_looked_at() -> None:
+    judged = judge(profile(), settings())
+
+    assert (judged.exit_code, judged.verdict.status) == (EXIT_OK, "ok")
+    assert judged.verdict.text == "gate passed: 3 budgets held over 1 run"
+    assert [(check.metric, check.observed, check.status) for check in gate_of(judged).budgets] == [
+        ("graph-breaks", 0.0, "held"),
+        ("skipped-frames", 0.0, "held"),
+        ("recompiles", 0.0, "held"),
+    ]
+
+
+def test_one_break_is_over_a_budget_of_none() -> None:
+    judged = judge(profile(finding()), settings())
+
+    assert (judged.exit_code, judged.verdict.status) == (EXIT_GATE_FAILED, "failed")
+    assert judged.verdict.text == "gate failed: fused.default: 1 over the budget of 0 graph-breaks"
+    assert gate_of(judged).failing == (0,)
+
+
+def test_every_fault_is_said_at_once() -> None:
+    found = (finding(line=1), finding("KGP102", line=2), finding("KGP103", line=3, count=4))
+
+    judged = judge(profile(*found), settings())
+
+    assert gate_of(judged).failing == (0, 1, 2)
+    assert [judged.verdict.text, *judged.verdict.reasons] == [
+        "gate failed: fused.default: 1 over the budget of 0 graph-breaks",
+        "fused.default: 1 over the budget of 0 skipped-frames",
+        "fused.default: 4 over the budget of 0 recompiles",
+    ]
+
+
+def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
+    judged = judge(profile(finding(count=20), finding("KGP104", count=7), finding("KGP105", count=2)), settings())
+
+    assert checks(judged)["fused.default:graph-breaks"].observed == 1
+    assert checks(judged)["fused.default:recompiles"].observed == 9
+
+
+def test_a_finding_within_its_budget_does_not_fail_even_as_an_error() -> None:
+    judged = judge(profile(finding(level=Level.ERROR)), settings(("graph-breaks", 1)))
+
+    assert judged.exit_code == EXIT_OK
+    assert gate_of(judged).failing == ()
+
+
+@pytest.mark.parametrize(
+    ("level", "fail_on", "expected"),
+    [
+        (Level.ERROR, "error", EXIT_GATE_FAILED),
+        (Level.ERROR, "never", EXIT_OK),
+        (Level.WARNING, "error", EXIT_OK),
+        (Level.WARNING, "warning", EXIT_GATE_FAILED),
+        (Level.NOTE, "warning", EXIT_OK),
+    ],
+)
+def test_what_no_budget_counts_is_judged_by_its_level(level: Level, fail_on: str, expected: int) -> None:
+    judged = judge(profile(finding("KGP107", level=level)), settings(fail_on=fail_on))
+
+    assert judged.exit_code == expected
+    assert gate_of(judged).failing == ((0,) if expected else ())
+
+
+def test_never_fails_on_no_budget_and_says_how_many_are_exceeded() -> None:
+    judged = judge(profile(finding()), settings(fail_on="never"))
+
+    assert judged.exit_code == EXIT_OK
+    assert "1 of 3 budgets exceeded" in judged.verdict.text
+
+
+def test_the_narrower_budget_wins() -> None:
+    runs = (run(FUSED), run(BATCHED))
+    found = (finding(on=FUSED), finding(on=BATCHED))
+
+    judged = judge(profile(*found, runs=runs), settings(("graph-breaks", 1), scope="fused"))
+
+    assert checks(judged)["fused.default:graph-breaks"].status == "held"
+    assert checks(judged)["batched.default:graph-breaks"].status == "exceeded"
+    assert gate_of(judged).failing == (1,)
+
+
+# ---------------------------------------------------------------- not observed
+
+
+def test_nothing_compiled_is_no_pass() -> None:
+    judged = judge(profile(runs=(run(FUSED, compiled=0),)), settings())
+
+    assert (judged.exit_code, judged.verdict.status) == (EXIT_NOTHING_MEASURED, "inconclusive")
+    assert judged.verdict.text == "no verdict, nothing was compiled: fused.default: nothing was compiled"
+
+
+def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:
+    judged = judge(profile(runs=(run(FUSED), run(BATCHED, compiled=0))), settings())
+
+    assert judged.exit_code == EXIT_NOTHING_MEASURED
+    assert "batched.default: nothing was compiled" in judged.verdict.text
+
+
+def test_nothing_compiled_because_it_is_switched_off_names_the_variable() -> None:
+    bare = run(FUSED, compiled=0)
+    assert isinstance(bare.compile, CompilePass)
+    line = "capture compilation unavailable: TORCH_COMPILE_DISABLE=1 is set, so torch.compile compiles nothing"
+    off = msgspec.structs.replace(bare, compile=msgspec.structs.replace(bare.compile, capture_unavailable=(line,)))
+
+    judged = judge(profile(runs=(off,)), settings())
+
+    assert judged.exit_code == EXIT_NOTHING_MEASURED
+    assert "TORCH_COMPILE_DISABLE=1 is set" in judged.verdict.text
+
+
+def test_a_finding_where_nothing_compiled_is_a_failure_and_not_silence() -> None:
+    judged = judge(profile(finding("KGP102"), runs=(run(FUSED, compiled=0),)), settings())
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+
+
+def test_a_run_that_died_is_the_workloads_failure() -> None:
+    judged = judge(profile(runs=(died(FUSED, during="compile"),)), settings())
+
+    assert (judged.exit_code, judged.verdict.status) == (EXIT_WORKLOAD, "failed")
+    assert {check.status for check in gate_of(judged).budgets} == {"not observed"}
+
+
+def test_an_interrupted_run_leads_over_everything() -> None:
+    judged = judge(profile(finding(), runs=(run(FUSED), died(BATCHED, "interrupted", "SIGINT"))), settings())
+
+    assert judged.exit_code == EXIT_INTERRUPTED
+
+
+def test_a_death_leads_over_a_break_and_both_are_said() -> None:
+    judged = judge(profile(finding(), runs=(run(FUSED), died(BATCHED))), settings())
+
+    assert judged.exit_code == EXIT_WORKLOAD
+    assert judged.verdict.reasons == ("fused.default: 1 over the budget of 0 graph-breaks",)
+
+
+def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive() -> None:
+    judged = judge(profile(), settings(("cudagraph-skips", 0)))
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert "cudagraph-skips not observed: CUDA graphs are not observable on a CPU run" in judged.verdict.text
+
+
+@pytest.mark.parametrize("metric", ["cache-bypasses", "compile-seconds"])
+def test_what_needs_generated_code_is_not_observed_without_it(metric: str) -> None:
+    judged = judge(profile(backend="aot_eager"), settings((metric, 100)))
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert checks(judged)[f"fused.default:{metric}"].observed == Skipped(reason="backend aot_eager generates no code")
+
+
+def test_a_metric_without_its_collector_is_not_observed() -> None:
+    found = profile()
+    without = msgspec.structs.replace(found, rules=tuple(rule for rule in found.rules if rule.id != "KGP101"))
+
+    judged = judge(without, settings())
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert "graph-breaks not observed: this kgprof has no collector for KGP101" in judged.verdict.text
+
+
+def test_sources_that_disagree_are_inconclusive() -> None:
+    judged = judge(profile(finding("KGP503", message="2 breaks in one source, 1 in the other")), settings())
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert "KGP503 2 breaks in one source, 1 in the other" in judged.verdict.text
+
+
+def test_a_budget_for_a_run_that_there_is_not_is_inconclusive() -> None:
+    judged = judge(profile(), settings(("graph-breaks", 0), scope="fusde"))
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert "the budget fusde:graph-breaks is for a run that there is not" in judged.verdict.text
+
+
+def test_compile_seconds_are_added_up_and_an_unknown_one_is_no_zero() -> None:
+    known = run(FUSED, compiled=2)
+    assert isinstance(known.compile, CompilePass)
+    lost = Compilation(compile_id="1/0", function="f", location="", duration_s=Skipped(reason="torch gave none"))
+    unknown = msgspec.structs.replace(known.compile, compilations=(*known.compile.compilations, lost))
+
+    summed = judge(profile(runs=(known,)), settings(("compile-seconds", 2.9)))
+    unsure = judge(profile(runs=(msgspec.structs.replace(known, compile=unknown),)), settings(("compile-seconds", 9)))
+
+    assert checks(summed)["fused.default:compile-seconds"].observed == 3.0
+    assert summed.exit_code == EXIT_GATE_FAILED
+    assert checks(unsure)["fused.default:compile-seconds"].observed == Skipped(reason="torch gave none")
+    assert unsure.exit_code == EXIT_INCONCLUSIVE
+
+
+# ---------------------------------------------------------------- accepted findings
+
+
+def test_an_accepted_finding_is_shown_and_not_counted() -> None:
+    judged = judge(profile(finding()), settings(entries=[entry()]))
+
+    assert judged.exit_code == EXIT_OK
+    assert judged.findings[0].accepted == "ana, until 2027-01-31: it is a demo"
+    assert checks(judged)["fused.default:graph-breaks"].accepted == 1
+    assert [(a.status, a.findings) for a in gate_of(judged).accepted] == [("used", 1)]
+
+
+@pytest.mark.parametrize("found", [(finding(),), ()], ids=["still there", "gone"])
+def test_an_expired_entry_fails_and_says_so(found: tuple[object, ...]) -> None:
+    judged = judge(profile(*found), settings(entries=[entry(expires="2026-11-20")]))  # type: ignore[arg-type]
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+    said = [judged.verdict.text, *judged.verdict.reasons]
+    assert any("accepted finding KGP101 in src/model.py:step expired on 2026-11-20" in text for text in said)
+
+
+def test_an_entry_holds_on_its_last_day() -> None:
+    assert judge(profile(finding()), settings(entries=[entry(expires="2026-11-21")])).exit_code == EXIT_OK
+
+
+def test_an_entry_that_matches_nothing_is_noted() -> None:
+    judged = judge(profile(), settings(entries=[entry()]))
+
+    assert judged.exit_code == EXIT_OK
+    assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; it can be removed",)
+
+
+@pytest.mark.parametrize(
+    "other", [entry("KGP102"), entry(function="other"), entry(gb="GB0001")], ids=["rule", "function", "id"]
+)
+def test_an_entry_accepts_its_own_finding_only(other: object) -> None:
+    assert judge(profile(finding()), settings(entries=[other])).exit_code == EXIT_GATE_FAILED  # type: ignore[list-item]
+
+
+def test_judging_changes_nothing_else() -> None:
+    before = profile(finding())
+    judged = judge(before, settings())
+
+    undone = msgspec.structs.replace(judged, gate=None, exit_code=before.exit_code, verdict=before.verdict)
+    assert undone == before

@@ -1,0 +1,154 @@
+"""Budgets and configuration: where each may stand, which wins, and every fault told at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.errors import UsageError
+from kgprof.gate.budgets import Budget, in_force, parse_option
+from kgprof.gate.metrics import BY_NAME
+from kgprof.gate.settings import File, Settings, Written, combined, parse_file, parse_options, refuse
+from tests.gate.gated import BATCHED, FUSED
+
+
+def limits(settings: Settings, run: object = FUSED) -> dict[str, float]:
+    return {budget.metric.name: budget.limit for budget in in_force(settings.budgets, run)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("graph-breaks=2", Budget(metric=BY_NAME["graph-breaks"], limit=2)),
+        ("fused:recompiles=0", Budget(metric=BY_NAME["recompiles"], limit=0, scope="fused")),
+        (
+            "fused.default:compile-seconds=1.5",
+            Budget(metric=BY_NAME["compile-seconds"], limit=1.5, scope="fused.default"),
+        ),
+        ("a:b=c.as-is:recompiles=1", Budget(metric=BY_NAME["recompiles"], limit=1, scope="a:b=c.as-is")),
+    ],
+)
+def test_a_budget_is_a_metric_and_a_limit(text: str, expected: Budget) -> None:
+    faults: list[str] = []
+
+    assert parse_option(text, faults) == expected
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("graph-breaks", "a budget is METRIC=N"),
+        ("graph-braeks=0", "no metric 'graph-braeks' (did you mean graph-breaks?)"),
+        ("x=0", "no metric 'x' (there are graph-breaks, skipped-frames, recompiles"),
+        ("recompiles=-1", "a limit is a number from 0 on, not -1.0"),
+        ("recompiles=nan", "a limit is a number from 0 on, not nan"),
+        ("recompiles=inf", "a limit is a number from 0 on, not inf"),
+        ("recompiles=many", "a limit is a number from 0 on, not 'many'"),
+        ("recompiles=0.5", "the limit is a whole number, not 0.5"),
+    ],
+)
+def test_a_wrong_budget_is_said(text: str, expected: str) -> None:
+    faults: list[str] = []
+
+    assert parse_option(text, faults) is None
+    assert len(faults) == 1
+    assert expected in faults[0]
+
+
+PYPROJECT = """
+[tool.kgprof]
+fail-on = "warning"
+backend = "aot_eager"
+accepted = "ci/accepted.toml"
+[tool.kgprof.max]
+graph-breaks = 1
+[tool.kgprof.max.fused]
+recompiles = 3
+[tool.kgprof.max."fused.default"]
+recompiles = 4
+"""
+
+
+def test_pyproject_and_kgprof_toml_say_the_same() -> None:
+    faults: list[str] = []
+    own = PYPROJECT.replace("tool.kgprof.", "").replace("[tool.kgprof]\n", "")
+
+    one = parse_file(File(path="/p/pyproject.toml", text=PYPROJECT), faults)
+    other = parse_file(File(path="/p/kgprof.toml", text=own), faults)
+
+    assert faults == []
+    assert one is not None
+    assert other is not None
+    assert (one.fail_on, one.backend, one.accepted) == ("warning", "aot_eager", "ci/accepted.toml")
+    assert (other.fail_on, other.backend, other.accepted) == (one.fail_on, one.backend, one.accepted)
+    for written in (one, other):
+        assert limits(combined(Written(), written, (), "")) == {
+            "graph-breaks": 1,
+            "skipped-frames": 0,
+            "recompiles": 4,
+        }
+        assert limits(combined(Written(), written, (), ""), BATCHED)["recompiles"] == 0
+
+
+@pytest.mark.parametrize("text", [None, "", "[tool.other]\nx = 1\n"])
+def test_a_pyproject_without_kgprof_says_nothing(text: str | None) -> None:
+    faults: list[str] = []
+
+    assert parse_file(File(path="pyproject.toml", text=text), faults) is None
+    assert faults == []
+
+
+def test_the_command_line_wins_over_the_file_of_the_same_scope() -> None:
+    faults: list[str] = []
+    file = parse_file(File(path="kgprof.toml", text="max = {graph-breaks = 5}\nfail-on = 'never'"), faults)
+    options = parse_options(["graph-breaks=2"], "error", None, None, faults)
+
+    settings = combined(options, file, (), "")
+
+    assert limits(settings)["graph-breaks"] == 2
+    assert settings.fail_on == "error"
+
+
+def test_every_fault_is_told_at_once_each_with_its_place() -> None:
+    text = "fail_on = 'error'\nbackend = 'inducter'\naccepted = 3\n[max]\nrecompile = 0\ngraph-breaks = true\n"
+    faults: list[str] = []
+    parse_options(["skipped=1"], None, None, None, faults)
+    parse_file(File(path="kgprof.toml", text=text), faults)
+
+    with pytest.raises(UsageError) as raised:
+        refuse(faults)
+
+    assert raised.value.exit_code == 2
+    assert raised.value.message.splitlines() == [
+        "6 faults in what the gate is told:",
+        "  - --max skipped=1: no metric 'skipped' (did you mean skipped-frames?)",
+        "  - kgprof.toml: unknown key 'fail_on' (did you mean fail-on?)",
+        "  - kgprof.toml: max.recompile: no metric 'recompile' (did you mean recompiles?)",
+        "  - kgprof.toml: max.graph-breaks: a limit is a number from 0 on, not True",
+        "  - kgprof.toml: backend is one of inductor, aot_eager, eager, not 'inducter'",
+        "  - kgprof.toml: accepted is a text, not 3",
+    ]
+
+
+@pytest.mark.parametrize("text", ["max = 3", "[tool\n", "max = {a = {b = 1}}"])
+def test_a_file_of_another_shape_is_one_fault(text: str) -> None:
+    faults: list[str] = []
+
+    parse_file(File(path="kgprof.toml", text=text), faults)
+
+    assert len(faults) == 1
+    assert faults[0].startswith("kgprof.toml: ")
+
+
+def test_no_fault_raises_nothing() -> None:
+    refuse([])
+
+
+def test_inductor_stays_where_a_budget_needs_its_code() -> None:
+    faults: list[str] = []
+    swapped = combined(parse_options([], None, "eager", None, faults), None, (), "")
+    kept = combined(parse_options(["compile-seconds=9"], None, "eager", None, faults), None, (), "")
+
+    assert (swapped.backend, swapped.notes) == ("eager", ())
+    assert kept.backend == ""
+    assert kept.notes == ("Inductor compiles, not eager: a budget on compile-seconds needs its generated code",)
