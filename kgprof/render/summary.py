@@ -118,16 +118,16 @@ def _results(run: RunReport) -> Cell:
     words = {"equal": "equal", "different": "DIFFERENT", "near-ties": "equal but near-ties"}
     return Cell(
         text=words.get(agreement.verdict, agreement.verdict),
-        details=compared(agreement),
+        details=compared(agreement, is_baseline=run.is_baseline),
         wrong=agreement.verdict == "different",
     )
 
 
-def compared(agreement: RunAgreement) -> tuple[str, ...]:
-    """What was compared with what, and what came of it."""
+def compared(agreement: RunAgreement, *, is_baseline: bool) -> tuple[str, ...]:
+    """What was compared with what, and what came of it. That the baseline equals itself is not said."""
     parts = []
     for name, total, differing, ties in (
-        ("baseline", agreement.compared, agreement.differing, agreement.near_ties),
+        ("baseline", 0 if is_baseline else agreement.compared, agreement.differing, agreement.near_ties),
         ("reference", agreement.reference_compared, agreement.reference_differing, agreement.reference_near_ties),
     ):
         if not total:
