@@ -187,7 +187,7 @@ def _related(place: Location, root: str) -> dict[str, Any]:
 
 def _artifact(place: Location, root: str) -> dict[str, str]:
     """A file elsewhere has no relative name, and says so by its scheme."""
-    path = relative(place.file, root)
+    path = relative(place.file, root) or NO_FILE
     encoded = quote(path.encode("utf-8", errors="replace"), safe="/")
     if path.startswith("/"):
         return {"uri": f"file://{encoded}"}
