@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgprof.model import KernelBreakdown, RunReport
 from kgprof.render import breakdown
 from kgprof.render.limits import Limits, anchor, run_name
-from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, ratio
+from kgprof.render.quantity import count, figure, milliseconds, percent, ratio
 
 # One letter a kind, so that a bar can be read without its colours.
 LETTERS = {
@@ -152,7 +152,7 @@ def time_table(runs: Sequence[RunReport], limits: Limits) -> TimeTable:
     rows = []
     for _, run, kernels in broken_down(runs):
         found = {part.kind: part for part in breakdown.parts(kernels)}
-        cells = [milliseconds(found[kind].per_step_us) if kind in found else DASH for kind in kinds]
+        cells = [milliseconds(found[kind].per_step_us) if kind in found else "0" for kind in kinds]
         total = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
         rows.append((run_name(run, limits), (*cells, total)))
     return TimeTable(kinds=tuple(breakdown.NAMES[kind] for kind in kinds), rows=tuple(rows))

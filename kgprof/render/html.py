@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kgprof import resources
 from kgprof.model import Profile
 from kgprof.render import page
-from kgprof.render.limits import Limits
+from kgprof.render.limits import TOP_KERNELS, Limits
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,9 +20,9 @@ TEMPLATE = "report.html.jinja"
 
 # What goes when the page grows too large, in this order; each level holds what the one before it holds, or less.
 LEVELS = (
-    Limits(log_chars=300_000, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=25, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=0, kernel_rows=25, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=300_000, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, host_rows=0, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
     Limits(log_chars=0, host_rows=0, kernel_rows=8, findings=500, runs=200, name=300, lines=100),
     Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=500, runs=200, name=200, lines=50),
     Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=100, runs=50, name=120, lines=20),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from kgprof.model import RunReport
 from kgprof.render.visible import one_line
 
+TOP_KERNELS = 25  # rows of a kernel table where there is room
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -185,7 +185,7 @@ def _time(profile: Profile) -> Section | None:
 def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) -> list[str]:
     found = {part.kind: part for part in breakdown.parts(kernels)}
     cells = [
-        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})" if kind in found else DASH
+        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})" if kind in found else "0"
         for kind in kinds
     ]
     return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]

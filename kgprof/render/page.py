@@ -29,7 +29,7 @@ from kgprof.render.chart import Bar, LegendEntry, TimeTable
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.gaps import Gap, gathered
 from kgprof.render.kernel_table import HostTable, KernelTable
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import TOP_KERNELS, Limits, anchor, run_name
 from kgprof.render.quantity import DASH, count, figure, milliseconds, ratio, size, span
 from kgprof.render.visible import clip, one_line, visible
 
@@ -462,6 +462,8 @@ def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
 
 
 def _cut_tables(runs: Iterable[RunReport], limits: Limits) -> list[str]:
+    if limits.kernel_rows >= TOP_KERNELS:
+        return []  # the table is of the top ones, and says itself how many more there are
     kernels = sum(
         max(0, len(run.kernels.rows) - limits.kernel_rows) for run in runs if isinstance(run.kernels, KernelBreakdown)
     )
