@@ -65,6 +65,7 @@ class SlotSearch:
     def advance(self) -> None:
         self.strategy.commit(self.step())
         # The one value that the host reads back in a step, and so the one place where it waits for the device.
+        # (torch.cond reads its predicate besides: that is what the strategy torch_cond is there to show.)
         self.done = bool(self.strategy.done)
 
     def found(self) -> Found:

@@ -105,7 +105,10 @@ class PolicyNetwork(nn.Module):
         real = (states[..., 0] != PAD).sum(-1, keepdim=True)
         # Atom by atom: an eager [..., A, embedding] would be written and read several times over, and took four times
         # as long on a CPU; compiled, both become one loop. PAD adds nothing, for its row is zero.
-        total = sum(self.embed(atom) for atom in states.unbind(-2))
+        first, *others = states.unbind(-2)
+        total = self.embed(first)
+        for atom in others:
+            total = total + self.embed(atom)
         encoded = self.projection(total / real.clamp(min=1))
         for block in self.blocks:
             encoded = block(encoded)

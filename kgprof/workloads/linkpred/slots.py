@@ -71,7 +71,7 @@ class Moved(NamedTuple):
     slots: Slots
     finished: Tensor  # bool [B]
     idle: Tensor  # bool [B]
-    outcome: Tensor  # int8 [B], UNFINISHED where not finished
+    outcome: Tensor  # int8 [B]; means something where finished
     tally: Tally
 
 
@@ -206,7 +206,7 @@ class SlotStrategy(nn.Module):
             self.register_buffer(name, tensor)
 
     def initial(self) -> Carried:
-        """Before the first step every slot is empty and the queue is full."""
+        """Before the first step every slot is empty and the queue is full, so that step does nothing but load."""
         problem, device = self.problem, self.problem.goals.device
         return Carried(
             slots=empty_slots(problem),

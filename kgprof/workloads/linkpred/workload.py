@@ -60,6 +60,10 @@ class LinkPrediction:
     def strategies(self) -> Sequence[StrategyPlan]:
         return tuple(StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES)
 
+    def check_strategy(self, name: str) -> None:
+        """Raises UsageError for a name that is not offered: one of a later version, or an unknown one."""
+        by_name(name)
+
     def default_runs(self, device: torch.device) -> Sequence[RunKey]:
         return tuple(RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
 

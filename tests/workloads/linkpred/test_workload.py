@@ -91,6 +91,8 @@ def test_the_baseline(runs: list[str], baseline: str | None) -> None:
 def test_a_later_strategy_is_not_in_this_version(name: str) -> None:
     with pytest.raises(UsageError, match=f"'{name}' is not in this version"):
         small().prepare(RunKey(strategy=name, mode="eager"), CPU)
+    with pytest.raises(UsageError, match=f"'{name}' is not in this version"):
+        small().check_strategy(name)
 
 
 def test_an_unknown_strategy_gets_the_nearest_name() -> None:

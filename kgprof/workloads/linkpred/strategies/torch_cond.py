@@ -1,8 +1,7 @@
 """One queue, two engine calls: the slots that go on have their children derived at every step, the refilled ones by a
 second call that runs only when there are any, behind ``torch.cond``.
 
-Children are kept from one step to the next: a step chooses among the children that the last one derived. So the first
-step, which finds every slot empty, only loads and derives, and an evaluation takes one step more than with ``fused``.
+Children are kept from one step to the next: a step chooses among the children that the last one derived.
 
 What ``torch.cond`` demands of a branch: no operand nor a view of one among its outputs, no mutation, and the same
 dtypes and strides as the other branch's. The last one fails with Inductor on CUDA although both branches are
@@ -33,10 +32,11 @@ def flat(children: Children) -> Flat:
     """The three tensors, each in one dimension.
 
     On CUDA, Inductor's comprehensive padding rounds strides above 1,024 elements up to 128 bytes: [256, 120, 6, 3]
-    int32 gets stride 2176 where contiguous is 2160 (= S * A * 3). It spares a graph's outputs, which the user sees,
-    but not those of a branch (torch 2.11), while the caller asserts the strides that tracing saw, and the compiled step
-    stops with "expected size 256==256, stride 2176==2160". The innermost stride is never padded, and a tensor of one
-    dimension has no other: so nothing is left to pad, whatever B, S and A are, and no Inductor option has to be set.
+    int32 gets stride 2176 where contiguous is 2160 (= S * A * 3). It spares what a graph returns to the user, but not
+    what a branch returns (torch 2.11; 2.13 pins it), while the caller asserts the strides that tracing saw, and the
+    compiled step stops with "expected size 256==256, stride 2176==2160". The innermost stride is never padded, and a
+    tensor of one dimension has no other: nothing is left to pad, whatever B, S and A are, and no option of Inductor has
+    to be set. The operands are safe as they are: their strides are 3 * A at most.
     """
     return children.states.reshape(-1), children.number, children.dropped.reshape(-1)
 
