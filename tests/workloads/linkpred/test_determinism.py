@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.graph import FIRST_PREDICATE
+from kgprof.workloads.linkpred.options import LinkpredOptions
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
+from kgprof.workloads.linkpred.sampler import Candidates
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.workload import LinkPrediction
 from tests.workloads.linkpred.evaluations import evaluate, one_thread, reference, same, workload, wrong_rows
+from tests.workloads.linkpred.random_graphs import random_graph
 
 KINDS = (Batched, TorchCond, Fused)
 
@@ -81,6 +86,33 @@ def test_shuffled_candidates_rank_the_same() -> None:
     order = np.random.default_rng(3).permutation(len(straight.candidates.triples))
 
     assert evaluate(shuffled(straight, order), Fused).evaluation.metrics == evaluate(straight, Fused).evaluation.metrics
+
+
+def every_triple_of_a_random_graph(seed: int) -> LinkPrediction:
+    """Recursion, loops, constants and repeated variables in rules, unsafe heads; caps so low that each one drops."""
+    graph = random_graph(seed)
+    constants = range(1, len(graph.constants) + 1)
+    predicates = range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates))
+    triples = np.array(list(product(predicates, constants, constants)), dtype=np.int64)
+    candidates = Candidates(queries=triples[:1], triples=triples, slots=np.zeros((1, 2, 1), dtype=np.int64))
+    caps = {"max_atoms": 3, "max_children": 3, "children_width": 4, "fact_fanout": 2, "rule_fanout": 2}
+    options = LinkpredOptions(batch_size=16, depth=6, embedding=8, hidden=8, layers=1, **caps)
+    return LinkPrediction(options, graph, candidates, seed)
+
+
+@pytest.mark.parametrize("kind", [Batched, Fused], ids=by_name)
+def test_random_graphs_under_tight_caps(kind: type[SlotStrategy]) -> None:
+    dropped = np.zeros(4, dtype=np.int64)
+    outcomes: set[int] = set()
+    for seed in range(20):
+        of = every_triple_of_a_random_graph(seed)
+        truth = reference(of)
+        assert same(evaluate(of, kind).found, truth), seed
+        dropped += truth.dropped
+        outcomes |= set(truth.outcome.tolist())
+
+    assert dropped.min() > 0
+    assert outcomes == {PROVED, FAILED, TRUNCATED, OVERFLOW}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=by_name)
