@@ -161,7 +161,7 @@ def _suppressions(finding: Finding) -> list[dict[str, Any]]:
     """An empty list says that suppressions were looked for and none applies."""
     if not finding.accepted:
         return []
-    return [{"kind": "external", "status": "accepted", "justification": _text(finding.accepted)}]
+    return [{"kind": "external", "justification": _text(finding.accepted)}]  # without a status it is an accepted one
 
 
 def _location(finding: Finding, root: str) -> dict[str, Any]:

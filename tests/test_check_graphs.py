@@ -1,0 +1,162 @@
+"""`kgprof check-graphs` as CI meets it: its exit codes, what stdout holds, and what it leaves in the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof import cli
+from kgprof.gate import Settings, accepted, judge
+from kgprof.model import Profile
+
+ROOT = Path(__file__).resolve().parent.parent
+GRAPHS = ROOT / "fixtures" / "workloads" / "graphs.py"
+QUICK = ("--backend", "eager", "--steps", "5", "-o", "out", "--quiet")
+
+
+def check(name: str, *args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, with a child of its own; the repository of ``cwd`` is none of kgprof's."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    return subprocess.run(
+        [sys.executable, "-m", "kgprof", "check-graphs", f"{GRAPHS}:{name}", *QUICK, *args],
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """Exit code 2, nothing on stdout, nothing run; what was said."""
+    monkeypatch.chdir(tmp_path)
+    code = cli.run(["check-graphs", f"{GRAPHS}:clean", *args])
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert not (tmp_path / "reports").exists()
+    return said.err
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Profile]:
+    """Three workloads in one recording, the last of which raises: what the command said, and the Profile."""
+    folder = tmp_path_factory.mktemp("gate")
+    done = check("every", "--format", "json", cwd=folder)
+    return done, cli.read(folder / "out")
+
+
+def alone(profile: Profile, strategy: str) -> Profile:
+    """As if this strategy had been the only one."""
+    return msgspec.structs.replace(
+        profile,
+        runs=tuple(run for run in profile.runs if run.key.strategy == strategy),
+        findings=tuple(f for f in profile.findings if f.run is not None and f.run.strategy == strategy),
+    )
+
+
+def test_a_workload_that_raises_leads_and_json_stays_json(
+    recorded: tuple[subprocess.CompletedProcess[str], Profile],
+) -> None:
+    done, _ = recorded
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["exit_code"], report["verdict"]["status"]) == (4, 4, "failed")
+    assert report["verdict"]["text"].startswith("no verdict, the workload failed: raises.as-is raised during COMPILE")
+    assert "compiles_nothing.as-is: nothing was compiled" in report["verdict"]["reasons"]
+    assert "this step does not work" in done.stderr
+    skipped = {"kind": "skipped", "reason": "only the COMPILE pass was asked for"}
+    assert [run["host"] for run in report["runs"][:2]] == [skipped, skipped]
+
+
+def test_nothing_compiled_is_no_pass(recorded: tuple[subprocess.CompletedProcess[str], Profile]) -> None:
+    judged = judge(alone(recorded[1], "compiles_nothing"), Settings())
+
+    assert (judged.exit_code, judged.verdict.status) == (5, "inconclusive")
+
+
+def test_compilation_switched_off_is_no_pass_and_names_the_variable(tmp_path: Path) -> None:
+    done = check("prints", "--format", "json", cwd=tmp_path, TORCH_COMPILE_DISABLE="1")
+
+    assert done.returncode == 5, done.stderr
+    assert "TORCH_COMPILE_DISABLE=1 is set" in json.loads(done.stdout)["verdict"]["text"]
+
+
+# ---------------------------------------------------------------- what is refused before anything runs
+
+
+def test_the_faults_of_options_configuration_and_accepted_findings_are_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.kgprof]\nfail_on = 'error'\n[tool.kgprof.max]\nrecompile = 0\n")
+    (tmp_path / accepted.FILE).write_text(
+        "[[accepted]]\nrule = 'KGP101'\nfile = 'a.py'\nfunction = 'f'\nexpires = 2027-01-01\n"
+    )
+
+    said = refused(tmp_path, monkeypatch, capsys, "--max", "graph-breaks=none")
+
+    assert "5 faults in what the gate is told:" in said
+    for part in (
+        "--max graph-breaks=none: a limit is a number from 0 on",
+        "unknown key 'fail_on' (did you mean fail-on?)",
+        "no metric 'recompile' (did you mean recompiles?)",
+        "reason is missing",
+        "owner is missing",
+    ):
+        assert part in said
+
+
+def test_two_configurations_in_one_folder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.kgprof]\n")
+    (tmp_path / "kgprof.toml").write_text("max = {recompiles = 1}\n")
+
+    assert "both configure kgprof; keep one" in refused(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--fail-on", "note"], "'note' is not one of 'error', 'warning', 'never'"),
+        (["--backend", "cudagraphs"], "is not one of 'inductor', 'aot_eager', 'eager'"),
+        (["--max", "graph-breaks"], "a budget is METRIC=N"),
+        (["--format", "sarfi"], "did you mean sarif?"),
+        (["--steps", "3"], "--warmup 3 leaves none of --steps 3"),
+        (["--maxx", "graph-breaks=0"], "'--maxx'"),
+    ],
+)
+def test_a_slip_is_one_clear_error(
+    args: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert expected in refused(tmp_path, monkeypatch, capsys, *args)
+
+
+def test_the_configuration_is_found_above_but_not_beyond_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kgprof.toml").write_text("max = {recompiles = 9}\n")
+    repository = tmp_path / "repository"
+    inside = repository / "src" / "package"
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    faults: list[str] = []
+
+    above = cli.gate_configuration(faults)
+    (repository / ".git").mkdir()
+    beyond = cli.gate_configuration(faults)
+    (repository / "pyproject.toml").write_text("[tool.kgprof]\nfail-on = 'never'\n")
+    own = cli.gate_configuration(faults)
+
+    assert (above[0], beyond, own[0]) == (tmp_path, (inside, None), repository)
+    assert own[1] is not None
+    assert own[1].fail_on == "never"
+    assert faults == []
