@@ -453,6 +453,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
+    records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
 
 
 class Verdict(Model, frozen=True, kw_only=True):

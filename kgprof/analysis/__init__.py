@@ -79,7 +79,14 @@ def _report(recording: Recording, run: RunRecord) -> RunReport:
         observers=comparison.observer_costs(run),
         log=_excerpt(run.log),
         notes=run.timing.notes if isinstance(run.timing, TimingPass) else (),
+        records_lacking=_records_lacking(run),
     )
+
+
+def _records_lacking(run: RunRecord) -> str:
+    if isinstance(run.records, Skipped):
+        return run.records.reason
+    return f"{run.records.left_out:,} records of the compiler are beyond the limit" if run.records.left_out else ""
 
 
 def _run_named(runs: Sequence[RunRecord], key: RunKey | None) -> RunRecord | None:

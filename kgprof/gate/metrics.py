@@ -70,7 +70,8 @@ def _no_pass(metric: Metric, run: RunReport, profile: Profile) -> str:
 
 def _no_capture(metric: Metric, run: RunReport, profile: Profile) -> str:
     assert isinstance(run.compile, CompileSummary)
-    return next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
+    missing = next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
+    return missing or (run.records_lacking if metric.rules else "")
 
 
 def _no_compilation(metric: Metric, run: RunReport, profile: Profile) -> str:

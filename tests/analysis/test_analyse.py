@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
+from kgprof.compile_records import CompileRecords
 from kgprof.model import (
     CompileSummary,
     Exit,
@@ -274,3 +275,15 @@ def test_a_long_log_keeps_its_head_and_its_tail() -> None:
     assert f"[... {report.log.left_out_bytes:,} bytes left out ...]" in report.log.text
     assert len(report.log.text.encode()) + report.log.left_out_bytes == pytest.approx(len(log.encode()), abs=60)
     assert "the middle of the log" in {what for what, _ in omitted(recorded)}
+
+
+def test_records_of_the_compiler_that_were_cut_or_are_missing_are_said() -> None:
+    whole, cut = CompileRecords(), CompileRecords(left_out=1200)
+    gone = Skipped(reason="not written")
+
+    lacking = [
+        analyse(recording(msgspec.structs.replace(run(FUSED), records=records))).runs[0].records_lacking
+        for records in (whole, cut, gone)
+    ]
+
+    assert lacking == ["", "1,200 records of the compiler are beyond the limit", "not written"]

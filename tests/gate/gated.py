@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kgprof.analysis import analyse
+from kgprof.compile_records import CompileRecords
 from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget
 from kgprof.gate.metrics import BY_NAME, METRICS
@@ -22,7 +23,8 @@ TODAY = "2026-11-21"  # the day of the recording
 
 def profile(*findings: Finding, runs: Sequence[RunRecord] = (), device: str = "cpu", backend: str = "") -> Profile:
     """One run that compiled something and is clean, unless told otherwise."""
-    made = recording(*(runs or (run(FUSED),)), baseline=None)
+    whole = [msgspec.structs.replace(r, records=CompileRecords()) for r in runs or (run(FUSED),)]
+    made = recording(*whole, baseline=None)
     options = msgspec.structs.replace(made.header.options, passes=(PassName.COMPILE,), backend=backend)
     header = msgspec.structs.replace(made.header, options=options, created_utc=f"{TODAY}T10:00:00+00:00")
     found = analyse(msgspec.structs.replace(made, header=header))

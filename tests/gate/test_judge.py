@@ -190,6 +190,21 @@ def test_a_metric_without_its_collector_is_not_observed() -> None:
     assert "graph-breaks not observed: this kgprof has no collector for KGP101" in judged.verdict.text
 
 
+def test_records_that_are_not_whole_prove_nothing() -> None:
+    found = profile()
+    cut = msgspec.structs.replace(found.runs[0], records_lacking="12 records of the compiler are beyond the limit")
+
+    judged = judge(msgspec.structs.replace(found, runs=(cut,)), settings(("compile-seconds", 9)))
+
+    assert judged.exit_code == EXIT_INCONCLUSIVE
+    assert {metric: check.status for metric, check in checks(judged).items()} == {
+        "fused.default:graph-breaks": "not observed",
+        "fused.default:skipped-frames": "not observed",
+        "fused.default:recompiles": "not observed",
+        "fused.default:compile-seconds": "held",
+    }
+
+
 def test_sources_that_disagree_are_inconclusive() -> None:
     judged = judge(profile(finding("KGP503", message="2 breaks in one source, 1 in the other")), settings())
 
