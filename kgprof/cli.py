@@ -28,7 +28,7 @@ from kgprof.errors import (
     UsageError,
 )
 from kgprof.gate.settings import FAIL_ON
-from kgprof.model import Finding, Options, PassName, Profile, RunReport
+from kgprof.model import Options, PassName, Profile, RunReport
 from kgprof.workloads.backend_names import BACKENDS
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 
@@ -433,7 +433,7 @@ def check_graphs(
     folder = output if output is not None else default_folder(workload)
     ctx.ensure_object(Context).folder = folder
     recording = recorded(options, folder, quiet)
-    found = judge(with_source_lines(read(recording)), settings)
+    found = judge(read(recording), settings)
     report = write_report(folder, found)
     complain_of_runs(found, recording)
     if not quiet:
@@ -690,33 +690,6 @@ def text_of(path: Path, faults: list[str]) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         faults.append(f"{path}: cannot be read: {error}")
         return None
-
-
-def with_source_lines(found: Profile) -> Profile:
-    """The findings with the text of their lines, where the file is here to be read."""
-    import msgspec
-
-    texts: dict[str, list[str]] = {}
-
-    def shown(finding: Finding) -> Finding:
-        place = finding.location
-        if place is None or place.text:
-            return finding
-        if place.file not in texts:
-            texts[place.file] = lines_of(Path(place.file))
-        lines = texts[place.file]
-        text = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
-        return msgspec.structs.replace(finding, location=msgspec.structs.replace(place, text=text))
-
-    return msgspec.structs.replace(found, findings=tuple(shown(finding) for finding in found.findings))
-
-
-def lines_of(path: Path) -> list[str]:
-    """None of them where the file has gone: a finding without its line is still a finding."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def say_outcome(outputs: Sequence[Output], found: Profile) -> None:
