@@ -704,7 +704,7 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     """The file of accepted findings as of now; what is new waits there for a reason and an owner.
 
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
-    dropped only when every run was there to match them.
+    dropped only when every run was there, and every budget observed, to match them.
     """
     import datetime
 
@@ -717,7 +717,8 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     root, failing = found.environment.source_root, found.gate.failing
     to_accept = [f for i, f in enumerate(found.findings) if i in failing or f.accepted]
     expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()
-    entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=not whole)
+    keep_unused = not whole or found.exit_code == EXIT_INCONCLUSIVE
+    entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused)
     path = Path(settings.accepted_path)
     store.write_report(path.parent, path.name, accepted.write(entries))
     new = sum(not entry.reason for entry in entries)

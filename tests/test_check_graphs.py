@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ import pytest
 from kgprof import cli
 from kgprof.gate import Settings, accepted, judge
 from kgprof.model import Profile
+from tests.analysis.recordings import died, run
+from tests.gate import gated
 
 ROOT = Path(__file__).resolve().parent.parent
 GRAPHS = ROOT / "fixtures" / "workloads" / "graphs.py"
@@ -159,4 +162,33 @@ def test_the_configuration_is_found_above_but_not_beyond_the_repository(
     assert (above[0], beyond, own[0]) == (tmp_path, (inside, None), repository)
     assert own[1] is not None
     assert own[1].fail_on == "never"
+    assert faults == []
+
+
+# ---------------------------------------------------------------- the baseline
+
+
+def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "accepted.toml"
+    settings = Settings(accepted_path=str(file))
+    dead = judge(gated.profile(gated.finding(), runs=(run(gated.FUSED), died(gated.BATCHED))), settings)
+
+    assert cli.write_baseline(dead, settings, whole=True) == 4
+    assert not file.exists()
+    assert "the baseline is left as it is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])])
+def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_observed(
+    metric: str, kept: list[accepted.Entry], tmp_path: Path
+) -> None:
+    # given: seconds can be observed on a CPU, CUDA graphs cannot
+    file = tmp_path / "accepted.toml"
+    limits = gated.settings((metric, 99), entries=[gated.entry("KGP103")])
+    settings = replace(limits, accepted_path=str(file))
+
+    assert cli.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
+
+    faults: list[str] = []
+    assert list(accepted.parse(file.read_text(encoding="utf-8"), "", faults)) == kept
     assert faults == []
