@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kgprof.gate.metrics import BY_NAME, METRICS, SECONDS, Metric, count
+from kgprof.gate.metrics import BY_NAME, METRICS, SECONDS, Metric, count, counts
 from kgprof.model import BudgetCheck, Finding, Profile, RunKey, RunReport, Skipped
 
 OPTION, DEFAULT = "--max", "default"
@@ -129,7 +129,7 @@ def _checked(
         limit=budget.limit,
         unit=metric.unit,
         observed=observed,
-        accepted=sum(finding.rule in metric.rules and finding.run == run.key for finding in accepted),
+        accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
         origin=budget.origin,
         status=NOT_OBSERVED if isinstance(observed, Skipped) else EXCEEDED if over else HELD,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import CompileSummary, Finding, Profile, RunReport, Skipped
+from kgprof.model import CompileSummary, Finding, Level, Profile, RunReport, Skipped
 
 SITES, EVENTS, SECONDS = "sites", "events", "s"
 # Without these, no compilation is seen at all; of the others each has a second source.
@@ -43,8 +43,13 @@ def count(metric: Metric, run: RunReport, findings: Sequence[Finding], profile: 
             return Skipped(reason=reason)
     if not metric.rules:
         return _compile_seconds(run)
-    found = [finding for finding in findings if finding.rule in metric.rules and finding.run == run.key]
+    found = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
     return float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
+
+
+def counts(metric: Metric, finding: Finding) -> bool:
+    """A note is told and not held against anybody: a recompile during warm-up, for one."""
+    return finding.rule in metric.rules and finding.level is not Level.NOTE
 
 
 def _compile_seconds(run: RunReport) -> float | Skipped:

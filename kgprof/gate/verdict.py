@@ -15,7 +15,7 @@ from kgprof.errors import (
 )
 from kgprof.gate.accepted import EXPIRED, UNUSED
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
-from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, compiled_nothing
+from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, compiled_nothing, counts
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Level, Profile, RunReport, Skipped, Verdict
 
 SOURCES_DISAGREE = "KGP503"
@@ -45,7 +45,7 @@ def failing(findings: Sequence[Finding], budgets: Sequence[BudgetCheck], fail_on
 def _fails(finding: Finding, budgets: Sequence[BudgetCheck], levels: Sequence[Level]) -> bool:
     if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
         return False
-    judging = [b for b in budgets if finding.run == b.run and finding.rule in BY_NAME[b.metric].rules]
+    judging = [b for b in budgets if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
     if judging:
         return any(budget.status == EXCEEDED for budget in judging)
     return finding.level in levels

@@ -68,6 +68,14 @@ def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
     assert checks(judged)["fused.default:recompiles"].observed == 9
 
 
+def test_a_recompile_that_is_only_a_note_is_not_counted() -> None:
+    # given: what converged during warm-up is told as a note
+    judged = judge(profile(finding("KGP103", level=Level.NOTE, count=2)), settings())
+
+    assert judged.exit_code == EXIT_OK
+    assert checks(judged)["fused.default:recompiles"].observed == 0
+
+
 def test_a_finding_within_its_budget_does_not_fail_even_as_an_error() -> None:
     judged = judge(profile(finding(level=Level.ERROR)), settings(("graph-breaks", 1)))
 
