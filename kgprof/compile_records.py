@@ -34,6 +34,7 @@ class OfferedFrame(Written, frozen=True, kw_only=True):
     compile_id: str = ""  # of a compiled frame
     why: str = ""  # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
     text: str = ""  # torch's words about it, or the exception's
+    called_in: str = ""  # the nearest function above it that had been skipped for a fault itself
 
 
 class GraphRuns(Written, frozen=True, kw_only=True):

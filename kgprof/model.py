@@ -141,6 +141,17 @@ class Exit(Model, frozen=True, kw_only=True):
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
 
 
+class CompileStages(Tagged, frozen=True, kw_only=True, tag="stages"):
+    """Seconds of one compilation in each of six stages; they add up to its duration."""
+
+    capture_s: float  # Dynamo: bytecode to FX graph, and the guards
+    frontend_s: float  # AOTAutograd and the passes over the graph
+    scheduling_s: float  # Inductor's lowering, partition and scheduling (fusion)
+    code_generation_s: float  # C++ or Triton text
+    machine_code_s: float  # waiting for g++ or Triton's compiler
+    caching_s: float  # making cache keys, reading and loading what they lead to
+
+
 class Compilation(Model, frozen=True, kw_only=True):
     """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""
 
@@ -149,6 +160,8 @@ class Compilation(Model, frozen=True, kw_only=True):
     location: str  # file:line of the def
     duration_s: float | Skipped
     fail_reason: str = ""
+    call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
+    stages: CompileStages | Skipped = Skipped(reason="this Recording holds no spans of the compiler")
 
 
 class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from kgprof.collectors import coverage, results
+from kgprof.collectors import (
+    caches,
+    compilations,
+    coverage,
+    disagreements,
+    graph_breaks,
+    recompiles,
+    results,
+    skipped_frames,
+)
 from kgprof.collectors.coverage import measured
 from kgprof.model import Finding, Level, Recording, Rule
 
@@ -28,7 +37,16 @@ class Collector(Protocol):
         """What is wrong, from the events alone."""
 
 
-COLLECTORS: tuple[Collector, ...] = (results, coverage)
+COLLECTORS: tuple[Collector, ...] = (
+    results,
+    coverage,
+    graph_breaks,
+    skipped_frames,
+    recompiles,
+    caches,
+    compilations,
+    disagreements,
+)
 
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for collector in COLLECTORS for rule in collector.RULES), key=lambda rule: rule.id)

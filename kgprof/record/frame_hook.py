@@ -8,8 +8,9 @@ compiled code, nor for a frame that was skipped before.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from kgprof.record.call_index import CallIndex
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
+FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
 # Dynamo's counters of what it could not trace carry the full text; only what this frame added is wanted.
 _UNIMPLEMENTED = "unimplemented"
@@ -36,6 +38,7 @@ class FrameHook:
         self.unavailable = ""
         self._calls = calls
         self._project = project
+        self._given_up: set[CodeType] = set()  # skipped for a fault: what runs inside them does so in consequence
         self._restore: Callable[[], None] | None = None
 
     def __enter__(self) -> FrameHook:
@@ -77,15 +80,15 @@ class FrameHook:
             code, before = frame.f_code, _Counts(counters)
             try:
                 result = original(this, frame, *arguments)
-            except BaseException as error:
+            except Exception as error:
                 self._add(code, outcome="raised", text=_described(error))
                 raise
-            self._judge(code, result, before)
+            self._judge(code, result, before, sys._getframe(1))
             return result
 
         return offered
 
-    def _judge(self, code: CodeType, result: Any, before: _Counts) -> None:
+    def _judge(self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None) -> None:
         guarded = getattr(result, "guarded_code", None)
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id))
@@ -93,9 +96,21 @@ class FrameHook:
             self._add(code, outcome="run-only", text="\n".join(before.refused()))
         elif self._project.holds(code.co_filename):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
-            self._add(code, outcome="skipped", why=why, text="\n".join(filter(None, [*before.refused(), text])))
+            text = "\n".join(filter(None, [*before.refused(), text]))
+            self._add(code, outcome="skipped", why=why, text=text, called_in=self._skipped_above(caller))
+            if why in FAULTS:
+                self._given_up.add(code)
 
-    def _add(self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "") -> None:
+    def _skipped_above(self, caller: FrameType | None) -> str:
+        while caller is not None and self._given_up:
+            if caller.f_code in self._given_up:
+                return caller.f_code.co_name
+            caller = caller.f_back
+        return ""
+
+    def _add(
+        self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "", called_in: str = ""
+    ) -> None:
         if len(self.frames) >= ROWS:
             self.left_out += 1
             return
@@ -109,6 +124,7 @@ class FrameHook:
                 compile_id=compile_id,
                 why=why,
                 text=text[:TEXT],
+                called_in=called_in,
             )
         )
 

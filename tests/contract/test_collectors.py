@@ -13,13 +13,24 @@ from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, Level, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
+from tests.collectors import written
 
-CLEAN = recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED)))
+CLEAN = recording(
+    run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED))
+)
 DIRTY: dict[str, Recording] = {
+    "KGP101": written.recording(*written.a_break()),
+    "KGP102": written.recording(*written.a_skipped_frame()),
+    "KGP103": written.recording(*written.recompiled(10)),
+    "KGP104": written.recording(*written.to_the_limit(2, 4, 6, 8, limit=10, reason="len(xs) == 2")),
+    "KGP105": written.recording(*written.to_the_limit(1, 2, 3, 4, limit=5, reason="G['TALLY'] == 1")),
+    "KGP106": written.recording(*written.a_bypass()),
+    "KGP107": written.recording(*written.a_failure()),
     "KGP501": recording(
         run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
     ),
     "KGP502": recording(run(EAGER), run(FUSED, unfinished=7)),
+    "KGP503": written.recording(*written.a_contradiction()),
     "KGP504": recording(died(EAGER), died(FUSED)),
 }
 

@@ -104,6 +104,23 @@ def test_a_generator_leaves_a_row_although_torch_records_nothing() -> None:
     assert "gb0003" in frame.text
 
 
+def test_what_runs_inside_a_skipped_function_says_so() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        for part in parts(x):
+            torch._dynamo.graph_break()
+            x = part
+        return x
+
+    compiled = torch.compile(fails, backend="eager")
+
+    frames = offered(lambda: compiled(torch.ones(3)), calls=2)
+
+    assert [(frame.function, frame.why, frame.called_in) for frame in frames] == [
+        ("fails", "error", ""),
+        ("parts", "error", "fails"),
+    ]
+
+
 def test_a_dispatch_mode_is_named_as_the_reason() -> None:
     compiled = torch.compile(adds, backend="eager")
 

@@ -1,0 +1,106 @@
+"""KGP106: what each compilation found in Inductor's and AOTAutograd's caches on disk, and what cannot be cached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.recompiles import place_of
+from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+
+CACHE_BYPASSED = Rule(
+    id="KGP106",
+    name="compile-cache-bypassed",
+    level=Level.WARNING,
+    summary="A graph holds something that torch's compile cache refuses, so every process compiles it anew.",
+    why=(
+        "What Inductor and AOTAutograd generate is kept on disk and found again by the next process, which then needs "
+        "a fraction of the time. A graph with an operator that says nothing about its own cacheability (torch.cond is "
+        "one, in torch 2.11 to 2.15) is never looked up and never stored: each start of the program pays the full "
+        "compile time."
+    ),
+    example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
+    remedy=(
+        "Express the branch with operators that can be cached (torch.where over both results), keep the operator in a "
+        "small compiled function of its own so that the rest is cached, or compile ahead of time with "
+        "torch.compiler.save_cache_artifacts where the operator allows it."
+    ),
+)
+RULES = (CACHE_BYPASSED,)
+
+# Artifact names of torch.__trace: what they are called here, and the cache.
+_CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
+_OUTCOMES = ("hit", "miss", "bypass")
+
+
+class CacheUse(Model, frozen=True, kw_only=True):
+    """One look into one cache by one compilation (a graph's backward looks for itself)."""
+
+    run: RunKey
+    compile_id: str
+    location: Location | None  # the def of the compiled function
+    cache: str  # "FX graph cache", "AOTAutograd cache"
+    outcome: str  # hit, miss, bypass
+    reason: str  # of a bypass, torch's own words
+    call: int
+    identity: str
+
+
+def collect(recording: Recording) -> tuple[CacheUse, ...]:
+    return tuple(use for trace in run_traces(recording) for use in _of_run(trace))
+
+
+def _of_run(trace: RunTrace) -> Iterator[CacheUse]:
+    for prefix, cache in _CACHES.items():
+        for outcome in _OUTCOMES:
+            for record in trace.artifacts(f"{prefix}_{outcome}"):
+                compiled = trace.compiled.get(compile_id(record.metadata))
+                location = place_of(trace, compiled) if compiled else None
+                where = (trace.source.in_repository(location.file), location.function) if location else ()
+                yield CacheUse(
+                    run=trace.run,
+                    compile_id=compile_id(record.metadata),
+                    location=location,
+                    cache=cache,
+                    outcome=outcome,
+                    reason=_reason(record.payload) if outcome == "bypass" else "",
+                    call=record.call,
+                    identity="\0".join(where),
+                )
+
+
+def _reason(payload: str | None) -> str:
+    """A miss carries its whole key and may have been cut; a bypass is short and whole."""
+    try:
+        decoded = json.loads(payload or "{}")
+    except ValueError:
+        return "torch's record could not be read"
+    return " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split())
+
+
+def diagnose(events: tuple[CacheUse, ...]) -> tuple[Finding, ...]:
+    """One finding a function, for all the caches that refused it."""
+    refused: dict[tuple[RunKey, str], list[CacheUse]] = {}
+    for use in events:
+        if use.outcome == "bypass":
+            refused.setdefault((use.run, use.identity), []).append(use)
+    return tuple(_finding(uses) for uses in refused.values())
+
+
+def _finding(uses: Sequence[CacheUse]) -> Finding:
+    first = uses[0]
+    caches = dict.fromkeys(use.cache for use in uses)
+    reasons = dict.fromkeys(use.reason for use in uses)
+    name = first.location.function if first.location else "a graph"
+    return Finding(
+        rule=CACHE_BYPASSED.id,
+        level=CACHE_BYPASSED.level,
+        message=f"{name} is compiled anew in every process: {' and '.join(caches)} bypassed ({next(iter(reasons))})",
+        run=first.run,
+        location=first.location,
+        count=len({use.compile_id for use in uses}),
+        detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
+        fingerprint=fingerprint(CACHE_BYPASSED.id, first.run, first.identity),
+    )

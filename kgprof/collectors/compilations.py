@@ -1,0 +1,239 @@
+"""KGP107, and where the seconds of each compilation went: six stages that add up to its duration.
+
+The stages come from the spans that torch writes for its own timeline (``chromium_event`` records, a begin and an end
+each). A span's own time, without that of the spans inside it, belongs to its stage; spans that are not named here
+belong to the stage around them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
+from kgprof.collectors.structured_trace import Compiled, RunTrace, run_traces
+from kgprof.model import (
+    Compilation,
+    CompileStages,
+    Finding,
+    Level,
+    Location,
+    Model,
+    Recording,
+    Rule,
+    RunKey,
+    Skipped,
+)
+
+COMPILE_FAILED = Rule(
+    id="KGP107",
+    name="compile-failed",
+    level=Level.ERROR,
+    summary="Compiling a function raised an exception instead of falling back to eager.",
+    why=(
+        "With fullgraph=True the first line that torch cannot trace is an error, and a backend that fails is one "
+        "always. A program that catches it computes in eager, pays for the attempt again in every call (nothing is "
+        "cached of a failure), and shows no graph break anywhere."
+    ),
+    example="torch.compile(step, fullgraph=True) where step prints; a custom backend that raises NotImplementedError.",
+    remedy=(
+        "Repair the line that the finding points to. For a backend's failure compile with backend='eager', then "
+        "'aot_eager', then 'inductor': the first one that fails is the stage to look at."
+    ),
+)
+RULES = (COMPILE_FAILED,)
+
+CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING = (
+    "capture_s",
+    "frontend_s",
+    "scheduling_s",
+    "code_generation_s",
+    "machine_code_s",
+    "caching_s",
+)
+# The names are the same in torch 2.11 to 2.13.
+STAGE_OF = {
+    "dynamo": CAPTURE,
+    "entire_frame_compile": CAPTURE,
+    "backend_compile": FRONTEND,
+    "create_aot_dispatcher_function": FRONTEND,
+    "entire_backward_compile": FRONTEND,
+    "_recursive_post_grad_passes": FRONTEND,
+    "inductor_compile": SCHEDULING,
+    "Scheduler.__init__": SCHEDULING,
+    "GraphLowering.compile_to_fn": CODE,
+    "code_gen": CODE,
+    "async_compile.wait": MACHINE,
+    "async_compile.precompile": MACHINE,
+    "compile_file": MACHINE,
+    "inductor_codecache_torch_key": CACHING,
+    "CacheBase.get_system.triton_key": CACHING,
+    "PyCodeCache.load_by_key_path": CACHING,
+    "AOTAutogradCache.inductor_load": CACHING,
+    "TritonBundler.collect": CACHING,
+    "TritonBundler.read_and_emit": CACHING,
+}
+
+
+class FailedCompile(Model, frozen=True, kw_only=True):
+    """One function of one run whose compilation raised."""
+
+    run: RunKey
+    location: Location | None  # the line torch refused, or the def where a backend failed
+    function: str
+    error: str  # the exception's type
+    cause: Cause
+    calls: tuple[int, ...]
+    identity: str
+
+
+# ---------------------------------------------------------------- the stages
+
+
+def compilations(trace: RunTrace) -> tuple[Compilation, ...]:
+    """A row for each compilation of a run, with its stages; the backward graph of one is a row of its own."""
+    seconds = _seconds_of_stages(trace)
+    rows = []
+    for compiled in trace.compiled.values():
+        if compiled.metrics:
+            rows.append(_row(trace, compiled, compiled.metrics, seconds.get((compiled.compile_id, False))))
+        for metrics in compiled.backward:
+            rows.append(_row(trace, compiled, metrics, seconds.get((compiled.compile_id, True))))
+    return tuple(rows)
+
+
+def _row(
+    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], seconds: Mapping[str, float] | None
+) -> Compilation:
+    backward = metrics is not compiled.metrics
+    frame, duration_us = compiled.frame, metrics.get("duration_us")
+    name = frame.function if frame else ""
+    return Compilation(
+        compile_id=compiled.compile_id,
+        function=f"{name} (backward)" if backward else name,
+        location=f"{frame.file}:{frame.line}" if frame else "",
+        duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
+        fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+        call=compiled.call,
+        stages=_stages(seconds) if seconds else Skipped(reason="torch wrote no spans for it"),
+    )
+
+
+def _stages(seconds: Mapping[str, float]) -> CompileStages:
+    """Where nothing was generated the graph came from a cache: what Inductor did then was to look it up and load it."""
+    stages = {stage: seconds.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
+    if CODE not in seconds:
+        stages[CACHING] += stages[SCHEDULING]
+        stages[SCHEDULING] = 0.0
+    return CompileStages(**stages)
+
+
+def _seconds_of_stages(trace: RunTrace) -> dict[tuple[str, bool], dict[str, float]]:
+    """(compile id, is backward) -> stage -> seconds, from the nesting of the spans on torch's one compiling thread."""
+    totals: dict[tuple[str, bool], dict[str, float]] = {}
+    open_spans: list[tuple[str, tuple[str, bool], str]] = []
+    last_us = 0.0
+    for event in _spans(trace):
+        now_us, name = float(event["ts"]), str(event["name"])
+        if open_spans:
+            _, owner, stage = open_spans[-1]
+            stages = totals.setdefault(owner, {})
+            stages[stage] = stages.get(stage, 0.0) + (now_us - last_us) / 1e6
+        last_us = now_us
+        if event["ph"] == "B":
+            backward = name == "entire_backward_compile" or (bool(open_spans) and open_spans[-1][1][1])
+            open_spans.append((name, (_owner(event), backward), STAGE_OF[name]))
+        elif name in (open_name for open_name, _, _ in open_spans):
+            while open_spans.pop()[0] != name:
+                pass  # a span that an exception left open ends with the one around it
+    return totals
+
+
+def _spans(trace: RunTrace) -> Iterator[Mapping[str, Any]]:
+    """Begins and ends in the order of time. Spans of worker threads belong to no compile id and are left out."""
+    for record in trace.all.records:
+        if "chromium_event" not in record.metadata or not record.payload:
+            continue
+        event = json.loads(record.payload)
+        if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and _owner(event):
+            yield event
+
+
+def _owner(event: Mapping[str, Any]) -> str:
+    return str((event.get("args") or {}).get("compile_id") or "")
+
+
+# ---------------------------------------------------------------- failures
+
+
+def collect(recording: Recording) -> tuple[FailedCompile, ...]:
+    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+
+
+def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
+    """One event a place, whatever the number of calls that tried again."""
+    sites: dict[object, list[FailedCompile]] = {}
+    for row in trace.all.frames:
+        if row.outcome == "raised":
+            failed = next((c for c in trace.compiled.values() if row in trace.frame_rows(c)), None)
+            event = _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
+            sites.setdefault((event.location, event.error), []).append(event)
+    for events in sites.values():
+        calls = tuple(sorted({call for event in events for call in event.calls}))
+        yield FailedCompile(**{**_fields(events[0]), "calls": calls})
+
+
+def _fields(event: FailedCompile) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def _failed(
+    trace: RunTrace, file: str, first_line: int, function: str, text: str, compiled: Compiled | None, call: int
+) -> FailedCompile:
+    metrics = compiled.metrics if compiled else {}
+    definition = trace.source.definition(file, first_line, function)
+    refused = _refused_line(trace, metrics)
+    if trace.source.project.holds(file):
+        location: Location | None = refused or definition
+    else:
+        location = refused or (trace.source.innermost(compiled.stack) if compiled else None)
+    error, _, said = text.partition(": ")
+    cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
+    where = (trace.source.in_repository(location.file), location.function) if location else (function,)
+    return FailedCompile(
+        run=trace.run,
+        location=location,
+        function=definition.function,
+        error=error,
+        cause=cause,
+        calls=(call,),
+        identity="\0".join((*where, error, cause.gb_id or cause.kind)),
+    )
+
+
+def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> Location | None:
+    """The line that torch was tracing when it gave up, where that is the project's."""
+    file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+    if not file or not line or not trace.source.project.holds(str(file)):
+        return None
+    return trace.source.at(str(file), int(line))
+
+
+def diagnose(events: tuple[FailedCompile, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event) for event in events)
+
+
+def _finding(event: FailedCompile) -> Finding:
+    times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
+    return Finding(
+        rule=COMPILE_FAILED.id,
+        level=COMPILE_FAILED.level,
+        message=f"compiling {event.function} raised {event.error}{times}: {event.cause.words}",
+        run=event.run,
+        location=event.location,
+        count=len(event.calls),
+        detail=detail_of(event.cause),
+        fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
+    )

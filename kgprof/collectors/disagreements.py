@@ -1,0 +1,142 @@
+"""KGP503: facts that two independent sources were asked about, and on which they did not say the same.
+
+| fact | the trace says | the hooks say |
+|---|---|---|
+| graph breaks | a record whose stack names the line | a function that goes on after it was offered to Dynamo |
+| recompiles | a reason | a compile id that does not end in /0 |
+| compilations | a row of metrics with guards | a frame that came back compiled |
+| graphs | a row of metrics that counts operators | a graph was put into the module |
+
+A source that was not there, or that had to leave records out, takes no part: what it lacks is no contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kgprof.collectors import recompiles
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.graph_breaks import break_records
+from kgprof.collectors.source_text import is_resumed, user_function
+from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
+from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey
+
+SOURCES_DISAGREE = Rule(
+    id="KGP503",
+    name="sources-disagree",
+    level=Level.WARNING,
+    summary="Two independent sources contradict each other about a fact that this report states.",
+    why=(
+        "Every counter that torch publishes is wrong somewhere, so facts that a gate depends on are taken from two "
+        "places. Where these differ, one of them is wrong on this torch or for this program, and neither number "
+        "should be relied on until it is known which."
+    ),
+    example="The frame hook saw a function continued after line 12, and the trace has no graph-break record for it.",
+    remedy=(
+        "Look at the lines that the finding names in the raw records (trace_records.jsonl.gz in the Recording). If "
+        "the program replaces torch's log settings or resets Dynamo while it runs, let it not; otherwise report it "
+        "with the Recording attached."
+    ),
+)
+RULES = (SOURCES_DISAGREE,)
+
+TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
+
+
+class Disagreement(Model, frozen=True, kw_only=True):
+    """One fact of one run."""
+
+    run: RunKey
+    fact: str  # "graph breaks", "recompiles", "compilations", "graphs"
+    location: Location | None
+    message: str
+    identity: str
+
+
+def collect(recording: Recording) -> tuple[Disagreement, ...]:
+    unavailable = {run.key: _unavailable(run.compile) for run in recording.runs}
+    return tuple(
+        found
+        for trace in run_traces(recording)
+        for source, compare in _COMPARISONS
+        if not trace.all.left_out and not {TRACE, source} & unavailable[trace.run]
+        for found in compare(trace)
+    )
+
+
+def _unavailable(compiled: object) -> set[str]:
+    lines = compiled.capture_unavailable if isinstance(compiled, CompilePass) else ()
+    return {name for name in (TRACE, FRAMES, GRAPHS) if any(f"capture {name} " in line for line in lines)}
+
+
+def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
+    """Each resumed function of the project goes on behind a line that some record's stack names."""
+    records = list(break_records(trace))
+    named = {(place.file, place.line) for record in records for place in record.stack}
+    resumed = {
+        (row.file, row.first_line): row
+        for row in trace.all.frames
+        if is_resumed(row.function) and trace.source.project.holds(row.file)
+    }
+    for place, row in resumed.items():
+        if place not in named:
+            location = trace.source.at(row.file, row.first_line, row.function)
+            function = user_function(row.function)
+            message = f"the {FRAMES} saw {function} go on behind this line, and the {TRACE} has no break there"
+            yield _disagreement(trace, "graph breaks", location, message)
+
+
+def _recompiles(trace: RunTrace) -> Iterator[Disagreement]:
+    reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
+    again = {row.compile_id for row in trace.all.frames if row.compile_id and not row.compile_id.endswith("/0")}
+    failed = {name for name, compiled in trace.compiled.items() if compiled.failed}
+    yield from _of_ids(trace, "recompiles", reasons - failed, again, FRAMES)
+
+
+def _compilations(trace: RunTrace) -> Iterator[Disagreement]:
+    # has_guarded_code is true also where torch skipped a frame for want of operators; only the guards tell.
+    measured = {name for name, c in trace.compiled.items() if not c.failed and c.metrics.get("guard_count") is not None}
+    compiled = {row.compile_id for row in trace.all.frames if row.compile_id}
+    yield from _of_ids(trace, "compilations", measured, compiled, FRAMES)
+
+
+def _graphs(trace: RunTrace) -> Iterator[Disagreement]:
+    counted = {name for name, c in trace.compiled.items() if not c.failed and c.metrics.get("graph_op_count")}
+    yield from _of_ids(trace, "graphs", counted, {graph.compile_id for graph in trace.all.graphs}, GRAPHS)
+
+
+def _of_ids(trace: RunTrace, fact: str, told: set[str], seen: set[str], other: str) -> Iterator[Disagreement]:
+    for name in sorted(told ^ seen):
+        compiled = trace.compiled.get(name)
+        location = recompiles.place_of(trace, compiled) if compiled else None
+        witness, silent = (TRACE, other) if name in told else (other, TRACE)
+        yield _disagreement(trace, fact, location, f"the {witness} has compilation {name}, and the {silent} does not")
+
+
+def _disagreement(trace: RunTrace, fact: str, location: Location | None, message: str) -> Disagreement:
+    where = (trace.source.in_repository(location.file), location.function, location.text.strip()) if location else ()
+    return Disagreement(
+        run=trace.run, fact=fact, location=location, message=message, identity="\0".join((fact, *where, message))
+    )
+
+
+_COMPARISONS: tuple[tuple[str, Callable[[RunTrace], Iterator[Disagreement]]], ...] = (
+    (FRAMES, _breaks),
+    (FRAMES, _recompiles),
+    (FRAMES, _compilations),
+    (GRAPHS, _graphs),
+)
+
+
+def diagnose(events: tuple[Disagreement, ...]) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            rule=SOURCES_DISAGREE.id,
+            level=SOURCES_DISAGREE.level,
+            message=f"sources disagree on {event.fact}: {event.message}",
+            run=event.run,
+            location=event.location,
+            fingerprint=fingerprint(SOURCES_DISAGREE.id, event.run, event.identity),
+        )
+        for event in events
+    )

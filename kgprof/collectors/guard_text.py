@@ -1,0 +1,248 @@
+"""A failed guard in torch's words, turned into a class, a name, a dimension, and what was expected and found.
+
+torch has no other form for it than text. Guards over Python values are code (``len(xs) == 2``) followed by a comment
+with the source line; guards over tensors are sentences whose subject stands in quotes. What neither reading knows is of
+class OTHER, and torch's text is always kept beside the class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kgprof.model import Model
+
+OTHER = "other"
+# Every class there is; fixtures/corpus/README.md says what each means.
+CLASSES = (
+    "size",
+    "stride",
+    "rank",
+    "dtype",
+    "device",
+    "dispatch-keys",
+    "requires-grad",
+    "aliasing",
+    "type",
+    "value",
+    "identity",
+    "length",
+    "keys",
+    "attribute",
+    "grad-mode",
+    "autocast",
+    "global-state",
+    "backend",
+    OTHER,
+)
+
+
+class Guard(Model, frozen=True, kw_only=True):
+    """One guard that did not hold, of one cache entry."""
+
+    kind: str  # one of CLASSES
+    entry: str  # the compile id whose code was rejected
+    source: str = ""  # what was looked at: "x", "self.factor", "GLOBAL_STATE"
+    dimension: int | None = None  # of a size or stride
+    expected: str = ""  # what the rejected code was compiled for
+    actual: str = ""  # what came; empty where torch does not say
+    text: str = ""  # torch's sentence, without the source line and stack that follow it
+
+
+# Backend components of a dispatch key set: which of them it holds tells the device.
+_BACKENDS = frozenset(
+    {
+        *("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"),
+        *("PrivateUse1", "PrivateUse2", "PrivateUse3"),
+    }
+)
+_TENSOR_CLASSES = {
+    "size": "size",
+    "stride": "stride",
+    "rank": "rank",
+    "dtype": "dtype",
+    "device index": "device",
+    "requires_grad": "requires-grad",
+}
+_STATE_CLASSES = {"grad_mode": "grad-mode", "autocast": "autocast"}
+_ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
+_TENSOR = re.compile(
+    r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."
+    r" expected (?P<expected>.*?)(?:, actual (?P<actual>.*))?",
+    re.IGNORECASE,
+)
+_TENSOR_TYPE = re.compile(r"expected type of '(?P<source>.*)' to be a tensor type, '? ?but found (?P<actual>.*)")
+_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
+_TYPE = re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
+_OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
+_KEYS = re.compile(r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)")
+_KEY_LIST = re.compile(r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)")
+_ATTRIBUTE = re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)")
+_LENGTH = re.compile(r"len\((?P<source>.*)\) == (?P<expected>\d+)")
+_EMPTY = re.compile(r"not (?P<source>[\w.\[\]'\"]+)")
+_SHAPE = re.compile(r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*")
+_NONE = re.compile(r"(?P<source>.*) is (?P<expected>(?:not )?None)")
+_VALUE = re.compile(r"(?P<source>.*?) (?:==|is) (?P<expected>.*)")
+
+
+def parse(text: str) -> Guard:
+    """One reason as torch gives it, ``"0/0: tensor 'x' rank mismatch. expected 1, actual 2"``."""
+    found = _ENTRY.fullmatch(text)
+    assert found is not None  # it matches any text
+    entry, guard = found["entry"] or "", _without_comment(found["rest"])
+    for read in _READINGS:
+        if (parsed := read(guard)) is not None:
+            kind, fields = parsed
+            return Guard(kind=kind, entry=entry, text=guard, **fields)
+    return Guard(kind=OTHER, entry=entry, text=guard)
+
+
+def _without_comment(text: str) -> str:
+    """The guard itself. A hash within quotes is part of it; torch's comment stands behind two spaces at least."""
+    line = text.partition("\n")[0]
+    quote = ""
+    for index, character in enumerate(line):
+        if quote:
+            quote = "" if character == quote and line[index - 1] != "\\" else quote
+        elif character in "'\"" and not (index and line[index - 1].isalnum()):
+            quote = character
+        elif character == "#" and line[max(0, index - 2) : index] == "  ":
+            return line[:index].rstrip()
+    return line.rstrip()
+
+
+Parsed = tuple[str, dict[str, Any]] | None  # the class, and Guard's other fields
+
+
+def _tensor(guard: str) -> Parsed:
+    found = _TENSOR.fullmatch(guard)
+    if found is None:
+        return None
+    what, expected, actual = found["what"].lower(), found["expected"], found["actual"] or ""
+    kind = _TENSOR_CLASSES.get(what, OTHER)
+    if what == "dispatch key set":
+        kind = "dispatch-keys" if _devices(expected) == _devices(actual) else "device"
+    dimension = found["dimension"]
+    return kind, {
+        "source": found["source"],
+        "dimension": None if dimension is None else int(dimension),
+        "expected": expected.removeprefix("requires_grad=").removeprefix("device index to be "),
+        "actual": actual,
+    }
+
+
+def _devices(keys: str) -> set[str]:
+    return set(re.findall(r"\w+", keys)) & _BACKENDS
+
+
+def _tensor_type(guard: str) -> Parsed:
+    found = _TENSOR_TYPE.fullmatch(guard)
+    return found and ("type", {"source": found["source"], "expected": "a tensor", "actual": found["actual"]})
+
+
+def _state(guard: str) -> Parsed:
+    """Several settings may have changed at once; the first one named gives the class."""
+    found = _STATE.fullmatch(guard)
+    if found is None:
+        return None
+    what = found["what"].strip()
+    kind = (
+        "grad-mode" if what.startswith("grad_mode") else "autocast" if what.startswith("autocast") else "global-state"
+    )
+    return kind, {"source": what}
+
+
+def _aliasing(guard: str) -> Parsed:
+    named = re.match(r"Duplicate tensors? found: (.*)", guard)
+    if named is not None:
+        return "aliasing", {"source": named[1]}
+    return ("aliasing", {}) if "check_no_aliasing" in guard or "object_aliasing" in guard.lower() else None
+
+
+def _backend(guard: str) -> Parsed:
+    return ("backend", {}) if guard.startswith("BACKEND_MATCH") or "___check_current_backend" in guard else None
+
+
+def _modes(guard: str) -> Parsed:
+    known = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE", "CURRENT_DEVICE", "___check_global_state")
+    return ("global-state", {}) if any(name in guard for name in known) else None
+
+
+def _check_type(guard: str) -> Parsed:
+    found = _TYPE.fullmatch(guard)
+    return found and ("type", {"source": found["source"], "expected": found["expected"] or ""})
+
+
+def _check_object(guard: str) -> Parsed:
+    """None, True and False are compared by identity too, and are what they say: a type and two values."""
+    found = _OBJECT.fullmatch(guard)
+    if found is None:
+        return None
+    expected = found["expected"] or ""
+    kind = "identity"
+    if "NoneType" in expected or expected == "None":
+        kind = "type"
+    elif "'bool'" in expected or expected in ("True", "False"):
+        kind = "value"
+    return kind, {"source": found["source"], "expected": expected}
+
+
+def _keys(guard: str) -> Parsed:
+    found = _KEYS.fullmatch(guard) or _KEY_LIST.fullmatch(guard)
+    return found and ("keys", {"source": found["source"], "expected": _with_not(found)})
+
+
+def _attribute(guard: str) -> Parsed:
+    found = _ATTRIBUTE.fullmatch(guard)
+    return found and ("attribute", {"source": found["source"], "expected": _with_not(found)})
+
+
+def _with_not(found: re.Match[str]) -> str:
+    absent = found.groupdict().get("not")
+    return f"no {found['expected']}" if absent else found["expected"]
+
+
+def _length(guard: str) -> Parsed:
+    if (found := _LENGTH.fullmatch(guard)) is not None:
+        return "length", {"source": found["source"], "expected": found["expected"]}
+    found = _EMPTY.fullmatch(guard)
+    return found and ("length", {"source": found["source"], "expected": "0"})
+
+
+def _shape(guard: str) -> Parsed:
+    """A condition on a symbol: ``2 <= x.size()[0]``."""
+    found = _SHAPE.fullmatch(guard)
+    return found and (
+        found["what"],
+        {"source": found["source"], "dimension": int(found["dimension"]), "expected": guard},
+    )
+
+
+def _none(guard: str) -> Parsed:
+    found = _NONE.fullmatch(guard)
+    return found and ("type", {"source": found["source"], "expected": found["expected"]})
+
+
+def _value(guard: str) -> Parsed:
+    found = _VALUE.fullmatch(guard)
+    return found and ("value", {"source": found["source"], "expected": found["expected"]})
+
+
+# In this order: a later one would also take what an earlier one takes.
+_READINGS: tuple[Callable[[str], Parsed], ...] = (
+    _tensor,
+    _tensor_type,
+    _state,
+    _aliasing,
+    _backend,
+    _modes,
+    _check_type,
+    _check_object,
+    _keys,
+    _attribute,
+    _length,
+    _shape,
+    _none,
+    _value,
+)

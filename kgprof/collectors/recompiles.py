@@ -1,0 +1,366 @@
+"""KGP103, KGP104, KGP105: functions that are compiled again, because of which guard, and whether it ever ends.
+
+torch gives a reason (artifact ``recompile_reasons``) for each cache entry that it rejected, newest first; the compile
+id on the record is that of the new compilation. What happens after the limit leaves no record at all: it is counted
+from the graphs that did not run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.guard_text import Guard, parse
+from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
+
+ARTIFACT = "recompile_reasons"
+MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
+
+IN_STEADY_STATE = Rule(
+    id="KGP103",
+    name="recompile-in-steady-state",
+    level=Level.WARNING,
+    summary="A function was compiled again after the warm-up calls, because a guard on its inputs failed.",
+    why=(
+        "The call that brings the new value waits for a whole compilation, which takes seconds where the step takes "
+        "milliseconds, and the next call with the old value finds another cache entry to look through. Recompiles "
+        "that happen in the first calls and then stop (a size that becomes dynamic) are a note, not a finding."
+    ),
+    example="The last batch of an epoch is smaller; a flag, a dtype or model.training changes in the middle of a run.",
+    remedy=(
+        "Give the compiled function the same kind of input in every call, or let torch know beforehand: "
+        "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
+        "and a warm-up call with each value of a flag."
+    ),
+)
+LIMIT_REACHED = Rule(
+    id="KGP104",
+    name="recompile-limit-reached",
+    level=Level.WARNING,
+    summary="A function reached torch's recompile limit: new inputs run in eager from then on, silently.",
+    why=(
+        "After the limit (8 for one function by default) torch compiles the function no more. Inputs that fit none of "
+        "the compiled entries run in eager, with everything that the function calls, and no later message says so: "
+        "the program is as slow as before torch.compile and has paid for eight compilations."
+    ),
+    example="dynamic=False with bucketed sequence lengths: more buckets than torch._dynamo.config.recompile_limit.",
+    remedy=(
+        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of different values, "
+        "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps where the "
+        "number of values is known."
+    ),
+)
+UNBOUNDED = Rule(
+    id="KGP105",
+    name="unbounded-recompile",
+    level=Level.WARNING,
+    summary="Every call brings a value that the function was not compiled for.",
+    why=(
+        "A guard stands on something that is new in each call, a counter or a step number, a list that grows, text "
+        "made anew, a size under dynamic=False. So every call compiles until the limit is reached and none of the "
+        "compiled code is used twice; after that every call runs in eager."
+    ),
+    example="def forward(self, x): self.calls += 1 -- an int attribute of a module is a constant to torch.",
+    remedy=(
+        "Keep what changes in every call out of the compiled function's guards: hold counters in a tensor or in the "
+        "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and text once outside."
+    ),
+)
+RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
+
+
+class Recompile(Model, frozen=True, kw_only=True):
+    """One compilation that replaced nothing but was added, since every entry there was had been rejected."""
+
+    compile_id: str
+    call: int
+    guard: Guard  # of the newest entry
+    rejected: tuple[Guard, ...]  # of all entries, newest first
+    call_site: Location | None  # the project's line that called
+    duration_s: float | Skipped
+
+
+class RecompiledFunction(Model, frozen=True, kw_only=True):
+    """One function of one run that was compiled more than once."""
+
+    run: RunKey
+    location: Location | None  # its def; for a library's function the project's line that leads there
+    recompiles: tuple[Recompile, ...]
+    steady_from: int  # recompiles from this call on are in steady state
+    limit_call: int | None  # the call in which torch refused to compile it once more
+    limit_guard: Guard | None  # what that call failed on
+    eager_calls: int | Skipped  # calls after the limit in which no compiled code of it ran
+    every_value_new: bool  # it was compiled whenever it ran
+    identity: str
+
+    @property
+    def in_steady_state(self) -> tuple[Recompile, ...]:
+        return tuple(recompile for recompile in self.recompiles if recompile.call >= self.steady_from)
+
+    @property
+    def before(self) -> tuple[Recompile, ...]:
+        return tuple(recompile for recompile in self.recompiles if recompile.call < self.steady_from)
+
+
+# ---------------------------------------------------------------- reading records
+
+
+def reasons(payload: str) -> tuple[str, ...]:
+    """A list as JSON where several entries were rejected; the bare sentence where one was."""
+    try:
+        decoded = json.loads(payload)
+    except ValueError:
+        decoded = payload
+    return tuple(str(reason) for reason in decoded) if isinstance(decoded, list) else (str(decoded),)
+
+
+def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
+    """Of each compile id that followed a rejection: the failed guards, newest entry first."""
+    found = {
+        compile_id(record.metadata): tuple(parse(reason) for reason in reasons(record.payload))
+        for record in trace.artifacts(ARTIFACT)
+        if record.payload
+    }
+    return _with_what_came(found)
+
+
+def _with_what_came(found: dict[str, tuple[Guard, ...]]) -> dict[str, tuple[Guard, ...]]:
+    """A value guard says what was expected only; what came is what the next rejection says of the new entry."""
+    compiled_for = {(guard.entry, guard.source, guard.kind): guard.expected for g in found.values() for guard in g}
+    return {
+        name: tuple(
+            guard
+            if guard.actual
+            else msgspec.structs.replace(guard, actual=compiled_for.get((name, guard.source, guard.kind), ""))
+            for guard in guards
+        )
+        for name, guards in found.items()
+    }
+
+
+def _is_recompile(compiled: Compiled) -> bool:
+    return not compiled.compile_id.endswith("/0")
+
+
+def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
+    """torch refused it: a compilation that failed where the frame hook saw that compiled code may run, and no more."""
+    if not compiled.failed or not _is_recompile(compiled):
+        return False
+    rows = trace.frame_rows(compiled)
+    if rows:
+        return any(row.outcome == "run-only" for row in rows)
+    return compiled.metrics.get("co_name") is None  # the limit is checked before the frame is looked at
+
+
+# ---------------------------------------------------------------- events
+
+
+def collect(recording: Recording) -> tuple[RecompiledFunction, ...]:
+    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+
+
+def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
+    guards = rejections(trace)
+    for location, compiled in _by_function(trace):
+        again = [c for c in compiled if _is_recompile(c) and not c.failed]
+        limits = [c for c in compiled if _reached_limit(trace, c)]
+        if again or limits:
+            yield _recompiled(trace, location, compiled, again, limits, guards)
+
+
+def _by_function(trace: RunTrace) -> Iterator[tuple[Location | None, list[Compiled]]]:
+    """A function and what follows its breaks are one place; so are the functions of a library behind one line."""
+    groups: dict[object, tuple[Location | None, list[Compiled]]] = {}
+    last: dict[str, Location | None] = {}
+    for compiled in trace.compiled.values():
+        # The limit is checked before torch says what it compiles: such an entry is where the code object was last.
+        location = last[compiled.frame_id] = place_of(trace, compiled) or last.get(compiled.frame_id)
+        key = (location.file, location.line) if location else compiled.frame_id
+        groups.setdefault(key, (location, []))[1].append(compiled)
+    yield from groups.values()
+
+
+def place_of(trace: RunTrace, compiled: Compiled) -> Location | None:
+    """The def of a project's function; for a library's the innermost line of the project that leads there."""
+    frame = compiled.frame
+    if frame is not None and trace.source.project.holds(frame.file):
+        return trace.source.definition(frame.file, frame.line, frame.function)
+    return trace.source.innermost(compiled.stack)
+
+
+def _recompiled(
+    trace: RunTrace,
+    location: Location | None,
+    compiled: Sequence[Compiled],
+    again: Sequence[Compiled],
+    limits: Sequence[Compiled],
+    guards: dict[str, tuple[Guard, ...]],
+) -> RecompiledFunction:
+    recompiles = tuple(_recompile(trace, c, guards.get(c.compile_id, ())) for c in again)
+    limit = limits[0] if limits else None
+    refused = guards.get(limit.compile_id, ()) if limit else ()
+    place = (trace.source.in_repository(location.file), location.function) if location else ()
+    return RecompiledFunction(
+        run=trace.run,
+        location=location,
+        recompiles=recompiles,
+        steady_from=trace.steady_from,
+        limit_call=limit.call if limit else None,
+        limit_guard=refused[0] if refused else None,
+        eager_calls=_eager_calls(trace, limit) if limit else 0,
+        every_value_new=_every_value_new(trace, compiled, limit),
+        identity="\0".join(place),
+    )
+
+
+def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...]) -> Recompile:
+    duration_us = compiled.metrics.get("duration_us")
+    return Recompile(
+        compile_id=compiled.compile_id,
+        call=compiled.call,
+        guard=rejected[0] if rejected else Guard(kind="other", entry="", text="torch gave no reason"),
+        rejected=rejected,
+        call_site=trace.source.innermost(compiled.stack[:-1]),
+        duration_s=Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
+    )
+
+
+# ---------------------------------------------------------------- what the graphs tell
+
+
+def _runs(trace: RunTrace, code: str) -> dict[int, int]:
+    """call -> how often a graph of any entry of this code object ran in it (the graph up to its first break)."""
+    total: dict[int, int] = {}
+    for graph in trace.all.graphs:
+        if frame_id(graph.compile_id) == code:
+            for call, runs in graph.runs.items():
+                total[call] = total.get(call, 0) + runs
+    return total
+
+
+def _eager_calls(trace: RunTrace, limit: Compiled) -> int | Skipped:
+    """Calls from the limit on in which the function ran in eager at least once.
+
+    It ran compiled so many times a call before the limit; a call with fewer runs has lost them to eager.
+    """
+    runs = _runs(trace, limit.frame_id)
+    if not runs:
+        return Skipped(reason="no graph of it was counted")
+    usual = max((runs.get(call, 0) for call in range(limit.call)), default=1)
+    return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
+
+
+def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
+    """Whether each call (or each run) of one code object, until the last one or the limit, had to compile it."""
+    by_frame: dict[str, list[Compiled]] = {}
+    for one in compiled:
+        if not one.failed:
+            by_frame.setdefault(one.frame_id, []).append(one)
+    return any(_is_always_new(trace, code, entries, limit) for code, entries in by_frame.items())
+
+
+def _is_always_new(trace: RunTrace, code: str, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
+    if len(entries) <= MANY:
+        return False
+    end = limit.call if limit is not None and limit.frame_id == code else trace.calls
+    runs = {call: count for call, count in _runs(trace, code).items() if call < end}
+    compiling = {entry.call for entry in entries}
+    if not runs:  # no graph of it was counted: go by the calls alone
+        return compiling == set(range(min(compiling), end))
+    return runs.keys() <= compiling or sum(runs.values()) <= len(entries)
+
+
+# ---------------------------------------------------------------- findings
+
+
+def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[Finding, ...]:
+    return tuple(finding for event in events for finding in _judge(event))
+
+
+def _judge(event: RecompiledFunction) -> Iterator[Finding]:
+    """One rule at most a function; what had converged before steady state is a note of its own."""
+    if event.every_value_new:
+        yield _finding(UNBOUNDED, event, event.recompiles)
+    elif event.limit_call is not None:
+        yield _finding(LIMIT_REACHED, event, event.recompiles)
+    else:
+        if event.in_steady_state:
+            yield _finding(IN_STEADY_STATE, event, event.in_steady_state)
+        if event.before:
+            yield _note(event)
+
+
+def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompile]) -> Finding:
+    guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
+    name = event.location.function if event.location else "a library's function"
+    eager = ""
+    if event.limit_call is not None:
+        silent = "" if isinstance(event.eager_calls, Skipped) else f", {event.eager_calls} of the calls since in eager"
+        eager = f"; torch's limit was reached in call {event.limit_call}{silent}"
+    return Finding(
+        rule=rule.id,
+        level=rule.level,
+        message=f"{name} recompiled {_times(recompiles)}: {_why(guards)}{eager}",
+        run=event.run,
+        location=event.location,
+        count=max(1, len(recompiles)),
+        related=_call_sites(recompiles),
+        detail=_detail(recompiles),
+        fingerprint=fingerprint(rule.id, event.run, event.identity, *sorted({guard.kind for guard in guards})),
+    )
+
+
+def _note(event: RecompiledFunction) -> Finding:
+    name = event.location.function if event.location else "a library's function"
+    guards = [recompile.guard for recompile in event.before]
+    return Finding(
+        rule=IN_STEADY_STATE.id,
+        level=Level.NOTE,
+        message=f"{name} recompiled {_times(event.before)} and converged: {_why(guards)}",
+        run=event.run,
+        location=event.location,
+        count=len(event.before),
+        related=_call_sites(event.before),
+        detail=_detail(event.before),
+        fingerprint=fingerprint(IN_STEADY_STATE.id, event.run, "converged", event.identity),
+    )
+
+
+def _times(recompiles: Sequence[Recompile]) -> str:
+    seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, Skipped)]
+    calls = sorted({recompile.call for recompile in recompiles})
+    where = f" in call {calls[0]}" if calls else ""
+    if len(calls) > 1:
+        where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
+    cost = f", {sum(seconds):.2f} s" if seconds else ""
+    return f"{len(recompiles)} time{'' if len(recompiles) == 1 else 's'}{where}{cost}"
+
+
+def _why(guards: Sequence[Guard]) -> str:
+    """The classes that failed, with the first guard of each."""
+    firsts: dict[str, Guard] = {}
+    for guard in guards:
+        firsts.setdefault(guard.kind, guard)
+    return "; ".join(in_words(guard) for guard in firsts.values()) or "torch gave no reason"
+
+
+def in_words(guard: Guard) -> str:
+    """``size of x, dimension 0: expected 8, got 9``."""
+    dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
+    subject = f" of {guard.source}" if guard.source else ""
+    change = f": expected {guard.expected}" if guard.expected else ""
+    change += f"{', got' if change else ': got'} {guard.actual}" if guard.actual else ""
+    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"
+
+
+def _call_sites(recompiles: Sequence[Recompile]) -> tuple[Location, ...]:
+    return tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site))
+
+
+def _detail(recompiles: Sequence[Recompile]) -> str:
+    """torch's own sentence for each, one a line."""
+    return "\n".join(f"call {r.call}, {r.compile_id}: {r.guard.text}" for r in recompiles)

@@ -1,0 +1,158 @@
+"""KGP102: frames that torch gave up on, so that they run in eager: in whole, or from one line to their end.
+
+Two witnesses are asked. The trace has the line and the cause of most of them; a generator, a dispatch mode and an error
+that torch suppresses leave no record there, and only the frame hook saw them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.graph_breaks import (
+    BreakRecord,
+    Cause,
+    break_records,
+    by_site,
+    calls_of,
+    cause_of,
+    detail_of,
+    fell_back,
+    identity_of,
+    numbered,
+)
+from kgprof.collectors.structured_trace import Compiled, RunTrace, run_traces
+from kgprof.compile_records import OfferedFrame
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+
+SKIPPED_FRAME = Rule(
+    id="KGP102",
+    name="frame-fell-back-to-eager",
+    level=Level.WARNING,
+    summary="torch gave a function up, so that all of it, or all that follows a line, runs in eager.",
+    why=(
+        "A break inside a loop, a try block, a generator or a context manager of one's own cannot be resumed, so the "
+        "whole frame is skipped: no graph of it is left, nothing in it is fused, and torch counts no graph break "
+        "for it. It is the costliest kind of break and the quietest. Functions that it calls are still compiled one "
+        "by one."
+    ),
+    example="for batch in batches: ...; print(step) -- the print is one line, and the loop's whole function is lost.",
+    remedy=(
+        "Repair the line that caused it (the finding points there), or move it, the loop or the with block out of the "
+        "compiled function. Compile the function that calls a generator, not the generator. Leave no "
+        "TorchDispatchMode active around a compiled call: torch then skips the function for good."
+    ),
+)
+RULES = (SKIPPED_FRAME,)
+
+_CAUSES = {
+    "dispatch-mode": "a TorchDispatchMode was active when it was called, and torch.compile supports none",
+    "error": "an error that torch suppressed while compiling it",
+}
+
+
+class SkippedFrame(Model, frozen=True, kw_only=True):
+    """One site of one run that made a frame fall back."""
+
+    run: RunKey
+    location: Location | None  # the line that caused it, or the def where no line is to blame
+    frame: Location | None  # the def of the function that fell back
+    scope: str  # "frame", or "rest" where operations before the line are compiled
+    cause: Cause
+    records: int  # graph-break records in the trace: 0 where torch writes none
+    calls: tuple[int, ...]
+    identity: str
+
+
+def collect(recording: Recording) -> tuple[SkippedFrame, ...]:
+    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+
+
+def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
+    explained: list[Compiled] = []
+    for records in by_site(break_records(trace)).values():
+        scopes = [fell_back(trace, record) for record in records]
+        explained += [r.compiled for r, scope in zip(records, scopes, strict=True) if scope and r.compiled]
+        if any(scopes):
+            yield _from_records(trace, records, scopes)
+    rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
+    yield from _from_frames(trace, [row for row in trace.all.frames if id(row) not in rows])
+
+
+def _from_records(trace: RunTrace, records: Sequence[BreakRecord], scopes: Sequence[str]) -> SkippedFrame:
+    blamed = next(record for record, scope in zip(records, scopes, strict=True) if scope)
+    frame = blamed.compiled.frame if blamed.compiled else None
+    return SkippedFrame(
+        run=trace.run,
+        location=blamed.site,
+        frame=frame and trace.source.definition(frame.file, frame.line, frame.function),
+        scope="frame" if "frame" in scopes else "rest",
+        cause=blamed.cause,
+        records=len(records),
+        calls=calls_of(records),
+        identity=identity_of(trace, blamed),
+    )
+
+
+def _from_frames(trace: RunTrace, rows: Sequence[OfferedFrame]) -> Iterator[SkippedFrame]:
+    """Skipped for a fault, and nothing in the trace says so. One event a function."""
+    sites: dict[tuple[str, int], list[OfferedFrame]] = {}
+    for row in rows:
+        if row.outcome == "skipped" and row.why in _CAUSES and not _in_consequence(trace, row):
+            definition = trace.source.definition(row.file, row.first_line, row.function)
+            sites.setdefault((definition.file, definition.line), []).append(row)
+    for skipped in sites.values():
+        yield _from_rows(trace, skipped)
+
+
+def _in_consequence(trace: RunTrace, row: OfferedFrame) -> bool:
+    """Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller."""
+    return bool(row.called_in) and not any(row in trace.frame_rows(c) for c in trace.compiled.values())
+
+
+def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
+    first = rows[0]
+    definition = trace.source.definition(first.file, first.first_line, first.function)
+    cause = _cause(trace, first)
+    return SkippedFrame(
+        run=trace.run,
+        location=definition,
+        frame=definition,
+        scope="frame",
+        cause=cause,
+        records=0,
+        calls=tuple(sorted({row.call for row in rows})),
+        identity="\0".join((trace.source.in_repository(first.file), definition.function, cause.gb_id or first.why)),
+    )
+
+
+def _cause(trace: RunTrace, row: OfferedFrame) -> Cause:
+    """torch's own words where the frame left some, or the metrics of its compilation; else the class alone."""
+    if row.why == "error":
+        failed = [c.metrics.get("fail_reason") for c in trace.compiled.values() if row in trace.frame_rows(c)]
+        text = next((str(reason) for reason in failed if reason), row.text)
+        cause = cause_of(text, trace.all.sources.registry)
+        if cause.gb_ids or failed:
+            return cause
+    return Cause(kind=_CAUSES[row.why], explanation=row.text)
+
+
+def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event, ordinal) for event, ordinal in numbered(events))
+
+
+def _finding(event: SkippedFrame, ordinal: str) -> Finding:
+    name = event.frame.function if event.frame else "a frame"
+    what = "runs in eager" if event.scope == "frame" else "runs in eager from here on"
+    elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
+    return Finding(
+        rule=SKIPPED_FRAME.id,
+        level=Level.WARNING,
+        message=f"{name} {what}: {event.cause.words}",
+        run=event.run,
+        location=event.location,
+        count=max(1, event.records),
+        related=(elsewhere,) if elsewhere else (),
+        detail=detail_of(event.cause),
+        fingerprint=fingerprint(SKIPPED_FRAME.id, event.run, event.identity, ordinal),
+    )

@@ -1,0 +1,124 @@
+"""What the records of torch.__trace have in common: compile ids, stacks with numbered file names, compilations.
+
+What a topic's own records mean is in that topic's collector. The names used here are the same in torch 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kgprof.collectors.source_text import SourceText
+from kgprof.compile_records import CompileRecords, OfferedFrame, TraceRecord
+from kgprof.model import CompilePass, Location, Recording, RunKey
+
+Metrics = Mapping[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Compiled:
+    """One compilation of one frame: what torch said when it began and when it ended."""
+
+    compile_id: str
+    call: int
+    stack: tuple[Location, ...] = ()  # outermost first; the last one is the frame itself, at its first line
+    metrics: Metrics = field(default_factory=dict)
+    backward: list[Metrics] = field(default_factory=list)
+
+    @property
+    def frame(self) -> Location | None:
+        return self.stack[-1] if self.stack else None
+
+    @property
+    def frame_id(self) -> str:
+        """The same for every compilation of one code object."""
+        return frame_id(self.compile_id)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.metrics.get("fail_type"))
+
+
+class RunTrace:
+    """One run's records, frames and graphs, with the source text that explains them."""
+
+    def __init__(self, run: RunKey, records: CompileRecords, *, calls: int, steady_from: int) -> None:
+        self.run = run
+        self.all = records
+        self.calls = calls  # that the COMPILE pass made
+        self.steady_from = steady_from
+        self.source = SourceText(records.sources)
+        self._names = _interned(records.records)
+        self.compiled = self._compilations()
+
+    def artifacts(self, name: str) -> Iterator[TraceRecord]:
+        """The records of one kind of artifact, in torch's order."""
+        for record in self.all.records:
+            artifact = record.metadata.get("artifact")
+            if isinstance(artifact, Mapping) and artifact.get("name") == name:
+                yield record
+
+    def frame_rows(self, compiled: Compiled) -> tuple[OfferedFrame, ...]:
+        """What the frame hook saw of the same frame in the same call."""
+        frame = compiled.frame
+        return tuple(
+            row
+            for row in self.all.frames
+            if frame is not None
+            and (row.call, row.file, row.first_line, row.function)
+            == (compiled.call, frame.file, frame.line, frame.function)
+        )
+
+    def _compilations(self) -> dict[str, Compiled]:
+        found: dict[str, Compiled] = {}
+        for record in self.all.records:
+            name = compile_id(record.metadata)
+            if not name:
+                continue
+            metadata = record.metadata
+            compiled = found.setdefault(name, Compiled(compile_id=name, call=record.call))
+            if isinstance(start := metadata.get("dynamo_start"), Mapping):
+                compiled.stack = compiled.stack or tuple(self._stack(start.get("stack")))
+            if isinstance(metrics := metadata.get("compilation_metrics"), Mapping):
+                compiled.metrics = metrics
+            if isinstance(metrics := metadata.get("bwd_compilation_metrics"), Mapping):
+                compiled.backward.append(metrics)
+        return found
+
+    def _stack(self, entries: object) -> Iterator[Location]:
+        for entry in entries if isinstance(entries, list) else ():
+            number = entry.get("filename")
+            file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
+            yield Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
+
+
+def run_traces(recording: Recording) -> tuple[RunTrace, ...]:
+    """Of every run whose COMPILE pass came to its end."""
+    return tuple(
+        RunTrace(run.key, run.records, calls=len(run.compile.call_us), steady_from=run.compile.steady_from)
+        for run in recording.runs
+        if isinstance(run.records, CompileRecords) and isinstance(run.compile, CompilePass)
+    )
+
+
+def compile_id(metadata: Mapping[str, Any]) -> str:
+    """``0/1``: the first code object's second compilation; empty for a record that belongs to none.
+
+    Under compiled autograd torch writes ``!0/0/1``, with the number of the backward graph in front.
+    """
+    frame, compiled, backward = (metadata.get(f"{name}_id") for name in ("frame", "frame_compile", "compiled_autograd"))
+    if frame is None or compiled is None:
+        return ""
+    return f"{frame}/{compiled}" if backward is None else f"!{backward}/{frame}/{compiled}"
+
+
+def frame_id(name: str) -> str:
+    """``0`` of the compile id ``0/1``."""
+    return name.rpartition("/")[0]
+
+
+def _interned(records: tuple[TraceRecord, ...]) -> dict[int, str]:
+    """File names are told once, under a number: ``{"str": [name, number]}``."""
+    pairs = (record.metadata["str"] for record in records if "str" in record.metadata)
+    return {int(number): str(name) for name, number in pairs}

@@ -1,0 +1,304 @@
+"""Compile records written by hand: a program of twenty lines, and what torch would have recorded of it.
+
+The texts have the form of torch 2.13's; nothing was run. ``run(lines...)`` gives a RunRecord that a Recording can hold.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kgprof.compile_records import (
+    CompileRecords,
+    GraphRuns,
+    OfferedFrame,
+    RegistryEntry,
+    SourceFile,
+    Sources,
+    TraceRecord,
+)
+from kgprof.model import CompilePass, Location, Recording, RunRecord
+from tests.analysis import recordings
+from tests.analysis.recordings import FUSED
+
+FILE = "/src/shop/model.py"
+LIBRARY = "/lib/site-packages/torch/nn/modules/activation.py"
+PROGRAM = """\
+import torch
+
+
+def report(y):
+    print("halfway", y.shape)
+    return y.cos()
+
+
+class Model(torch.nn.Module):
+    @torch.compile(
+        dynamic=False,
+    )
+    def step(self, x):
+        y = x.sin()
+        for row in y:
+            print(row)
+        return report(y)
+
+
+def train(x):
+    return Model().step(x)
+"""
+REPORT, STEP, TRAIN = (FILE, 4, "report"), (FILE, 10, "step"), (FILE, 20, "train")  # first lines of the code objects
+CALLER = (FILE, 21, "train")  # the line that calls step
+PRINT = (FILE, 5, "report")
+LOOP = (FILE, 16, "step")
+STEP_DEF, REPORT_DEF = 13, 4
+CALLS = 20
+
+Frame = tuple[str, int, str]
+
+
+def place(file: str, line: int, function: str) -> Location:
+    """As SourceText gives it for this program: with the qualified name and the text of the line."""
+    qualified = {"step": "Model.step"}.get(function, function)
+    return Location(file=file, line=line, function=qualified, text=PROGRAM.splitlines()[line - 1])
+
+
+# ---------------------------------------------------------------- lines
+
+
+def record(compile_id: str, call: int = 0, payload: str | None = None, **metadata: Any) -> TraceRecord:
+    frame, _, compiled = compile_id.partition("/")
+    ids = {"frame_id": int(frame), "frame_compile_id": int(compiled), "attempt": 0}
+    return TraceRecord(metadata={**metadata, **ids}, payload=payload, call=call)
+
+
+def artifact(name: str, compile_id: str, payload: str, call: int = 0) -> TraceRecord:
+    return record(compile_id, call, payload, artifact={"name": name, "encoding": "string"})
+
+
+def compiled(
+    compile_id: str, frame: Frame, *, call: int = 0, above: tuple[Frame, ...] = (CALLER,), **metrics: Any
+) -> list[TraceRecord]:
+    """dynamo_start and compilation_metrics of one compilation; ``fail_type`` makes it a failed one."""
+    stack = [{"filename": file, "line": line, "name": name} for file, line, name in (*above, frame)]
+    failed = "fail_type" in metrics
+    measured = {
+        "co_name": frame[2],
+        "co_filename": frame[0],
+        "co_firstlineno": frame[1],
+        "duration_us": 500_000,
+        "guard_count": None if failed else 7,
+        "graph_op_count": None if failed else 2,
+        "has_guarded_code": not failed,
+        **metrics,
+    }
+    return [
+        record(compile_id, call, dynamo_start={"stack": stack}),
+        record(compile_id, call, compilation_metrics=measured),
+    ]
+
+
+def offered(
+    frame: Frame, outcome: str = "compiled", *, call: int = 0, compile_id: str = "", **fields: Any
+) -> OfferedFrame:
+    file, line, name = frame
+    return OfferedFrame(
+        call=call, function=name, file=file, first_line=line, outcome=outcome, compile_id=compile_id, **fields
+    )
+
+
+def resumed(frame: Frame, line: int) -> Frame:
+    return (frame[0], line, f"torch_dynamo_resume_in_{frame[2]}_at_{line}")
+
+
+def traceback(*frames: Frame) -> str:
+    return "".join(f'  File "{file}", line {line}, in {name}\n    ...\n' for file, line, name in frames)
+
+
+def builtin(name: str = "print", gb_id: str = "0059") -> str:
+    """A reason's block as torch words it, ended by the link that carries its id."""
+    return (
+        f"Failed to trace builtin operator\n"
+        f"  Explanation: Dynamo does not know how to trace builtin operator `{name}`\n"
+        f"  Hint: Avoid calling builtin `{name}`.\n"
+        f"  Hint: Please report an issue to PyTorch.\n\n"
+        f"  Developer debug context: builtin {name}\n\n"
+        f" For more details about this graph break, please visit: https://example.org/gb/gb{gb_id}.html"
+    )
+
+
+RESUMABLE = "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):\n\n"
+NOT_RESUMABLE = (
+    "Encountered graph break that we cannot resume from. Compiling up to the previous resumable state, then skipping "
+    "the rest of the function. Graph break encountered:\n\n"
+)
+GIVEN_UP = (
+    "Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
+    "Graph break encountered:\n\n"
+)
+
+
+def broken(
+    compile_id: str, *stack: Frame, reason: str = "", prefix: str = RESUMABLE, call: int = 0, named: Frame | None = None
+) -> TraceRecord:
+    file, line, _ = named or stack[-1]
+    text = (
+        f"Graph break in user code at {file}:{line}\n"
+        f"Graph Break Reason: {prefix}{reason or builtin()}\n\n"
+        f"Stack variable source attribution:\n"
+        f'  ConstantVariable originated from:\n  File "{FILE}", line 1, in attributed_to_no_stack\n\n'
+        f"User code traceback:\n{traceback(*stack)}\n"
+        f'Traceback (most recent call last):\n  File "{FILE}", line 2, in dynamos_own_internals\n'
+    )
+    return artifact("dynamo_graph_break_reason", compile_id, text, call)
+
+
+def rejected(compile_id: str, *reasons: str, call: int) -> TraceRecord:
+    """torch writes the bare sentence where there is one, and JSON where there are several."""
+    return artifact("recompile_reasons", compile_id, reasons[0] if len(reasons) == 1 else json.dumps(reasons), call)
+
+
+def ran(compile_id: str, *calls: int) -> GraphRuns:
+    return GraphRuns(compile_id=compile_id, inputs=("L['x']",), runs=dict.fromkeys(calls, 1))
+
+
+def span(name: str, begin_us: float, end_us: float, compile_id: str = "0/0") -> list[tuple[float, TraceRecord]]:
+    """A begin and an end, each with its time to sort by."""
+    return [
+        (at, record(compile_id, payload=json.dumps(_event(name, ph, at, compile_id)), chromium_event={}))
+        for ph, at in (("B", begin_us), ("E", end_us))
+    ]
+
+
+def _event(name: str, ph: str, at: float, compile_id: str) -> dict[str, Any]:
+    return {"name": name, "ph": ph, "ts": at, "pid": 0, "tid": 1, "args": {"compile_id": compile_id}}
+
+
+# ---------------------------------------------------------------- what holds them
+
+
+SOURCES = Sources(
+    libraries=("/lib/site-packages",),
+    files={FILE: SourceFile(sha256="0" * 64, text=PROGRAM, repository="/src/shop")},
+    registry={
+        "GB0170": RegistryEntry(
+            type="Data-dependent branching", explanation="Branches on data.", hints=("Use `torch.cond`.",)
+        )
+    },
+)
+
+
+def records(*lines: Any, left_out: int = 0) -> CompileRecords:
+    """Lines of any kind, in any order; lists are taken apart."""
+    flat = [one for line in lines for one in (line if isinstance(line, list) else [line])]
+    return CompileRecords(
+        records=tuple(line for line in flat if isinstance(line, TraceRecord)),
+        frames=tuple(line for line in flat if isinstance(line, OfferedFrame)),
+        graphs=tuple(line for line in flat if isinstance(line, GraphRuns)),
+        left_out=left_out,
+        sources=SOURCES,
+    )
+
+
+def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), left_out: int = 0) -> RunRecord:
+    passed = CompilePass(
+        call_us=(2e6, *(1000.0 for _ in range(calls - 1))),
+        steady_from=3,
+        compilations=(recordings.COMPILATION,),
+        capture_unavailable=unavailable,
+    )
+    return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, left_out=left_out))
+
+
+def recording(*lines: Any, **fields: Any) -> Recording:
+    return recordings.recording(run(*lines, **fields), baseline=None)
+
+
+# ---------------------------------------------------------------- a case for each rule
+
+
+def compiled_once() -> list[Any]:
+    """A function that is compiled in the first call and runs in all of them."""
+    return [*compiled("0/0", STEP), offered(STEP, compile_id="0/0"), ran("0/0", *range(CALLS))]
+
+
+def a_break() -> list[Any]:
+    """report prints: step goes on behind the line that called it, and report behind its own line."""
+    return [
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 17, "step"), PRINT),
+        *compiled("1/0", REPORT),
+        broken("1/0", CALLER, (FILE, 17, "step"), PRINT),
+        *compiled("2/0", resumed(REPORT, 5)),
+        offered(STEP, compile_id="0/0"),
+        offered(REPORT, compile_id="1/0"),
+        offered(resumed(REPORT, 5), compile_id="2/0"),
+        *(ran(name, *range(CALLS)) for name in ("0/0", "1/0", "2/0")),
+    ]
+
+
+def a_skipped_frame() -> list[Any]:
+    reason = f"{builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
+    reason += builtin("for", "7000").replace("Failed to trace builtin operator", "graph break in loop")
+    return [
+        *compiled("0/0", STEP, fail_type="Unsupported", fail_reason=reason),
+        broken("0/0", CALLER, LOOP, reason=reason, prefix=GIVEN_UP),
+        offered(STEP, "skipped", why="error", text=reason),
+    ]
+
+
+def recompiled(*calls: int, reason: str = "tensor 'x' dtype mismatch. expected Float, actual Double") -> list[Any]:
+    """Compiled in call 0 and again in ``calls``; each entry runs until the next one is made."""
+    starts = (0, *calls)
+    lines: list[Any] = []
+    for entry, call in enumerate(starts):
+        until = starts[entry + 1] if entry + 1 < len(starts) else CALLS
+        lines += [*compiled(f"0/{entry}", STEP, call=call), offered(STEP, compile_id=f"0/{entry}", call=call)]
+        lines += [ran(f"0/{entry}", *range(call, until))]
+        if entry:
+            lines += [rejected(f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=call)]
+    return lines
+
+
+def to_the_limit(*calls: int, limit: int, reason: str) -> list[Any]:
+    """Compiled in call 0 and ``calls``; refused in call ``limit``, and silent from then on."""
+    lines = [line for line in recompiled(*calls, reason=reason) if not isinstance(line, GraphRuns)]
+    entry = len(calls) + 1
+    starts = (0, *calls, limit)
+    return [
+        *lines,
+        *(ran(f"0/{number}", *range(starts[number], starts[number + 1])) for number in range(entry)),
+        rejected(f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=limit),
+        record(f"0/{entry}", limit, compilation_metrics={"fail_type": "Unsupported", "co_name": None}),
+        offered(STEP, "run-only", call=limit),
+    ]
+
+
+def a_bypass() -> list[Any]:
+    why = json.dumps({"cache_bypass_reason": "Can't cache HigherOrderOperator: cond"})
+    return [*compiled_once(), artifact("fx_graph_cache_bypass", "0/0", why)]
+
+
+def a_failure() -> list[Any]:
+    return [
+        *compiled(
+            "0/0",
+            STEP,
+            fail_type="Unsupported",
+            fail_reason=builtin(),
+            fail_user_frame_filename=FILE,
+            fail_user_frame_lineno=16,
+        ),
+        offered(STEP, "raised", text=f"Unsupported: {builtin()}"),
+    ]
+
+
+def a_contradiction() -> list[Any]:
+    """The frame hook saw a function go on after a break that the trace does not know."""
+    return [
+        *compiled_once(),
+        *compiled("1/0", resumed(STEP, 16)),
+        offered(resumed(STEP, 16), compile_id="1/0"),
+        ran("1/0", 0),
+    ]

@@ -1,0 +1,82 @@
+"""What kgprof finds in a Recording of the corpus, in the words of the marks, so that both can be compared as sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kgprof.collectors import caches, compilations, disagreements, graph_breaks, recompiles, skipped_frames
+from kgprof.collectors.recompiles import RecompiledFunction
+from kgprof.model import Level, Location, Recording, RunKey, Skipped
+from tests.corpus.truth import CORPUS, NOTE, Mark
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A finding or a note; what its rule says nothing about stays at the default."""
+
+    rule: str
+    path: str  # relative to the corpus
+    line: int
+    guards: tuple[str, ...] = ()
+    records: int | None = None
+    calls: tuple[int, ...] = ()
+    eager_calls: int | None = None
+    scope: str = ""
+
+
+def expected(mark: Mark, found: Found | None) -> Found:
+    """The mark as a finding; what the mark leaves open is taken from the finding at its place."""
+    open_count = mark.records is None
+    return Found(
+        rule=mark.rule,
+        path=str(mark.path.relative_to(CORPUS)),
+        line=mark.line,
+        guards=(mark.guard,) if mark.guard else (),
+        records=found.records if open_count and found else mark.records,
+        calls=mark.calls,
+        eager_calls=mark.eager_calls,
+        scope=mark.scope,
+    )
+
+
+def of_run(recording: Recording, key: RunKey) -> tuple[Found, ...]:
+    runs = tuple(run for run in recording.runs if run.key == key)
+    return tuple(_all(msgspec.structs.replace(recording, runs=runs)))
+
+
+def _all(recording: Recording) -> Iterator[Found]:
+    for broken in graph_breaks.collect(recording):
+        yield Found(rule="KGP101", **_place(broken.location), records=broken.records)
+    for skipped in skipped_frames.collect(recording):
+        yield Found(rule="KGP102", **_place(skipped.location), records=skipped.records, scope=skipped.scope)
+    for function in recompiles.collect(recording):
+        yield from _recompiled(function)
+    for collector in (caches, compilations, disagreements):
+        for finding in collector.diagnose(collector.collect(recording)):  # type: ignore[attr-defined]
+            yield Found(rule=finding.rule, **_place(finding.location))
+
+
+def _recompiled(function: RecompiledFunction) -> Iterator[Found]:
+    for finding in recompiles.diagnose((function,)):
+        is_note = finding.level is Level.NOTE
+        chosen = function.recompiles if finding.rule != "KGP103" else function.in_steady_state
+        chosen = function.before if is_note else chosen
+        eager = function.eager_calls
+        yield Found(
+            rule=NOTE if is_note else finding.rule,
+            **_place(function.location),
+            guards=tuple(sorted({recompile.guard.kind for recompile in chosen})),
+            calls=tuple(sorted({recompile.call for recompile in chosen})),
+            eager_calls=None if isinstance(eager, Skipped) or function.limit_call is None else eager,
+        )
+
+
+def _place(location: Location | None) -> dict[str, object]:
+    if location is None:
+        return {"path": "", "line": 0}
+    file = Path(location.file)
+    return {"path": str(file.relative_to(CORPUS) if file.is_relative_to(CORPUS) else file), "line": location.line}
