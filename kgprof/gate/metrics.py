@@ -109,7 +109,7 @@ REASONS: tuple[Callable[[Metric, RunReport, Profile], str], ...] = (
     _no_pass,
     _no_capture,
     _no_compilation,
+    _no_gpu,
     _no_rule,
     _no_generated_code,
-    _no_gpu,
 )
