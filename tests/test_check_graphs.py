@@ -8,12 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 from kgprof import cli
 from kgprof.gate import Settings, accepted, judge
+from kgprof.gate.settings import Written, combined, parse_options
 from kgprof.model import Profile
 from tests.analysis.recordings import died, run
 from tests.gate import gated
@@ -21,6 +23,7 @@ from tests.gate import gated
 ROOT = Path(__file__).resolve().parent.parent
 GRAPHS = ROOT / "fixtures" / "workloads" / "graphs.py"
 QUICK = ("--backend", "eager", "--steps", "5", "-o", "out", "--quiet")
+PRINTS = next(n for n, line in enumerate(GRAPHS.read_text().splitlines(), start=1) if "print(" in line)
 
 
 def check(name: str, *args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -91,6 +94,74 @@ def test_compilation_switched_off_is_no_pass_and_names_the_variable(tmp_path: Pa
 
     assert done.returncode == 5, done.stderr
     assert "TORCH_COMPILE_DISABLE=1 is set" in json.loads(done.stdout)["verdict"]["text"]
+
+
+def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None:
+    files = {"json": "r.json", "sarif": "r.sarif", "junit": "r.xml", "github": "r.annotations", "markdown": "r.md"}
+
+    done = check("clean", *(f"--format={name}={file}" for name, file in files.items()), cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "OK: gate passed: 3 budgets held over 1 run"
+    report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    sarif = json.loads((tmp_path / "r.sarif").read_text(encoding="utf-8"))["runs"][0]
+    suites = ElementTree.fromstring((tmp_path / "r.xml").read_text(encoding="utf-8").encode())
+    annotations = (tmp_path / "r.annotations").read_text(encoding="utf-8")
+    assert (report["exit_code"], report["gate"]["backend"], report["findings"]) == (0, "eager", [])
+    assert (sarif["results"], sarif["invocations"][0]["exitCode"]) == ([], 0)
+    assert len(sarif["tool"]["driver"]["rules"]) == len(report["rules"]) > 0
+    assert (suites.get("failures"), suites.get("errors")) == ("0", "0")
+    assert annotations == "::notice title=kgprof%3A ok::gate passed: 3 budgets held over 1 run\n"
+    assert "| clean.as-is | graph-breaks | 0 | 0 | held |" in (tmp_path / "r.md").read_text(encoding="utf-8")
+
+
+def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive(
+    recorded: tuple[subprocess.CompletedProcess[str], Profile],
+) -> None:
+    faults: list[str] = []
+    budget = parse_options(["cudagraph-skips=0"], None, None, None, faults)
+    compiled = alone(recorded[1], "clean")
+    by_inductor = msgspec.structs.replace(compiled, options=msgspec.structs.replace(compiled.options, backend=""))
+
+    judged = judge(by_inductor, combined(budget, None, (), ""))
+
+    assert judged.exit_code == 6
+    assert judged.verdict.text.endswith("cudagraph-skips not observed: CUDA graphs are not observable on a CPU run")
+
+
+def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # when: the gate runs
+    done = check("prints", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if ": KGP101 " in line]
+    assert lines[at].startswith(f"{GRAPHS}:{PRINTS}: KGP101 ")
+    assert lines[at + 1].endswith('    print("in the step")')
+    assert lines[-1] == "FAILED: gate failed: prints.as-is: 1 over the budget of 0 graph-breaks"
+
+    # when: what fails is written down
+    monkeypatch.chdir(tmp_path)
+    recording = cli.read(tmp_path / "out")
+    code = cli.write_baseline(judge(recording, Settings()), Settings(), whole=True)
+
+    # then: the gate waits for a reason and an owner
+    assert code == 0
+    assert "1 of them need a reason and an owner before the gate runs again" in capsys.readouterr().err
+    said = refused(tmp_path, monkeypatch, capsys)
+    assert "reason is empty; say it" in said
+    assert "owner is empty; say it" in said
+
+    # when: they are given
+    file = tmp_path / accepted.FILE
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('reason = ""', 'reason = "a demo"').replace('owner = ""', 'owner = "ana"'), "utf-8")
+    judged = judge(recording, cli.gate_settings(Written(), []))
+
+    assert judged.exit_code == 0
+    assert [finding.accepted.startswith("ana, until ") for finding in judged.findings] == [True]
 
 
 # ---------------------------------------------------------------- what is refused before anything runs
