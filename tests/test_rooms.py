@@ -45,7 +45,9 @@ def test_the_profiler_never_imports_the_evaluator(module: Path) -> None:
     assert not {name for name in imports(module) if name.startswith("kgprof.workloads.linkpred")}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if room(m).startswith(("analysis/", "render/", "collectors/", "gate/"))])
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if room(m).startswith(("analysis/", "render/", "collectors/", "gate/"))]
+)
 def test_right_of_the_wall_there_is_no_clock_and_no_environment(module: Path) -> None:
     impure = {"time", "os", "datetime", "socket", "urllib.request", "random", "subprocess"}
 
