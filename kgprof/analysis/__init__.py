@@ -14,10 +14,13 @@ from kgprof._version import __version__
 from kgprof.analysis import comparison, host, kernels, kineto
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.verdict import verdict
+from kgprof.collectors.compilations import compilations
+from kgprof.collectors.structured_trace import run_trace
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     Agreement,
+    CompileSummary,
     KernelBreakdown,
     LogExcerpt,
     PassName,
@@ -73,7 +76,7 @@ def _report(recording: Recording, run: RunRecord) -> RunReport:
         speedup=comparison.speedup(run, _run_named(recording.runs, baseline)),
         evaluation=run.evaluation,
         agreement=_agreement(recording.agreement, run.key),
-        compile=host.compile_summary(run.compile),
+        compile=_compile_summary(run),
         kernels=_kernels(recording, run),
         host=host.host_functions(run.host),
         observers=comparison.observer_costs(run),
@@ -81,6 +84,15 @@ def _report(recording: Recording, run: RunRecord) -> RunReport:
         notes=run.timing.notes if isinstance(run.timing, TimingPass) else (),
         records_lacking=_records_lacking(run),
     )
+
+
+def _compile_summary(run: RunRecord) -> CompileSummary | Skipped:
+    """With the stages of each compilation, where the Recording holds the compiler's spans."""
+    summary = host.compile_summary(run.compile)
+    trace = run_trace(run)
+    if isinstance(summary, Skipped) or trace is None:
+        return summary
+    return msgspec.structs.replace(summary, compilations=compilations(trace) or summary.compilations)
 
 
 def _records_lacking(run: RunRecord) -> str:

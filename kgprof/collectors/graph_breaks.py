@@ -46,7 +46,9 @@ _REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variab
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
-    r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)(?=\n\n|\Z)", re.S | re.M
+    r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"
+    r"(?=\n\n  Developer debug context:|\n\n For more details|\Z)",
+    re.S | re.M,
 )
 _HINT = re.compile(r"\n  Hint: (.*?)(?=\n  Hint: |\Z)", re.S)
 _GB_ID = re.compile(r"/gb/gb(\d+)\.html")

@@ -11,7 +11,7 @@ from typing import Any
 
 from kgprof.collectors.source_text import SourceText
 from kgprof.compile_records import CompileRecords, OfferedFrame, TraceRecord
-from kgprof.model import CompilePass, Location, Recording, RunKey
+from kgprof.model import Location, Recording, RunKey, RunRecord, Skipped
 
 Metrics = Mapping[str, Any]
 
@@ -93,13 +93,16 @@ class RunTrace:
             yield Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
 
 
+def run_trace(run: RunRecord) -> RunTrace | None:
+    """None where the COMPILE pass did not come to its end."""
+    if isinstance(run.records, Skipped) or isinstance(run.compile, Skipped):
+        return None
+    return RunTrace(run.key, run.records, calls=len(run.compile.call_us), steady_from=run.compile.steady_from)
+
+
 def run_traces(recording: Recording) -> tuple[RunTrace, ...]:
     """Of every run whose COMPILE pass came to its end."""
-    return tuple(
-        RunTrace(run.key, run.records, calls=len(run.compile.call_us), steady_from=run.compile.steady_from)
-        for run in recording.runs
-        if isinstance(run.records, CompileRecords) and isinstance(run.compile, CompilePass)
-    )
+    return tuple(trace for run in recording.runs if (trace := run_trace(run)) is not None)
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:

@@ -178,18 +178,19 @@ def _event(name: str, ph: str, at: float, compile_id: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- what holds them
 
 
-SOURCES = Sources(
-    libraries=("/lib/site-packages",),
-    files={FILE: SourceFile(sha256="0" * 64, text=PROGRAM, repository="/src/shop")},
-    registry={
-        "GB0170": RegistryEntry(
-            type="Data-dependent branching", explanation="Branches on data.", hints=("Use `torch.cond`.",)
-        )
-    },
-)
+def sources(program: str = PROGRAM) -> Sources:
+    return Sources(
+        libraries=("/lib/site-packages",),
+        files={FILE: SourceFile(sha256="0" * 64, text=program, repository="/src/shop")},
+        registry={
+            "GB0170": RegistryEntry(
+                type="Data-dependent branching", explanation="Branches on data.", hints=("Use `torch.cond`.",)
+            )
+        },
+    )
 
 
-def records(*lines: Any, left_out: int = 0) -> CompileRecords:
+def records(*lines: Any, left_out: int = 0, program: str = PROGRAM) -> CompileRecords:
     """Lines of any kind, in any order; lists are taken apart."""
     flat = [one for line in lines for one in (line if isinstance(line, list) else [line])]
     return CompileRecords(
@@ -197,18 +198,18 @@ def records(*lines: Any, left_out: int = 0) -> CompileRecords:
         frames=tuple(line for line in flat if isinstance(line, OfferedFrame)),
         graphs=tuple(line for line in flat if isinstance(line, GraphRuns)),
         left_out=left_out,
-        sources=SOURCES,
+        sources=sources(program),
     )
 
 
-def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), left_out: int = 0) -> RunRecord:
+def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fields: Any) -> RunRecord:
     passed = CompilePass(
         call_us=(2e6, *(1000.0 for _ in range(calls - 1))),
         steady_from=3,
         compilations=(recordings.COMPILATION,),
         capture_unavailable=unavailable,
     )
-    return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, left_out=left_out))
+    return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, **fields))
 
 
 def recording(*lines: Any, **fields: Any) -> Recording:

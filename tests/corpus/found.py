@@ -56,7 +56,7 @@ def _all(recording: Recording) -> Iterator[Found]:
     for function in recompiles.collect(recording):
         yield from _recompiled(function)
     for collector in (caches, compilations, disagreements):
-        for finding in collector.diagnose(collector.collect(recording)):  # type: ignore[attr-defined]
+        for finding in collector.diagnose(collector.collect(recording)):
             yield Found(rule=finding.rule, **_place(finding.location))
 
 

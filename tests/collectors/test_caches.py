@@ -1,0 +1,90 @@
+"""KGP106: hits, misses and bypasses of the compile caches, and what a bypass costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kgprof.collectors import caches
+from kgprof.collectors.caches import CacheUse
+from kgprof.model import Finding, Level
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.written import FILE, REPORT, STEP, STEP_DEF, artifact, compiled
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+COND = json.dumps({"cache_bypass_reason": "Can't cache HigherOrderOperator: cond"})
+COND_TOO = json.dumps({"cache_bypass_reason": "Unsupported call_function target cond. \n Function name: cond"})
+
+
+def collected(*lines: Any) -> tuple[CacheUse, ...]:
+    return caches.collect(written.recording(*lines))
+
+
+def test_each_look_into_a_cache_is_an_event() -> None:
+    found = collected(
+        *compiled("0/0", STEP),
+        artifact("fx_graph_cache_miss", "0/0", '{"key": "f...", "components": ["cut off here'),
+        artifact("aotautograd_cache_hit", "0/0", "{}"),
+        artifact("fx_graph_cache_bypass", "0/0", COND, call=2),
+    )
+
+    assert [(use.cache, use.outcome, use.reason, use.call) for use in found] == [
+        ("FX graph cache", "miss", "", 0),
+        ("FX graph cache", "bypass", "Can't cache HigherOrderOperator: cond", 2),
+        ("AOTAutograd cache", "hit", "", 0),
+    ]
+    assert {(use.run, use.location, use.compile_id) for use in found} == {(FUSED, STEPS_DEF, "0/0")}
+
+
+def test_a_bypass_is_one_finding_a_function_for_all_caches() -> None:
+    (found,) = caches.diagnose(
+        collected(
+            *compiled("0/0", STEP),
+            artifact("aotautograd_cache_bypass", "0/0", COND_TOO),
+            artifact("fx_graph_cache_bypass", "0/0", COND),
+        )
+    )
+
+    assert found == Finding(
+        rule="KGP106",
+        level=Level.WARNING,
+        message=(
+            "Model.step is compiled anew in every process: FX graph cache and AOTAutograd cache bypassed "
+            "(Can't cache HigherOrderOperator: cond)"
+        ),
+        run=FUSED,
+        location=STEPS_DEF,
+        count=1,
+        detail=(
+            "FX graph cache, 0/0: Can't cache HigherOrderOperator: cond\n"
+            "AOTAutograd cache, 0/0: Unsupported call_function target cond. Function name: cond"
+        ),
+        fingerprint=found.fingerprint,
+    )
+
+
+def test_two_functions_are_two_findings() -> None:
+    found = caches.diagnose(
+        collected(
+            *compiled("0/0", STEP),
+            artifact("fx_graph_cache_bypass", "0/0", COND),
+            *compiled("1/0", REPORT),
+            artifact("fx_graph_cache_bypass", "1/0", COND),
+        )
+    )
+
+    assert [finding.location for finding in found] == [STEPS_DEF, written.place(FILE, 4, "report")]
+    assert len({finding.fingerprint for finding in found}) == 2
+
+
+def test_hits_and_misses_are_no_findings() -> None:
+    found = collected(*compiled("0/0", STEP), artifact("fx_graph_cache_miss", "0/0", "{}"))
+
+    assert caches.diagnose(found) == ()
+
+
+def test_a_bypass_that_cannot_be_read_is_still_one() -> None:
+    (found,) = collected(*compiled("0/0", STEP), artifact("fx_graph_cache_bypass", "0/0", '{"cut'))
+
+    assert found.reason == "torch's record could not be read"

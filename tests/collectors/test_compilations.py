@@ -1,0 +1,213 @@
+"""KGP107, and the six stages that add up to a compilation's duration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.collectors import compilations
+from kgprof.collectors.compilations import STAGE_OF, FailedCompile
+from kgprof.collectors.structured_trace import run_trace
+from kgprof.compile_records import TraceRecord
+from kgprof.model import Compilation, CompileStages, CompileSummary, Finding, Level, Skipped
+from kgprof.record.torch_trace import KEPT_SPANS
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.test_graph_breaks import PRINTS
+from tests.collectors.written import FILE, LOOP, STEP, STEP_DEF, compiled, offered, record, span
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+
+
+def collected(*lines: Any) -> tuple[FailedCompile, ...]:
+    return compilations.collect(written.recording(*lines))
+
+
+def rows(*lines: Any) -> tuple[Compilation, ...]:
+    trace = run_trace(written.run(*lines))
+    assert trace is not None
+    return compilations.compilations(trace)
+
+
+def in_time(*spans: list[tuple[float, TraceRecord]]) -> list[TraceRecord]:
+    """Begins and ends in the order in which torch would write them."""
+    events = [event for one in spans for event in one]
+    return [event for _, event in sorted(events, key=lambda event: event[0])]
+
+
+# ---------------------------------------------------------------- failures
+
+
+def test_fullgraph_fails_at_the_line_that_torch_refused() -> None:
+    (found,) = collected(*written.a_failure())
+
+    assert found == FailedCompile(
+        run=FUSED,
+        location=written.place(*LOOP),
+        function="Model.step",
+        error="Unsupported",
+        cause=PRINTS,
+        calls=(0,),
+        identity=found.identity,
+    )
+
+
+def test_the_finding_is_an_error_with_torchs_advice() -> None:
+    (found,) = compilations.diagnose(collected(*written.a_failure()))
+
+    assert found == Finding(
+        rule="KGP107",
+        level=Level.ERROR,
+        message="compiling Model.step raised Unsupported: Failed to trace builtin operator (GB0059)",
+        run=FUSED,
+        location=written.place(*LOOP),
+        count=1,
+        detail=found.detail,
+        fingerprint=found.fingerprint,
+    )
+    assert "Hint: Please report an issue to PyTorch." in found.detail
+
+
+def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
+    failed = {"fail_type": "BackendCompilerFailed", "fail_reason": "backend='refuses' raised:\nZeroDivisionError: no"}
+    lines = [*compiled("0/0", STEP, **failed), offered(STEP, "raised", text="BackendCompilerFailed: backend")]
+
+    (found,) = collected(*lines)
+
+    assert (found.location, found.error, found.cause.kind) == (
+        STEPS_DEF,
+        "BackendCompilerFailed",
+        "backend='refuses' raised:",
+    )
+
+
+def test_an_attempt_in_every_call_is_one_finding_with_its_calls() -> None:
+    lines = [line for call in range(4) for line in _failed_in(call)]
+
+    (found,) = compilations.diagnose(collected(*lines))
+
+    assert found.count == 4
+    assert found.message.startswith("compiling Model.step raised Unsupported in 4 calls: ")
+
+
+def _failed_in(call: int) -> list[Any]:
+    failed = {"fail_type": "Unsupported", "fail_reason": written.builtin()}
+    refused = {"fail_user_frame_filename": FILE, "fail_user_frame_lineno": 16}
+    return [
+        *compiled(f"0/{call}", STEP, call=call, **failed, **refused),
+        offered(STEP, "raised", call=call, text="Unsupported: x"),
+    ]
+
+
+def test_a_failure_without_records_is_told_by_the_frame_hook() -> None:
+    (found,) = collected(offered(STEP, "raised", text="InternalTorchDynamoError: KeyError: 'x'"))
+
+    assert (found.location, found.error, found.cause.kind) == (STEPS_DEF, "InternalTorchDynamoError", "KeyError: 'x'")
+
+
+def test_a_compiled_function_is_no_failure() -> None:
+    assert collected(*written.compiled_once()) == ()
+
+
+# ---------------------------------------------------------------- stages
+
+
+def test_every_named_span_is_recorded() -> None:
+    assert set(STAGE_OF) == KEPT_SPANS
+
+
+def test_a_spans_own_time_belongs_to_its_stage() -> None:
+    spans = in_time(
+        span("dynamo", 0, 10e6),
+        span("backend_compile", 1e6, 9e6),
+        span("inductor_compile", 3e6, 8e6),
+        span("_recursive_post_grad_passes", 3.5e6, 4e6),
+        span("code_gen", 5e6, 7.5e6),
+        span("PyCodeCache.load_by_key_path", 6e6, 7.25e6),
+        span("async_compile.wait", 6.25e6, 7e6),
+    )
+
+    (row,) = rows(*compiled("0/0", STEP, duration_us=10_000_000), *spans)
+
+    assert row == Compilation(
+        compile_id="0/0",
+        function="step",
+        location=f"{FILE}:10",
+        duration_s=10.0,
+        call=0,
+        stages=CompileStages(
+            capture_s=2.0,
+            frontend_s=3.5,
+            scheduling_s=2.0,
+            code_generation_s=1.25,
+            machine_code_s=0.75,
+            caching_s=0.5,
+        ),
+    )
+
+
+def test_a_graph_from_the_cache_was_looked_up_and_loaded() -> None:
+    spans = in_time(
+        span("dynamo", 0, 3e6), span("backend_compile", 1e6, 2.5e6), span("inductor_compile", 1.5e6, 2.25e6)
+    )
+
+    (row,) = rows(*compiled("0/0", STEP), *spans)
+
+    assert isinstance(row.stages, CompileStages)
+    assert (row.stages.scheduling_s, row.stages.caching_s) == (0.0, 0.75)
+
+
+def test_two_compilations_and_a_backward_are_told_apart() -> None:
+    backward = record("0/0", bwd_compilation_metrics={"duration_us": 1_000_000})
+    spans = in_time(
+        span("dynamo", 0, 1e6),
+        span("entire_backward_compile", 2e6, 3e6),
+        span("inductor_compile", 2.25e6, 3e6),
+        span("code_gen", 2.5e6, 3e6),
+        span("dynamo", 5e6, 7e6, "1/0"),
+    )
+
+    first, behind, second = rows(*compiled("0/0", STEP), backward, *compiled("1/0", written.REPORT), *spans)
+
+    assert [row.function for row in (first, behind, second)] == ["step", "step (backward)", "report"]
+    totals = [sum(_seconds(row.stages)) for row in (first, behind, second)]
+    assert totals == pytest.approx([1.0, 1.0, 2.0])
+    assert isinstance(behind.stages, CompileStages)
+    assert (behind.stages.frontend_s, behind.stages.scheduling_s, behind.stages.code_generation_s) == (0.25, 0.25, 0.5)
+
+
+def _seconds(stages: CompileStages | Skipped) -> list[float]:
+    assert isinstance(stages, CompileStages)
+    return [getattr(stages, name) for name in CompileStages.__struct_fields__]
+
+
+def test_a_compilation_inside_another_one_takes_its_own_time() -> None:
+    spans = in_time(span("dynamo", 0, 10e6), span("dynamo", 4e6, 6e6, "1/0"))
+
+    outer, inner = rows(*compiled("0/0", STEP), *compiled("1/0", written.REPORT), *spans)
+
+    assert [sum(_seconds(row.stages)) for row in (outer, inner)] == [8.0, 2.0]
+
+
+def test_a_span_that_never_ended_ends_with_the_one_around_it() -> None:
+    spans = in_time(span("dynamo", 0, 2e6), span("backend_compile", 1e6, 9e6)[:1])
+
+    (row,) = rows(*compiled("0/0", STEP, fail_type="X"), *spans, *in_time(span("dynamo", 5e6, 6e6, "1/0")))
+
+    assert sum(_seconds(row.stages)) == 2.0
+
+
+def test_without_spans_the_stages_are_not_observed() -> None:
+    (row,) = rows(*compiled("0/0", STEP))
+
+    assert row.stages == Skipped(reason="torch wrote no spans for it")
+
+
+def test_the_profile_shows_the_stages() -> None:
+    profile = analyse(written.recording(*compiled("0/0", STEP), *in_time(span("dynamo", 0, 500_000))))
+
+    summary = profile.runs[0].compile
+    assert isinstance(summary, CompileSummary)
+    assert [sum(_seconds(row.stages)) for row in summary.compilations] == [0.5]

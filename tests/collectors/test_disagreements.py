@@ -1,0 +1,142 @@
+"""KGP503: what two sources say differently, and that a source which was not there contradicts nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgprof.collectors import disagreements
+from kgprof.model import Finding, Level
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LOOP,
+    STEP,
+    STEP_DEF,
+    broken,
+    compiled,
+    compiled_once,
+    offered,
+    ran,
+    recompiled,
+    rejected,
+    resumed,
+)
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+
+
+def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
+    return disagreements.diagnose(disagreements.collect(written.recording(*lines, **fields)))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        compiled_once(),
+        written.a_break(),
+        written.a_skipped_frame(),
+        recompiled(2, 5),
+        written.to_the_limit(2, 4, limit=6, reason="n == 1"),
+        written.a_failure(),
+        written.a_bypass(),
+    ],
+)
+def test_sources_that_agree_are_no_finding(lines: list[Any]) -> None:
+    assert diagnosed(*lines) == ()
+
+
+def test_a_function_that_goes_on_where_no_break_is_known() -> None:
+    (found,) = diagnosed(*written.a_contradiction())
+
+    assert found == Finding(
+        rule="KGP503",
+        level=Level.WARNING,
+        message=(
+            "sources disagree on graph breaks: the frame hook saw step go on behind this line, "
+            "and the structured trace has no break there"
+        ),
+        run=FUSED,
+        location=written.place(*LOOP),
+        fingerprint=found.fingerprint,
+    )
+
+
+def test_a_recompile_that_only_one_of_them_saw() -> None:
+    only_a_reason = [*compiled_once(), rejected("0/1", "0/0: n == 1", call=4)]
+    only_a_frame = [line for line in recompiled(4) if not _is_reason(line)]
+
+    assert [f.message for f in diagnosed(*only_a_reason)] == [
+        "sources disagree on recompiles: the structured trace has compilation 0/1, and the frame hook does not"
+    ]
+    assert [f.message for f in diagnosed(*only_a_frame)] == [
+        "sources disagree on recompiles: the frame hook has compilation 0/1, and the structured trace does not"
+    ]
+
+
+def _is_reason(line: Any) -> bool:
+    return getattr(line, "metadata", {}).get("artifact", {}).get("name") == "recompile_reasons"
+
+
+def test_a_compilation_that_only_one_of_them_saw() -> None:
+    (found,) = diagnosed(*compiled_once(), offered(written.REPORT, compile_id="1/0"))
+
+    assert (found.location, found.message) == (
+        None,
+        "sources disagree on compilations: the frame hook has compilation 1/0, and the structured trace does not",
+    )
+
+
+def test_a_graph_that_only_one_of_them_saw() -> None:
+    (found,) = diagnosed(*compiled("0/0", STEP), offered(STEP, compile_id="0/0"))
+
+    assert (found.location, found.message) == (
+        STEPS_DEF,
+        "sources disagree on graphs: the structured trace has compilation 0/0, and the graph hook does not",
+    )
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "capture frame hook unavailable: this torch has none",
+        "capture structured trace unavailable: this torch has none",
+    ],
+)
+def test_a_source_that_was_not_there_contradicts_nothing(missing: str) -> None:
+    assert diagnosed(*written.a_contradiction(), unavailable=(missing,)) == ()
+
+
+def test_the_graph_hook_alone_may_be_missing() -> None:
+    missing = "capture graph hook unavailable: this torch has none"
+    without = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
+
+    assert diagnosed(*without, unavailable=(missing,)) == ()
+    assert len(diagnosed(*written.a_contradiction(), unavailable=(missing,))) == 1
+
+
+def test_records_that_were_left_out_contradict_nothing() -> None:
+    assert diagnosed(*written.a_contradiction(), left_out=1) == ()
+
+
+def test_a_frame_that_torch_skipped_for_want_of_operators_is_no_contradiction() -> None:
+    # given: torch's own row says has_guarded_code for a frame that it compiled nothing of
+    going_on = resumed(STEP, 16)
+    lines = [
+        *compiled_once(),
+        broken("0/0", CALLER, LOOP),
+        *compiled("1/0", going_on, guard_count=None, graph_op_count=None, has_guarded_code=True),
+        offered(going_on, "skipped"),
+    ]
+
+    assert diagnosed(*lines) == ()
+
+
+def test_a_graph_of_no_operators_is_no_contradiction() -> None:
+    lines = [*compiled("0/0", STEP, graph_op_count=0), offered(STEP, compile_id="0/0")]
+
+    assert diagnosed(*lines) == ()
+    assert diagnosed(*lines, ran("0/0", 0))[0].message.startswith("sources disagree on graphs")

@@ -1,0 +1,206 @@
+"""KGP101: one finding a line, at the innermost line of the project, in torch's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kgprof.collectors import graph_breaks
+from kgprof.collectors.graph_breaks import Cause, GraphBreak
+from kgprof.model import Finding, Level, Location
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.written import CALLER, FILE, LIBRARY, PRINT, REPORT, STEP, broken, compiled, offered, resumed
+
+PRINTS = Cause(
+    kind="Failed to trace builtin operator",
+    gb_ids=("GB0059",),
+    explanation="Dynamo does not know how to trace builtin operator `print`",
+    hints=("Avoid calling builtin `print`.", "Please report an issue to PyTorch."),
+)
+
+
+def collected(*lines: Any) -> tuple[GraphBreak, ...]:
+    return graph_breaks.collect(written.recording(*lines))
+
+
+def diagnosed(*lines: Any) -> tuple[Finding, ...]:
+    return graph_breaks.diagnose(collected(*lines))
+
+
+def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
+    (found,) = collected(*written.a_break())
+
+    assert found == GraphBreak(
+        run=FUSED,
+        location=written.place(*PRINT),
+        cause=PRINTS,
+        records=2,
+        calls=(0,),
+        functions=("step", "report"),
+        library_line=None,
+        identity=found.identity,
+    )
+
+
+def test_the_finding_says_where_why_and_what_torch_advises() -> None:
+    (found,) = diagnosed(*written.a_break())
+
+    assert found == Finding(
+        rule="KGP101",
+        level=Level.WARNING,
+        message=("graph break in report: Failed to trace builtin operator (GB0059); met while compiling step, report"),
+        run=FUSED,
+        location=written.place(*PRINT),
+        count=2,
+        detail=(
+            "Dynamo does not know how to trace builtin operator `print`\n"
+            "Hint: Avoid calling builtin `print`.\n"
+            "Hint: Please report an issue to PyTorch."
+        ),
+        fingerprint=found.fingerprint,
+    )
+
+
+def test_a_break_in_a_library_counts_at_the_projects_line_that_leads_there() -> None:
+    stack = ((LIBRARY, 77, "forward"), CALLER, (FILE, 14, "step"), (LIBRARY, 12, "forward"))
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", *stack))
+
+    assert found.location == written.place(FILE, 14, "step")
+    assert found.library_line == Location(file=LIBRARY, line=12)
+    assert graph_breaks.diagnose((found,))[0].related == (Location(file=LIBRARY, line=12),)
+
+
+def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
+    (found,) = collected(*compiled("0/0", (LIBRARY, 10, "forward"), above=()), broken("0/0", (LIBRARY, 12, "forward")))
+
+    assert (found.location, found.library_line) == (None, Location(file=LIBRARY, line=12))
+
+
+def test_the_function_is_the_users_also_behind_an_earlier_break() -> None:
+    going_on = (FILE, 16, "torch_dynamo_resume_in_step_at_14")
+
+    (found,) = collected(*compiled("1/0", resumed(STEP, 14)), broken("1/0", CALLER, going_on))
+
+    assert found.location == written.place(FILE, 16, "step")
+    assert found.functions == ("step",)
+
+
+def test_two_lines_are_two_breaks_whatever_their_reason() -> None:
+    found = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 14, "step")),
+        *compiled("1/0", resumed(STEP, 14)),
+        broken("1/0", CALLER, (FILE, 17, "step")),
+    )
+
+    assert [event.location for event in found] == [written.place(FILE, 14, "step"), written.place(FILE, 17, "step")]
+    assert len({finding.fingerprint for finding in graph_breaks.diagnose(found)}) == 2
+
+
+def test_equal_lines_of_one_function_have_different_fingerprints() -> None:
+    program = "def f(x):\n    print(x)\n    x = x + 1\n    print(x)\n"
+    lines = [*compiled("0/0", (FILE, 1, "f")), broken("0/0", (FILE, 2, "f")), broken("0/0", (FILE, 4, "f"))]
+
+    first, second = graph_breaks.diagnose(graph_breaks.collect(written.recording(*lines, program=program)))
+
+    assert first.fingerprint != second.fingerprint
+
+
+def test_the_first_of_a_chain_of_causes_is_the_root() -> None:
+    chain = f"{written.builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
+    chain += written.builtin("for", "7000").replace("Failed to trace builtin operator", "graph break in loop")
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 16, "step"), reason=chain))
+
+    assert (found.cause.kind, found.cause.gb_ids) == ("Failed to trace builtin operator", ("GB0059", "GB7000"))
+
+
+def test_an_explanation_may_have_paragraphs() -> None:
+    reason = (
+        "Data-dependent branching\n  Explanation: Detected branching.\n\n      The condition was computed as\n"
+        '        # File "/src/shop/model.py", line 3\n    \n'
+        "  Hint: Use `torch.cond`.\n\n  Developer debug context: none\n\n"
+        " For more details about this graph break, please visit: https://example.org/gb/gb0170.html"
+    )
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
+
+    assert found.location == written.place(FILE, 14, "step")
+    assert found.cause == Cause(
+        kind="Data-dependent branching",
+        gb_ids=("GB0170",),
+        explanation='Detected branching. The condition was computed as # File "/src/shop/model.py", line 3',
+        hints=("Use `torch.cond`.",),
+    )
+
+
+def test_a_reason_in_a_form_not_known_is_explained_by_the_registry() -> None:
+    reason = "something that a later torch words differently, see https://example.org/gb/gb0170.html"
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
+
+    assert found.cause == Cause(
+        kind="Data-dependent branching",
+        gb_ids=("GB0170",),
+        explanation="Branches on data.",
+        hints=("Use `torch.cond`.",),
+    )
+
+
+def test_a_reason_without_an_id_stands_as_it_is() -> None:
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason="torn", prefix=""))
+
+    assert found.cause == Cause(kind="torn")
+    assert graph_breaks.diagnose((found,))[0].message == "graph break in Model.step: torn"
+
+
+def test_the_record_that_convert_frame_writes_has_its_reason_at_the_end() -> None:
+    text = (
+        "Graph break: torch.compile cannot properly resume from this graph break, which results in a skip.\n"
+        "torch.compile will skip tracing the frame step and fall back to eager.\n"
+        "The graph break occurred in the following user code:\n"
+        f"{written.traceback(CALLER, (FILE, 14, 'step'))}\n"
+        'Traceback (most recent call last):\n  File "/lib/site-packages/torch/_dynamo/x.py", line 1, in y\n'
+        f"torch._dynamo.exc.Unsupported: {written.builtin('open', '0142')}"
+    )
+
+    (found,) = collected(*compiled("0/0", STEP), written.artifact("dynamo_graph_break_reason", "0/0", text))
+
+    assert found.location == written.place(FILE, 14, "step")
+    assert found.cause.words == "Failed to trace builtin operator (GB0142)"
+
+
+def test_a_break_that_made_a_frame_fall_back_is_another_rules() -> None:
+    assert collected(*written.a_skipped_frame()) == ()
+
+
+def test_what_torch_calls_unresumable_and_then_resumes_is_a_break() -> None:
+    # given: the wording of a skipped rest, and a frame hook that saw the rest compiled
+    lines = [
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 17, "step"), PRINT, prefix=written.NOT_RESUMABLE),
+        offered(STEP, compile_id="0/0"),
+        offered(resumed(STEP, 17), compile_id="1/0"),
+    ]
+
+    assert [event.location for event in collected(*lines)] == [written.place(*PRINT)]
+
+
+def test_a_program_without_breaks_has_none() -> None:
+    assert collected(*written.compiled_once()) == ()
+
+
+def test_without_source_text_places_stay_as_torch_named_them() -> None:
+    elsewhere = ("/src/other.py", 3, "<lambda>")
+
+    (found,) = collected(*compiled("0/0", elsewhere), broken("0/0", elsewhere))
+
+    assert found.location == Location(file="/src/other.py", line=3, function="<lambda>", text="")
+
+
+def test_reports_frame_may_be_missing_from_the_records() -> None:
+    # given: a record whose compilation began before the pass did
+    (found,) = collected(broken("7/0", CALLER, REPORT))
+
+    assert found.functions == ()

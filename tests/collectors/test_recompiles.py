@@ -1,0 +1,283 @@
+"""KGP103 to KGP105: what failed, where, how often, and whether it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgprof.collectors import recompiles
+from kgprof.collectors.guard_text import Guard
+from kgprof.collectors.recompiles import Recompile, RecompiledFunction
+from kgprof.model import Finding, Level, Skipped
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LIBRARY,
+    STEP,
+    STEP_DEF,
+    compiled,
+    offered,
+    ran,
+    recompiled,
+    rejected,
+    resumed,
+    to_the_limit,
+)
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+CALL_SITE = written.place(*CALLER)
+DTYPE = Guard(
+    kind="dtype",
+    entry="0/0",
+    source="x",
+    expected="Float",
+    actual="Double",
+    text="tensor 'x' dtype mismatch. expected Float, actual Double",
+)
+
+
+def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:
+    return recompiles.collect(written.recording(*lines, **fields))
+
+
+def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
+    return recompiles.diagnose(collected(*lines, **fields))
+
+
+def rules(*lines: Any, **fields: Any) -> list[tuple[str, Level]]:
+    return [(finding.rule, finding.level) for finding in diagnosed(*lines, **fields)]
+
+
+def test_a_recompile_knows_its_guard_its_caller_and_its_price() -> None:
+    (found,) = collected(*recompiled(10))
+
+    assert found == RecompiledFunction(
+        run=FUSED,
+        location=STEPS_DEF,
+        recompiles=(
+            Recompile(compile_id="0/1", call=10, guard=DTYPE, rejected=(DTYPE,), call_site=CALL_SITE, duration_s=0.5),
+        ),
+        steady_from=3,
+        limit_call=None,
+        limit_guard=None,
+        eager_calls=0,
+        every_value_new=False,
+        identity=found.identity,
+    )
+
+
+def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
+    (found,) = diagnosed(*recompiled(10))
+
+    assert found == Finding(
+        rule="KGP103",
+        level=Level.WARNING,
+        message="Model.step recompiled 1 time in call 10, 0.50 s: dtype of x: expected Float, got Double",
+        run=FUSED,
+        location=STEPS_DEF,
+        count=1,
+        related=(CALL_SITE,),
+        detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
+        fingerprint=found.fingerprint,
+    )
+
+
+def test_what_converges_in_the_warm_up_is_a_note() -> None:
+    (found,) = diagnosed(*recompiled(1))
+
+    assert (found.rule, found.level) == ("KGP103", Level.NOTE)
+    assert found.message == (
+        "Model.step recompiled 1 time in call 1, 0.50 s and converged: dtype of x: expected Float, got Double"
+    )
+
+
+def test_a_note_may_stand_beside_the_finding() -> None:
+    assert rules(*recompiled(1, 10)) == [("KGP103", Level.WARNING), ("KGP103", Level.NOTE)]
+
+
+def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
+    (found,) = collected(*recompiled(1, 10))
+
+    assert [guard.entry for guard in found.recompiles[1].rejected] == ["0/1", "0/0"]
+    assert found.recompiles[1].guard.entry == "0/1"
+
+
+def test_what_came_is_known_from_what_was_rejected_next() -> None:
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=1),
+        rejected("0/1", "0/0: n == 2", call=1),
+        *compiled("0/2", STEP, call=5),
+        rejected("0/2", "0/1: n == 3", "0/0: n == 2", call=5),
+        ran("0/0", 0),
+        ran("0/1", 1, 2, 3, 4),
+        ran("0/2", *range(5, 20)),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [(r.guard.expected, r.guard.actual) for r in found.recompiles] == [("2", "3"), ("3", "")]
+
+
+def test_the_limit_is_reached_and_silence_is_counted() -> None:
+    (found,) = collected(*to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2"))
+
+    assert (found.limit_call, found.eager_calls, found.every_value_new) == (8, 12, False)
+    (finding,) = recompiles.diagnose((found,))
+    assert (finding.rule, finding.count) == ("KGP104", 3)
+    assert finding.message.endswith("torch's limit was reached in call 8, 12 of the calls since in eager")
+
+
+def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
+    lines = to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2")
+    revisited = [ran("0/0", 9, 11, 13)]  # the first entry's value comes back
+
+    (found,) = collected(*lines, *revisited)
+
+    assert found.eager_calls == 9
+
+
+def test_a_call_that_loses_some_of_its_runs_counts_once() -> None:
+    twice = [written.GraphRuns(compile_id="0/0", runs={0: 2, 1: 2, 4: 1})]
+    lines = [*compiled("0/0", STEP), *twice, *to_the_limit(2, limit=3, reason="n == 1")[3:]]
+
+    (found,) = collected(*lines, calls=5)
+
+    assert found.eager_calls == 2
+
+
+def test_without_counted_graphs_silence_is_not_observed() -> None:
+    lines = [line for line in to_the_limit(2, limit=4, reason="n == 1") if not isinstance(line, written.GraphRuns)]
+
+    (found,) = collected(*lines)
+
+    assert found.eager_calls == Skipped(reason="no graph of it was counted")
+    (finding,) = recompiles.diagnose((found,))
+    assert finding.message.endswith("torch's limit was reached in call 4")
+
+
+def test_every_call_a_new_value_is_unbounded() -> None:
+    calls = tuple(range(1, 8))
+
+    (found,) = diagnosed(*to_the_limit(*calls, limit=8, reason="G['TALLY'] == 1"))
+
+    assert (found.rule, found.count) == ("KGP105", 7)
+    assert found.message.startswith("Model.step recompiled 7 times in 7 calls (1 to 7), 3.50 s: value of G['TALLY']")
+
+
+def test_a_new_value_in_every_call_is_unbounded_before_any_limit() -> None:
+    assert rules(*recompiled(*range(1, 8)), calls=8) == [("KGP105", Level.WARNING)]
+
+
+def test_a_function_called_in_every_other_call_is_unbounded_too() -> None:
+    # given: each call that runs it brings a new value; the calls between do not run it
+    lines = [line for line in recompiled(2, 4, 6, 8) if not isinstance(line, written.GraphRuns)]
+    once_each = [ran(f"0/{entry}", 2 * entry) for entry in range(5)]
+
+    assert rules(*lines, *once_each, calls=10) == [("KGP105", Level.WARNING)]
+
+
+def test_new_values_within_one_call_are_unbounded_too() -> None:
+    # given: one call runs it five times, each time with another value
+    lines = [*compiled("0/0", STEP), ran("0/0", 0)]
+    for entry in range(1, 5):
+        lines += [*compiled(f"0/{entry}", STEP), rejected(f"0/{entry}", f"0/{entry - 1}: n == 1", call=0)]
+        lines += [ran(f"0/{entry}", 0)]
+
+    assert rules(*lines, calls=1) == [("KGP105", Level.WARNING)]
+
+
+def test_a_few_new_values_in_a_row_are_not_unbounded() -> None:
+    assert rules(*recompiled(4, 5, 6), calls=20) == [("KGP103", Level.WARNING)]
+
+
+def test_what_follows_a_break_belongs_to_its_function() -> None:
+    reason = "tensor 'y' dtype mismatch. expected Float, actual Double"
+    going_on = resumed(STEP, 16)
+    lines = [
+        *recompiled(10),
+        *compiled("1/0", going_on),
+        *compiled("1/1", going_on, call=10),
+        rejected("1/1", f"1/0: {reason}", call=10),
+        offered(going_on, compile_id="1/1", call=10),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert (found.location, found.count) == (STEPS_DEF, 2)
+
+
+def test_a_librarys_function_counts_at_the_line_that_leads_there() -> None:
+    frame = (LIBRARY, 50, "forward")
+    lines = [
+        *compiled("0/0", frame),
+        *compiled("0/1", frame, call=10),
+        rejected("0/1", "0/0: tensor 'args[0]' rank mismatch. expected 1, actual 2", call=10),
+        ran("0/0", *range(10)),
+        ran("0/1", *range(10, 20)),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert found.location == CALL_SITE
+    assert found.message == "train recompiled 1 time in call 10, 0.50 s: rank of args[0]: expected 1, got 2"
+
+
+def test_two_functions_are_two_findings() -> None:
+    lines = [
+        *recompiled(10),
+        *compiled("1/0", written.REPORT),
+        *compiled("1/1", written.REPORT, call=5),
+        rejected("1/1", "1/0: n == 2", call=5),
+        ran("1/0", 0),
+    ]
+
+    found = diagnosed(*lines)
+
+    assert [finding.location for finding in found] == [STEPS_DEF, written.place(FILE, 4, "report")]
+    assert len({finding.fingerprint for finding in found}) == 2
+
+
+def test_a_failed_attempt_is_no_recompile() -> None:
+    lines = [*compiled("0/0", STEP, fail_type="Unsupported"), *compiled("0/1", STEP, call=1, fail_type="Unsupported")]
+
+    assert collected(*lines, offered(STEP, "raised"), offered(STEP, "raised", call=1)) == ()
+
+
+def test_the_limit_is_known_without_the_frame_hook() -> None:
+    lines = [
+        line for line in to_the_limit(2, 4, limit=6, reason="n == 1") if not isinstance(line, written.OfferedFrame)
+    ]
+
+    assert rules(*lines) == [("KGP104", Level.WARNING)]
+
+
+def test_a_recompile_without_a_reason_says_so() -> None:
+    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), ran("0/0", 0, 1), ran("0/1", 10, 11)]
+
+    (found,) = diagnosed(*lines)
+
+    assert found.message == "Model.step recompiled 1 time in call 10, 0.50 s: other: torch gave no reason"
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ("0/0: n == 2", ("0/0: n == 2",)),
+        ('["0/1: n == 3", "0/0: n == 2"]', ("0/1: n == 3", "0/0: n == 2")),
+        ('"0/0: n == 2"', ("0/0: n == 2",)),
+        ("2", ("2",)),
+        ("[]", ()),
+    ],
+)
+def test_reasons_are_read_whether_they_are_json_or_not(payload: str, expected: tuple[str, ...]) -> None:
+    assert recompiles.reasons(payload) == expected
+
+
+def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
+    (first,), (second,) = diagnosed(*recompiled(10)), diagnosed(*recompiled(12))
+
+    assert first.fingerprint == second.fingerprint

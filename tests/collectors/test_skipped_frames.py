@@ -1,0 +1,161 @@
+"""KGP102: the line that made a frame fall back, also where the trace says nothing about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kgprof.collectors import graph_breaks, skipped_frames
+from kgprof.collectors.skipped_frames import SkippedFrame
+from kgprof.model import Finding, Level, Location
+from tests.analysis.recordings import FUSED
+from tests.collectors import written
+from tests.collectors.test_graph_breaks import PRINTS
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LOOP,
+    PRINT,
+    REPORT,
+    REPORT_DEF,
+    STEP,
+    STEP_DEF,
+    broken,
+    compiled,
+    offered,
+)
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+GENERATOR = "Attempt to trace generator\n  Explanation: Not possible.\n\n For more details: https://x/gb/gb0003.html"
+
+
+def collected(*lines: Any) -> tuple[SkippedFrame, ...]:
+    return skipped_frames.collect(written.recording(*lines))
+
+
+def test_a_break_in_a_loop_blames_the_line_and_names_the_frame() -> None:
+    (found,) = collected(*written.a_skipped_frame())
+
+    assert found == SkippedFrame(
+        run=FUSED,
+        location=written.place(*LOOP),
+        frame=STEPS_DEF,
+        scope="frame",
+        cause=type(PRINTS)(
+            kind=PRINTS.kind, gb_ids=("GB0059", "GB7000"), explanation=PRINTS.explanation, hints=PRINTS.hints
+        ),
+        records=1,
+        calls=(0,),
+        identity=found.identity,
+    )
+
+
+def test_the_finding_points_at_the_line_and_relates_the_def() -> None:
+    (found,) = skipped_frames.diagnose(collected(*written.a_skipped_frame()))
+
+    assert found == Finding(
+        rule="KGP102",
+        level=Level.WARNING,
+        message="Model.step runs in eager: Failed to trace builtin operator (GB0059)",
+        run=FUSED,
+        location=written.place(*LOOP),
+        count=1,
+        related=(STEPS_DEF,),
+        detail=found.detail,
+        fingerprint=found.fingerprint,
+    )
+    assert "Hint: Avoid calling builtin `print`." in found.detail
+
+
+def test_one_frame_that_fell_back_makes_the_site_a_fallback_for_all() -> None:
+    # given: the loop's frame falls back at a line of its callee, which itself only breaks there
+    lines = [
+        *compiled("0/0", STEP, fail_type="Unsupported"),
+        broken("0/0", CALLER, LOOP, PRINT, prefix=written.GIVEN_UP),
+        offered(STEP, "skipped", why="error"),
+        *compiled("1/0", REPORT),
+        broken("1/0", CALLER, LOOP, PRINT),
+        offered(REPORT, compile_id="1/0"),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert (found.location, found.frame, found.records) == (written.place(*PRINT), STEPS_DEF, 2)
+    assert graph_breaks.collect(written.recording(*lines)) == ()
+
+
+def test_what_precedes_the_line_may_be_compiled() -> None:
+    (found,) = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, LOOP, prefix=written.NOT_RESUMABLE),
+        offered(STEP, compile_id="0/0"),
+    )
+
+    assert (found.scope, found.location) == ("rest", written.place(*LOOP))
+    assert "from here on" in skipped_frames.diagnose((found,))[0].message
+
+
+def test_a_generator_is_seen_by_the_frame_hook_alone() -> None:
+    (found,) = collected(offered(REPORT, "skipped", why="error", text=GENERATOR))
+
+    definition = written.place(FILE, REPORT_DEF, "report")
+    assert (found.location, found.frame, found.records) == (definition, definition, 0)
+    assert found.cause.words == "Attempt to trace generator (GB0003)"
+
+
+def test_a_generator_inside_a_frame_that_fell_back_is_its_consequence() -> None:
+    lines = [*written.a_skipped_frame(), offered(REPORT, "skipped", why="error", text=GENERATOR, called_in="step")]
+
+    assert [event.location for event in collected(*lines)] == [written.place(*LOOP)]
+
+
+def test_a_dispatch_mode_is_blamed_once_for_each_function_it_was_entered_around() -> None:
+    mode = {"why": "dispatch-mode", "text": "non-infra torch dispatch mode present"}
+    lines = [
+        offered(STEP, "skipped", **mode),
+        offered(REPORT, "skipped", **mode, called_in="step"),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert found.location == STEPS_DEF
+    assert "TorchDispatchMode" in found.cause.kind
+    assert found.cause.explanation == "non-infra torch dispatch mode present"
+
+
+def test_an_error_that_torch_suppressed_has_the_compilations_own_words() -> None:
+    (found,) = collected(
+        *compiled("0/0", STEP, fail_type="BackendCompilerFailed", fail_reason="backend='x' raised ZeroDivisionError"),
+        offered(STEP, "skipped", why="error"),
+    )
+
+    assert (found.location, found.cause.kind) == (STEPS_DEF, "backend='x' raised ZeroDivisionError")
+
+
+def test_frames_that_are_rightly_left_alone_are_no_finding() -> None:
+    harmless = [offered(STEP, "skipped", why=why) for why in ("", "skip-list", "disabled")]
+
+    assert collected(*harmless, offered(REPORT, "run-only")) == ()
+
+
+def test_a_function_that_is_skipped_again_is_one_finding() -> None:
+    lines = [offered(REPORT, "skipped", why="error", text=GENERATOR, call=call) for call in (0, 4)]
+
+    (found,) = collected(*lines)
+
+    assert found.calls == (0, 4)
+
+
+def test_a_frame_that_raised_did_not_fall_back() -> None:
+    lines = [
+        *compiled("0/0", STEP, fail_type="Unsupported"),
+        broken("0/0", CALLER, LOOP),
+        offered(STEP, "raised", text="Unsupported: x"),
+    ]
+
+    assert collected(*lines) == ()
+
+
+def test_without_source_text_the_first_line_stands_for_the_def() -> None:
+    (found,) = collected(offered(("/src/other.py", 3, "parts"), "skipped", why="error", text=GENERATOR))
+
+    assert found.location == Location(file="/src/other.py", line=3, function="parts", text="")
