@@ -43,6 +43,7 @@ class GraphRuns(Written, frozen=True, kw_only=True):
     compile_id: str
     inputs: tuple[str, ...] = ()  # Dynamo's source of each placeholder, in order: "L['x']"
     runs: dict[int, int] = {}  # call -> runs in it
+    cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
 
 
 class LogLine(Written, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class LogLine(Written, frozen=True, kw_only=True):
     logger: str
     level: str
     text: str
+    function: str = ""  # torch's function that logged it
+    compile_id: str = ""  # of the compilation that was going on
 
 
 class RegistryEntry(Written, frozen=True, kw_only=True):

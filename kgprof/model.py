@@ -161,6 +161,7 @@ class Compilation(Model, frozen=True, kw_only=True):
     duration_s: float | Skipped
     fail_reason: str = ""
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
+    operators: int | None = None  # calls in the captured graph, of functions, methods and modules alike
     stages: CompileStages | Skipped = Skipped(reason="this Recording holds no spans of the compiler")
 
 

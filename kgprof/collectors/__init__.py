@@ -11,6 +11,7 @@ from kgprof.collectors import (
     caches,
     compilations,
     coverage,
+    cuda_graphs,
     disagreements,
     graph_breaks,
     recompiles,
@@ -45,6 +46,7 @@ COLLECTORS: tuple[Collector, ...] = (
     recompiles,
     caches,
     compilations,
+    cuda_graphs,
     disagreements,
 )
 

@@ -117,6 +117,7 @@ def _row(
         duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
         fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
         call=compiled.call,
+        operators=metrics.get("graph_op_count"),
         stages=_stages(seconds) if seconds else Skipped(reason="torch wrote no spans for it"),
     )
 

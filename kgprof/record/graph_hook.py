@@ -27,13 +27,13 @@ class GraphHook:
     def __init__(self, calls: CallIndex) -> None:
         self.unavailable = ""
         self._calls = calls
-        self._runs: list[tuple[str, tuple[str, ...], dict[int, int]]] = []
+        self._graphs: list[GraphRuns] = []
         self._counted: list[tuple[dict[str, Any], str, Any, Any]] = []
         self._restore: Callable[[], None] | None = None
 
     @property
     def graphs(self) -> tuple[GraphRuns, ...]:
-        return tuple(GraphRuns(compile_id=name, inputs=inputs, runs=dict(runs)) for name, inputs, runs in self._runs)
+        return tuple(self._graphs)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
@@ -78,7 +78,14 @@ class GraphHook:
     def _counting(self, output: Any, graph: Callable[..., Any], skip_code: Callable[..., None]) -> Callable[..., Any]:
         calls = self._calls
         runs: dict[int, int] = {}
-        self._runs.append((str(getattr(output, "dynamo_compile_id", None) or ""), _input_names(output), runs))
+        self._graphs.append(
+            GraphRuns(
+                compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
+                inputs=_input_names(output),
+                runs=runs,
+                cuda_graphs=_asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+            )
+        )
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             call = calls.current
@@ -98,3 +105,15 @@ def _input_names(output: Any) -> tuple[str, ...]:
         name = getattr(source, "name", "")
         names.append(str(name() if callable(name) else name))
     return tuple(names)
+
+
+def _asks_for_cuda_graphs(backend: Any) -> bool | None:
+    """What torch.compile's mode and options say to Inductor, or Inductor's own default."""
+    while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+        backend = inner
+    settings = getattr(backend, "config", None)
+    if getattr(backend, "compiler_name", "") != "inductor" or not isinstance(settings, dict):
+        return None
+    from torch._inductor import config
+
+    return bool(settings.get("triton.cudagraphs", config.triton.cudagraphs))

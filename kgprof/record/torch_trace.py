@@ -18,6 +18,7 @@ from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, CompilePass, Options, Skipped
 from kgprof.record import project_sources, store, timing
 from kgprof.record.call_index import CallIndex
+from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.skip_records import SkipRecords
@@ -99,12 +100,13 @@ def compile_pass(
     """``--steps`` calls, one by one on the wall clock; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     trace, frames, graphs = StructuredTrace(calls), FrameHook(calls, project), GraphHook(calls)
-    sources: tuple[Source, ...] = (TorchLogs(), SkipRecords(), trace, frames, graphs)
+    cuda_graphs = CudaGraphLog(calls)
+    sources: tuple[Source, ...] = (TorchLogs(), SkipRecords(), trace, frames, graphs, cuda_graphs)
     with listening(sources):
         call_us = [_timed_call(session, device, calls)]
         after_first_call()
         call_us += [_timed_call(session, device, calls) for _ in range(options.steps - 1)]
-    lines = [*_as_lines(trace), *frames.lines(), *graphs.lines()]
+    lines = [*_as_lines(trace), *frames.lines(), *graphs.lines(), *cuda_graphs.lines()]
     write_records(records_to, lines)
     store.write_sources(records_to, project_sources.gather(lines, project))
     return CompilePass(

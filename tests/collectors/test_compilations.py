@@ -137,6 +137,7 @@ def test_a_spans_own_time_belongs_to_its_stage() -> None:
         location=f"{FILE}:10",
         duration_s=10.0,
         call=0,
+        operators=2,
         stages=CompileStages(
             capture_s=2.0,
             frontend_s=3.5,

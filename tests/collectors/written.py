@@ -5,7 +5,13 @@ The texts have the form of torch 2.13's; nothing was run. ``run(lines...)`` give
 
 from __future__ import annotations
 
+import atexit
+import gzip
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,13 +19,15 @@ import msgspec
 from kgprof.compile_records import (
     CompileRecords,
     GraphRuns,
+    LogLine,
     OfferedFrame,
     RegistryEntry,
     SourceFile,
     Sources,
     TraceRecord,
 )
-from kgprof.model import CompilePass, Location, Recording, RunRecord
+from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass
+from kgprof.record import store
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 
@@ -175,6 +183,42 @@ def _event(name: str, ph: str, at: float, compile_id: str) -> dict[str, Any]:
     return {"name": name, "ph": ph, "ts": at, "pid": 0, "tid": 1, "args": {"compile_id": compile_id}}
 
 
+TREES, REASONS, SCHEDULER = (
+    f"torch._inductor.{name}.__cudagraphs" for name in ("cudagraph_trees", "cudagraph_utils", "scheduler")
+)
+
+
+def said(
+    function: str, text: str, *, logger: str = TREES, level: str = "DEBUG", call: int = 0, compile_id: str = ""
+) -> LogLine:
+    return LogLine(call=call, logger=logger, level=level, function=function, compile_id=compile_id, text=text)
+
+
+def skipped_graph(reason: str, *stack: Frame, call: int = 1) -> LogLine:
+    text = f"skipping cudagraphs due to {reason}" + (f". Found from : \n {traceback(*stack)}" if stack else "")
+    return said("log_cudagraph_skip_and_bump_counter", text, logger=REASONS, level="WARNING", call=call)
+
+
+def partitioned(reason: str, *stack: Frame, compile_id: str = "0/0") -> list[LogLine]:
+    """One piece that can be a CUDA graph and one that cannot, as the scheduler logs them line by line."""
+    counts = "Created 2 graph partitions: 1 cudagraphable, 1 non-cudagraphable"
+    pieces = [
+        ("_log_graph_partitions", counts),
+        ("_log_graph_partitions", "  Partition 0: 3 nodes, cudagraphable, inputs=1, outputs=1"),
+        ("_log_graph_partitions", "  Partition 1: 1 nodes, non-cudagraphable, inputs=1, outputs=1"),
+        ("_log_non_cudagraphable_node", f"    buf1: reason={reason}, ir=Conditional, fx=cond(arg0, arg1)"),
+        *(("_log_non_cudagraphable_node", f"         {line}") for line in traceback(*stack).splitlines()),
+    ]
+    return [said(function, text, logger=SCHEDULER, compile_id=compile_id) for function, text in pieces]
+
+
+def recorded_graph(call: int, *, compile_id: str = "0/0", again: str = "") -> list[LogLine]:
+    """A recording, and before it the reason where it is not the first."""
+    text = f"[{compile_id}] Recording function=step, mode=FORWARD, cuda_graph_id=1, inputs: f32[8]"
+    why = f"[{compile_id}] Re-recording function=step, mode=FORWARD, reason={again}"
+    return [*([said("_run", why, call=call)] if again else []), said("record_function", text, call=call)]
+
+
 # ---------------------------------------------------------------- what holds them
 
 
@@ -197,6 +241,7 @@ def records(*lines: Any, left_out: int = 0, program: str = PROGRAM) -> CompileRe
         records=tuple(line for line in flat if isinstance(line, TraceRecord)),
         frames=tuple(line for line in flat if isinstance(line, OfferedFrame)),
         graphs=tuple(line for line in flat if isinstance(line, GraphRuns)),
+        logs=tuple(line for line in flat if isinstance(line, LogLine)),
         left_out=left_out,
         sources=sources(program),
     )
@@ -214,6 +259,40 @@ def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fi
 
 def recording(*lines: Any, **fields: Any) -> Recording:
     return recordings.recording(run(*lines, **fields), baseline=None)
+
+
+_FOLDERS: list[Path] = []
+REDUCE_OVERHEAD = RunKey(strategy="fused", mode="reduce-overhead")
+
+
+def on_cuda(*lines: Any, launches: int | None = None, steps: int = 4, key: RunKey = REDUCE_OVERHEAD) -> Recording:
+    """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None: there is no trace."""
+    folder = Path(tempfile.mkdtemp(prefix="kgprof-written-"))
+    _FOLDERS.append(folder)
+    gone: TracePass | Skipped = recordings.GONE
+    if launches is not None:
+        gone = TracePass(step_us=(100.0,) * steps, trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+        path = store.run_folder(folder, key) / store.TRACE_FILES[PassName.TRACE]
+        path.parent.mkdir(parents=True)
+        path.write_bytes(gzip.compress(json.dumps({"traceEvents": list(_launched(launches, steps))}).encode()))
+    traced = msgspec.structs.replace(run(*lines), key=key, trace=gone)
+    whole = recordings.recording(traced, baseline=None)
+    plan = msgspec.structs.replace(whole.header.plan, device="cuda")
+    return msgspec.structs.replace(whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan))
+
+
+def _launched(launches: int, steps: int) -> Iterator[dict[str, Any]]:
+    event = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
+    for step in range(steps):
+        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": step * 100.0, "dur": 100.0}
+    for number in range(launches):
+        yield {**event, "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 1.0 + number, "dur": 0.5}
+
+
+@atexit.register
+def _remove_folders() -> None:
+    for folder in _FOLDERS:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- a case for each rule
@@ -303,3 +382,8 @@ def a_contradiction() -> list[Any]:
         offered(resumed(STEP, 16), compile_id="1/0"),
         ran("1/0", 0),
     ]
+
+
+def a_rerecording() -> list[Any]:
+    why = "StaticInputIdxMismatch: input name: primals_1. data pointer changed from 1 to 2."
+    return [*compiled_once(), *recorded_graph(1), *recorded_graph(7, again=why)]

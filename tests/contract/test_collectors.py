@@ -15,9 +15,7 @@ from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
 from tests.collectors import written
 
-CLEAN = recording(
-    run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED))
-)
+CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 DIRTY: dict[str, Recording] = {
     "KGP101": written.recording(*written.a_break()),
     "KGP102": written.recording(*written.a_skipped_frame()),
@@ -26,6 +24,10 @@ DIRTY: dict[str, Recording] = {
     "KGP105": written.recording(*written.to_the_limit(1, 2, 3, 4, limit=5, reason="G['TALLY'] == 1")),
     "KGP106": written.recording(*written.a_bypass()),
     "KGP107": written.recording(*written.a_failure()),
+    "KGP301": written.on_cuda(*written.compiled_once(), written.skipped_graph("mutated inputs", written.LOOP)),
+    "KGP302": written.on_cuda(*written.compiled_once(), *written.partitioned("cpu ops", written.LOOP)),
+    "KGP303": written.on_cuda(*written.compiled_once(), launches=0),
+    "KGP304": written.on_cuda(*written.a_rerecording(), launches=4),
     "KGP501": recording(
         run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
     ),

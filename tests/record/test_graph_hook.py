@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 
 from kgprof.compile_records import GraphRuns
+from kgprof.record import graph_hook
 from kgprof.record.call_index import CallIndex
 from kgprof.record.graph_hook import PREFIX, GraphHook
 from kgprof.record.source import listening, unavailable
@@ -132,3 +134,26 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
     (line,) = unavailable([hook])
     assert line.startswith("capture graph hook unavailable: this torch has no OutputGraph.install_global_unsafe")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"backend": "eager"}, None),
+        ({}, False),
+        ({"mode": "reduce-overhead"}, True),
+        ({"mode": "max-autotune-no-cudagraphs"}, False),
+        ({"options": {"triton.cudagraphs": True}}, True),
+    ],
+)
+def test_whether_cuda_graphs_were_asked_for(options: dict[str, Any], asked: bool | None) -> None:
+    compiler_fn = torch._dynamo.eval_frame.get_compiler_fn(_backend_of(options))
+
+    assert graph_hook._asks_for_cuda_graphs(compiler_fn) is asked
+
+
+def _backend_of(options: dict[str, Any]) -> object:
+    """What torch.compile hands to Dynamo for these arguments."""
+    if "backend" in options:
+        return options["backend"]
+    return torch._TorchCompileInductorWrapper(options.get("mode"), options.get("options"), None)

@@ -1,0 +1,375 @@
+"""KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as the reason.
+
+Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves nothing, and a
+"cudagraphable" partition may never be used. Messages are told apart by the function of torch's that logged them (the
+same in 2.11 and 2.13), their text is kept as it stands.
+
+On a CPU run none of this can be observed. What can be said beforehand is which compiled functions write to an input
+that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.recompiles import place_of
+from kgprof.collectors.structured_trace import RunTrace, compile_id, run_trace
+from kgprof.compile_records import LogLine
+from kgprof.errors import InputError
+from kgprof.model import (
+    Finding,
+    Level,
+    Location,
+    Model,
+    PassName,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TracePass,
+)
+from kgprof.record import store
+
+SKIPPED = Rule(
+    id="KGP301",
+    name="cudagraph-skipped",
+    level=Level.WARNING,
+    summary="CUDA graphs were asked for, and torch made none of a compiled graph.",
+    why=(
+        "Without a CUDA graph each kernel is launched by the host on its own. Where kernels are short, the host "
+        "cannot keep up and the device waits; this is what mode='reduce-overhead' was to prevent. An input that the "
+        "graph writes to and that torch does not own is the usual reason, control flow on the host another."
+    ),
+    example="x.mul_(2) on an argument of a function compiled with mode='reduce-overhead'; torch.cond in it.",
+    remedy=(
+        "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the module, which has "
+        "a fixed address. Keep operators that run on the host (torch.cond, copies to the CPU) out of the function."
+    ),
+)
+PARTITIONED = Rule(
+    id="KGP302",
+    name="cudagraph-partitioned",
+    level=Level.WARNING,
+    summary="A compiled graph was cut into pieces because some operators cannot stand in a CUDA graph.",
+    why=(
+        "Each piece is a CUDA graph of its own with a launch of its own, and what stands between them is launched by "
+        "the host: a copy from or to the CPU also waits for the device. torch says so at DEBUG only."
+    ),
+    example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
+    remedy="Move the tensor to the device before the step, or the operator out of the compiled function.",
+)
+NONE_LAUNCHED = Rule(
+    id="KGP303",
+    name="cudagraph-expected-none-launched",
+    level=Level.WARNING,
+    summary="CUDA graphs were asked for, and the trace of the steady steps has not one cudaGraphLaunch.",
+    why=(
+        "The launch is the only proof that a CUDA graph is replayed. torch can leave a graph out without a message "
+        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0), so a run without launches has "
+        "none of what it was compiled for, whatever the log says."
+    ),
+    example="mode='reduce-overhead' where every partition of the graph holds an operator of the CPU.",
+    remedy=(
+        "Look at the skips and partitions that this report names beside this finding. If there are none, run with "
+        "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
+    ),
+)
+RERECORDED = Rule(
+    id="KGP304",
+    name="cudagraph-rerecorded",
+    level=Level.WARNING,
+    summary="A CUDA graph was recorded again after the warm-up calls.",
+    why=(
+        "A CUDA graph holds the addresses and sizes with which it was recorded. When a tensor that torch takes to be "
+        "fixed has moved, or a new size comes, the graph is recorded anew: the device is drained and the step takes "
+        "many times as long. After 128 times torch gives up and replays none."
+    ),
+    example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
+    remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that warm-up has seen.",
+)
+RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
+
+MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks for CUDA graphs
+LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
+NOT_ON_CPU = Skipped(reason="not observable on CPU")
+
+# Functions of torch._inductor that log, and what their messages are about.
+_SKIP, _PARTITIONS, _NODE, _RECORD = (
+    "log_cudagraph_skip_and_bump_counter",
+    "_log_graph_partitions",
+    "_log_non_cudagraphable_node",
+    "record_function",
+)
+_COUNTS = re.compile(r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable")
+_NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
+_COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
+_FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+_AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
+_MUTATES = re.compile(r"\bmutates_data=(True|False)")
+_STATIC = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
+_OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
+
+
+class Skip(Model, frozen=True, kw_only=True):
+    location: Location | None  # the project's line that torch names, else the def
+    reason: str  # torch's first line
+    text: str
+    call: int
+
+
+class Partitioning(Model, frozen=True, kw_only=True):
+    """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
+
+    compile_id: str
+    graphed: int
+    not_graphed: int
+    reasons: tuple[str, ...]  # torch's words for each operator that cannot stand in one
+    location: Location | None
+
+
+class Recorded(Model, frozen=True, kw_only=True):
+    """One recording of one CUDA graph."""
+
+    compile_id: str
+    call: int
+    again: str  # why it was recorded again, in torch's words; empty for a first one
+    location: Location | None
+
+
+class WrittenInput(Model, frozen=True, kw_only=True):
+    """An input that a compiled graph writes to and that has no fixed address."""
+
+    compile_id: str
+    inputs: tuple[str, ...]
+    location: Location | None
+
+
+class CudaGraphs(Model, frozen=True, kw_only=True):
+    """One run."""
+
+    run: RunKey
+    requested: bool
+    graphs: int  # compiled graphs that ran
+    launches_per_step: float | Skipped  # of CUDA graphs, in TRACE
+    recorded: tuple[Recorded, ...] | Skipped
+    skips: tuple[Skip, ...]
+    partitions: tuple[Partitioning, ...]
+    would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
+    steady_from: int
+
+
+# ---------------------------------------------------------------- events
+
+
+def collect(recording: Recording) -> tuple[CudaGraphs, ...]:
+    on_cuda = recording.header.plan.device == "cuda"
+    return tuple(
+        _of_run(recording, run, trace, on_cuda=on_cuda)
+        for run in recording.runs
+        if (trace := run_trace(run)) is not None
+    )
+
+
+def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
+    return CudaGraphs(
+        run=run.key,
+        requested=_requested(run, trace),
+        graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
+        launches_per_step=_launches_per_step(recording, run) if on_cuda else NOT_ON_CPU,
+        recorded=tuple(_recorded(trace)) if on_cuda else NOT_ON_CPU,
+        skips=tuple(_skips(trace)) if on_cuda else (),
+        partitions=tuple(_partitions(trace)) if on_cuda else (),
+        would_skip=() if on_cuda else tuple(_written_inputs(trace)),
+        steady_from=trace.steady_from,
+    )
+
+
+def _requested(run: RunRecord, trace: RunTrace) -> bool:
+    """What Inductor was told at each graph; the mode alone where the graph hook was not there."""
+    told = [graph.cuda_graphs for graph in trace.all.graphs]
+    return any(told) if any(asked is not None for asked in told) else run.key.mode in MODES
+
+
+def _launches_per_step(recording: Recording, run: RunRecord) -> float | Skipped:
+    from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
+
+    if not isinstance(run.trace, TracePass):
+        return run.trace
+    try:
+        trace = kineto.read(store.trace_path(recording, run.key, PassName.TRACE))
+    except InputError as error:
+        return Skipped(reason=error.message)
+    return sum(event.name == LAUNCH for event in trace.events) / max(1, len(run.trace.step_us))
+
+
+def _skips(trace: RunTrace) -> Iterator[Skip]:
+    """torch says it once a function; the same line twice is one skip."""
+    seen: set[object] = set()
+    for message in trace.all.logs:
+        if message.function != _SKIP:
+            continue
+        place = _place_in(trace, message.text) or _place_of_id(trace, message.compile_id)
+        reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
+        key = (place.file, place.line, reason) if place else (message.compile_id, reason)
+        if key not in seen:
+            seen.add(key)
+            yield Skip(location=place, reason=reason, text=message.text, call=message.call)
+
+
+def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
+    """A line with the counts, then a few lines for each operator that cannot stand in a CUDA graph."""
+    groups: list[list[LogLine]] = []
+    for message in trace.all.logs:
+        if message.function == _PARTITIONS and _COUNTS.search(message.text):
+            groups.append([message])
+        elif message.function in (_PARTITIONS, _NODE) and groups:
+            groups[-1].append(message)
+    for head, *rest in groups:
+        yield _partitioning(trace, head, [message.text for message in rest])
+
+
+def _partitioning(trace: RunTrace, head: LogLine, rest: Sequence[str]) -> Partitioning:
+    counts = _COUNTS.search(head.text)
+    assert counts is not None  # the group begins with it
+    found = [match["reason"] for text in rest if (match := _NODE_REASON.fullmatch(text.strip()))]
+    place = _place_in(trace, "\n".join(rest))
+    return Partitioning(
+        compile_id=head.compile_id,
+        graphed=int(counts[2]),
+        not_graphed=int(counts[3]),
+        reasons=tuple(dict.fromkeys(found)),
+        location=place or _place_of_id(trace, head.compile_id),
+    )
+
+
+def _recorded(trace: RunTrace) -> Iterator[Recorded]:
+    """The reason for a recording that is not the first stands in a message before it, in the same call."""
+    why, why_call = "", -1
+    for message in trace.all.logs:
+        if (again := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
+            why, why_call = again["reason"].strip(), message.call
+        if message.function == _RECORD:
+            name = _COMPILE_ID.match(message.text)
+            number = name["id"] if name else message.compile_id
+            yield Recorded(
+                compile_id=number,
+                call=message.call,
+                again=why if why_call == message.call else "",
+                location=_place_of_id(trace, number),
+            )
+
+
+def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
+    """From AOTAutograd's own view of each forward graph; its inputs are in Dynamo's order."""
+    names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
+    for record in trace.artifacts("aot_forward_graph_fw_metadata"):
+        name, text = compile_id(record.metadata), record.payload or ""
+        written = {i for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0])) if found == "True"}
+        static = _STATIC.search(text)
+        fixed = {int(i) for i in static[1].split(",") if i.strip()} if static else set()
+        inputs = names.get(name, ())
+        if moved := sorted(written - fixed):
+            known = tuple(inputs[i] if i < len(inputs) else f"input {i}" for i in moved)
+            yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name))
+
+
+def _place_in(trace: RunTrace, text: str) -> Location | None:
+    stack = tuple(
+        Location(file=found["file"], line=int(found["line"]), function=found["function"] or "")
+        for found in _FILE_LINE.finditer(text)
+    )
+    return trace.source.innermost(stack)
+
+
+def _place_of_id(trace: RunTrace, name: str) -> Location | None:
+    compiled = trace.compiled.get(name)
+    return place_of(trace, compiled) if compiled else None
+
+
+# ---------------------------------------------------------------- findings
+
+
+def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[Finding, ...]:
+    return tuple(finding for event in events if event.requested for finding in _judge(event))
+
+
+def _judge(event: CudaGraphs) -> Iterator[Finding]:
+    for skip in event.skips:
+        yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
+    for written in event.would_skip:
+        yield _would_skip(event, written)
+    for partitioning in event.partitions:
+        if partitioning.not_graphed:
+            yield _partitioned(event, partitioning)
+    if event.graphs and event.launches_per_step == 0:
+        yield _none_launched(event)
+    yield from _again(event)
+
+
+def _would_skip(event: CudaGraphs, written: WrittenInput) -> Finding:
+    """A prediction is told as a note: nothing was skipped here."""
+    name = written.location.function if written.location else "a compiled graph"
+    message = f"on CUDA torch would make no CUDA graph of {name}: it writes to {', '.join(written.inputs)}"
+    return msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=Level.NOTE)
+
+
+def _partitioned(event: CudaGraphs, partitioning: Partitioning) -> Finding:
+    pieces = partitioning.graphed + partitioning.not_graphed
+    reasons = ", ".join(partitioning.reasons) or "torch gave no reason"
+    message = f"{partitioning.not_graphed} of {pieces} pieces of a compiled graph run outside of CUDA graphs: {reasons}"
+    return _finding(PARTITIONED, event, partitioning.location, message, identity=reasons)
+
+
+def _none_launched(event: CudaGraphs) -> Finding:
+    said = f"{len(event.skips)} skips were logged" if event.skips else "torch logged no skip"
+    message = f"no CUDA graph was launched in TRACE, and {said} ({event.graphs} compiled graphs ran)"
+    return _finding(NONE_LAUNCHED, event, None, message, identity="")
+
+
+def _again(event: CudaGraphs) -> Iterator[Finding]:
+    """Recordings in steady state of a compilation that had been recorded before."""
+    if isinstance(event.recorded, Skipped):
+        return
+    seen: set[str] = set()
+    late: dict[str, list[Recorded]] = {}
+    for one in event.recorded:
+        if one.compile_id in seen and one.call >= event.steady_from:
+            late.setdefault(one.compile_id, []).append(one)
+        seen.add(one.compile_id)
+    for recorded in late.values():
+        first = recorded[0]
+        name = first.location.function if first.location else "a compiled graph"
+        times = f"{len(recorded)} times" if len(recorded) > 1 else "once"
+        why = next((one.again for one in recorded if one.again), "torch gave no reason")
+        message = f"the CUDA graph of {name} was recorded again {times} after warm-up: {why.partition(chr(10))[0]}"
+        detail = "\n".join(f"call {one.call}: {one.again}" for one in recorded)
+        yield _finding(RERECORDED, event, first.location, message, detail=detail, count=len(recorded), identity=name)
+
+
+def _finding(
+    rule: Rule,
+    event: CudaGraphs,
+    location: Location | None,
+    message: str,
+    *,
+    detail: str = "",
+    count: int = 1,
+    identity: str | None = None,
+) -> Finding:
+    where = (location.file, location.function, location.text.strip()) if location else ()
+    what = message if identity is None else identity
+    return Finding(
+        rule=rule.id,
+        level=rule.level,
+        message=message,
+        run=event.run,
+        location=location,
+        count=count,
+        detail=detail,
+        fingerprint=fingerprint(rule.id, event.run, *where, what),
+    )

@@ -1,0 +1,90 @@
+"""What torch says about CUDA graphs: skipped, recorded, recorded again, partitioned. It says so in its log alone.
+
+The handler stands on the three loggers themselves, so it hears them whatever the user's log shows. The function that
+logged is kept with each message: it tells what a message is about, where the wording changes from release to release.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from kgprof.compile_records import LogLine
+from kgprof.record.call_index import CallIndex
+
+LOGGERS = tuple(
+    f"torch._inductor.{module}.__cudagraphs" for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
+)
+ROWS = 5000
+TEXT = 8000  # characters of one message: a recording lists every input
+
+
+class CudaGraphLog:
+    """Messages of all levels; a logger that was off is put back to where it was."""
+
+    name = "cuda graph log"
+
+    def __init__(self, calls: CallIndex) -> None:
+        self.messages: list[LogLine] = []
+        self.left_out = 0
+        self.unavailable = ""
+        self._calls = calls
+        self._handler = _MessageHandler(self)
+        self._before: list[tuple[logging.Logger, int]] = []
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """For the file of records."""
+        yield from ({"log": msgspec.to_builtins(message)} for message in self.messages)
+        if self.left_out:
+            yield {"left_out": self.left_out, "limit_rows": ROWS}
+
+    def __enter__(self) -> CudaGraphLog:
+        # Inductor need not be imported for this: its loggers are the same objects when it is.
+        for logger in map(logging.getLogger, LOGGERS):
+            self._before.append((logger, logger.level))
+            logger.setLevel(logging.DEBUG)
+            logger.addHandler(self._handler)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for logger, level in self._before:
+            logger.removeHandler(self._handler)
+            logger.setLevel(level)
+        self._before.clear()
+
+    def take(self, record: logging.LogRecord) -> None:
+        if len(self.messages) >= ROWS:
+            self.left_out += 1
+            return
+        self.messages.append(
+            LogLine(
+                call=self._calls.current,
+                logger=record.name,
+                level=record.levelname,
+                function=record.funcName or "",
+                compile_id=_current_compile_id(),
+                text=record.getMessage()[:TEXT],
+            )
+        )
+
+
+class _MessageHandler(logging.Handler):
+    def __init__(self, source: CudaGraphLog) -> None:
+        super().__init__(logging.DEBUG)
+        self._source = source
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._source.take(record)
+
+
+def _current_compile_id() -> str:
+    """Of the compilation that is going on; empty when a compiled graph is running."""
+    from torch._guards import CompileContext
+
+    return str(CompileContext.current_compile_id() or "")

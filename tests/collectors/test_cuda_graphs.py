@@ -1,0 +1,220 @@
+"""KGP301 to KGP304, from what torch logs and from what the trace proves; and what can be said on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kgprof.collectors import cuda_graphs
+from kgprof.collectors.cuda_graphs import NOT_ON_CPU, CudaGraphs, Partitioning, Recorded, Skip
+from kgprof.model import Finding, Level, Recording, RunKey, Skipped
+from tests.collectors import written
+from tests.collectors.written import (
+    FILE,
+    LIBRARY,
+    LOOP,
+    REDUCE_OVERHEAD,
+    STEP_DEF,
+    artifact,
+    compiled_once,
+    partitioned,
+    recorded_graph,
+    skipped_graph,
+)
+
+STEPS_DEF = written.place(FILE, STEP_DEF, "step")
+MOVED = "StaticInputIdxMismatch: input name: primals_1. data pointer changed from 1 to 2."
+
+
+def diagnosed(recording: Recording) -> tuple[Finding, ...]:
+    return cuda_graphs.diagnose(cuda_graphs.collect(recording))
+
+
+def rules(recording: Recording) -> list[tuple[str, Level]]:
+    return [(finding.rule, finding.level) for finding in diagnosed(recording)]
+
+
+def event(*lines: Any, **fields: Any) -> CudaGraphs:
+    (found,) = cuda_graphs.collect(written.on_cuda(*compiled_once(), *lines, **fields))
+    return found
+
+
+# ---------------------------------------------------------------- what ran
+
+
+def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
+    recording = written.on_cuda(*compiled_once(), *recorded_graph(1), launches=4)
+
+    (found,) = cuda_graphs.collect(recording)
+
+    assert found == CudaGraphs(
+        run=REDUCE_OVERHEAD,
+        requested=True,
+        graphs=1,
+        launches_per_step=1.0,
+        recorded=(Recorded(compile_id="0/0", call=1, again="", location=STEPS_DEF),),
+        skips=(),
+        partitions=(),
+        would_skip=(),
+        steady_from=3,
+    )
+    assert diagnosed(recording) == ()
+
+
+def test_none_launched_is_said_whatever_the_log_says() -> None:
+    silent = written.on_cuda(*compiled_once(), launches=0)
+    explained = written.on_cuda(*compiled_once(), skipped_graph("control flow operator", LOOP), launches=0)
+
+    assert [f.message for f in diagnosed(silent)] == [
+        "no CUDA graph was launched in TRACE, and torch logged no skip (1 compiled graphs ran)"
+    ]
+    assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
+
+
+def test_where_no_cuda_graphs_were_asked_for_their_absence_is_no_finding() -> None:
+    plain = RunKey(strategy="fused", mode="default")
+    lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
+    told = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=False)
+
+    assert rules(written.on_cuda(*lines, launches=0, key=plain)) == []
+    assert rules(written.on_cuda(*lines, told, launches=0)) == []
+
+
+def test_what_the_users_own_torch_compile_asked_for_counts() -> None:
+    as_is = RunKey(strategy="fused", mode="as-is")
+    lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
+    told = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
+
+    assert rules(written.on_cuda(*lines, told, launches=0, key=as_is)) == [("KGP303", Level.WARNING)]
+
+
+def test_without_a_trace_launches_are_not_observed() -> None:
+    found = event()
+
+    assert isinstance(found.launches_per_step, Skipped)
+    assert rules(written.on_cuda(*compiled_once())) == []
+
+
+# ---------------------------------------------------------------- skips and partitions
+
+
+def test_a_skip_points_at_the_projects_line_in_torchs_stack() -> None:
+    line = skipped_graph("mutated inputs (1 instances)", LOOP, (LIBRARY, 3, "relu_"))
+
+    (found,) = event(line).skips
+
+    assert found == Skip(
+        location=written.place(*LOOP),
+        reason="skipping cudagraphs due to mutated inputs (1 instances)",
+        text=line.text,
+        call=1,
+    )
+
+
+def test_a_skip_without_a_stack_points_at_the_def() -> None:
+    line = msgspec.structs.replace(skipped_graph("multiple devices"), compile_id="0/0")
+
+    (found,) = diagnosed(written.on_cuda(*compiled_once(), line))
+
+    assert (found.rule, found.location) == ("KGP301", STEPS_DEF)
+    assert found.message == "skipping cudagraphs due to multiple devices"
+
+
+def test_a_skip_that_is_said_twice_is_one() -> None:
+    lines = [skipped_graph("mutated inputs", LOOP, call=call) for call in (1, 2)]
+
+    assert len(event(*lines).skips) == 1
+
+
+def test_another_message_of_the_same_logger_is_no_skip() -> None:
+    warning = written.said("warn_msg", "CUDAGraph supports dynamic shapes ...", logger=written.REASONS)
+
+    assert event(warning).skips == ()
+
+
+def test_a_partition_has_its_reasons_and_its_line() -> None:
+    (found,) = event(*partitioned("cpu ops", LOOP)).partitions
+
+    assert found == Partitioning(
+        compile_id="0/0", graphed=1, not_graphed=1, reasons=("cpu ops",), location=written.place(*LOOP)
+    )
+    (finding,) = diagnosed(written.on_cuda(*compiled_once(), *partitioned("cpu ops", LOOP)))
+    assert finding.message == "1 of 2 pieces of a compiled graph run outside of CUDA graphs: cpu ops"
+
+
+def test_a_partition_without_a_user_line_points_at_the_def() -> None:
+    (found,) = event(*partitioned("DeviceCopy")).partitions
+
+    assert found.location == STEPS_DEF
+
+
+def test_pieces_that_can_all_be_graphs_are_no_finding() -> None:
+    counts = "Created 1 graph partitions: 1 cudagraphable, 0 non-cudagraphable"
+    line = written.said("_log_graph_partitions", counts, logger=written.SCHEDULER, compile_id="0/0")
+
+    assert rules(written.on_cuda(*compiled_once(), line)) == []
+
+
+# ---------------------------------------------------------------- recorded again
+
+
+def test_a_recording_after_warm_up_has_its_reason() -> None:
+    (found,) = diagnosed(written.on_cuda(*written.a_rerecording()))
+
+    assert (found.rule, found.location, found.count) == ("KGP304", STEPS_DEF, 1)
+    assert found.message == f"the CUDA graph of Model.step was recorded again once after warm-up: {MOVED}"
+    assert found.detail == f"call 7: {MOVED}"
+
+
+def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:
+    twice_early = [*recorded_graph(1), *recorded_graph(2, again="another path")]
+    late_but_first = recorded_graph(9, compile_id="5/0")
+
+    assert rules(written.on_cuda(*compiled_once(), *twice_early, *late_but_first)) == []
+
+
+# ---------------------------------------------------------------- on a CPU
+
+
+def metadata(*mutates: bool, static: tuple[int, ...] = ()) -> Any:
+    inputs = ",\n ".join(f"InputAliasInfo(is_leaf=True, mutates_data={m}, mutates_metadata=False)" for m in mutates)
+    text = (
+        f"ViewAndMutationMeta(input_info=[{inputs}],\n output_info=[OutputAliasInfo(mutates_data=True)],\n"
+        f" static_input_indices={list(static)})"
+    )
+    return artifact("aot_forward_graph_fw_metadata", "0/0", text)
+
+
+@pytest.mark.parametrize(
+    ("mutates", "static", "names"),
+    [
+        ((False, True), (), ("L['buffer']",)),
+        ((True, True), (0,), ("L['buffer']",)),
+        ((True, False, True), (), ("L['x']", "input 2")),
+    ],
+)
+def test_what_would_be_skipped_on_cuda_is_a_note(
+    mutates: tuple[bool, ...], static: tuple[int, ...], names: tuple[str, ...]
+) -> None:
+    lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
+    told = written.GraphRuns(compile_id="0/0", inputs=("L['x']", "L['buffer']"), runs={0: 1}, cuda_graphs=True)
+
+    recording = written.recording(*lines, told, metadata(*mutates, static=static))
+
+    (found,) = cuda_graphs.collect(recording)
+    assert (found.launches_per_step, found.recorded) == (NOT_ON_CPU, NOT_ON_CPU)
+    (finding,) = cuda_graphs.diagnose((found,))
+    assert (finding.rule, finding.level, finding.location) == ("KGP301", Level.NOTE, STEPS_DEF)
+    assert finding.message == (f"on CUDA torch would make no CUDA graph of Model.step: it writes to {', '.join(names)}")
+
+
+def test_a_buffer_at_a_fixed_address_may_be_written_to() -> None:
+    recording = written.recording(*compiled_once(), metadata(True, False, static=(0,)))
+
+    assert cuda_graphs.collect(recording)[0].would_skip == ()
+
+
+def test_a_cpu_run_that_asked_for_no_cuda_graphs_gets_no_prediction() -> None:
+    assert rules(written.recording(*compiled_once(), metadata(True))) == []

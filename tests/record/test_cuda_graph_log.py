@@ -1,0 +1,75 @@
+"""Messages about CUDA graphs, with the function that logged them; loggers are left as they were."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from torch._inductor import cudagraph_utils
+
+from kgprof.compile_records import LogLine
+from kgprof.record import cuda_graph_log
+from kgprof.record.call_index import CallIndex
+from kgprof.record.cuda_graph_log import LOGGERS, CudaGraphLog
+from kgprof.record.source import listening
+
+
+def state() -> list[tuple[int, bool, list[logging.Handler]]]:
+    loggers = map(logging.getLogger, LOGGERS)
+    return [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+
+
+def test_a_skip_is_known_by_the_function_that_logs_it() -> None:
+    index = CallIndex()
+    source = CudaGraphLog(index)
+
+    with listening([source]), index.call():
+        cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to a test")
+
+    assert source.messages == [
+        LogLine(
+            call=0,
+            logger="torch._inductor.cudagraph_utils.__cudagraphs",
+            level="WARNING",
+            function="log_cudagraph_skip_and_bump_counter",
+            compile_id="",
+            text="skipping cudagraphs due to a test",
+        )
+    ]
+    assert [list(line) for line in source.lines()] == [["log"]]
+
+
+def test_messages_of_every_level_are_heard_whatever_the_users_log_shows() -> None:
+    source = CudaGraphLog(CallIndex())
+
+    with listening([source]):
+        logging.getLogger(LOGGERS[0]).debug("[%s] Recording", "0/0")
+
+    assert [(message.level, message.text) for message in source.messages] == [("DEBUG", "[0/0] Recording")]
+
+
+def test_messages_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graph_log, "ROWS", 1)
+    source = CudaGraphLog(CallIndex())
+
+    with listening([source]):
+        for number in range(3):
+            logging.getLogger(LOGGERS[1]).info("message %d", number)
+
+    assert [list(line) for line in source.lines()] == [["log"], ["left_out", "limit_rows"]]
+    assert source.left_out == 2
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_the_loggers_are_left_as_they_were(raises: bool) -> None:
+    before = state()
+
+    try:
+        with listening([CudaGraphLog(CallIndex())]):
+            assert all(logging.getLogger(name).isEnabledFor(logging.DEBUG) for name in LOGGERS)
+            if raises:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        assert raises
+
+    assert state() == before
