@@ -319,6 +319,12 @@ def test_options_come_from_the_environment_too(
             ["has no strategy 'prodct'; did you mean 'product'?", "it has: product, compiled, wrong"],
         ),
         (
+            ["linkpred", "--strategy", "stepped"],
+            {},
+            2,
+            ["error: strategy 'stepped' is not in this version", "linkpred has: batched, torch_cond, fused, reference"],
+        ),
+        (
             ["linkpred", "--", "--data", "/nowhere"],
             {},
             2,
@@ -349,7 +355,7 @@ def test_options_come_from_the_environment_too(
             ["raised RuntimeError while it was imported: this module cannot be imported", "out/plan.log"],
         ),
     ],
-    ids=["unknown-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off", "import-raises"],
+    ids=["unknown-strategy", "later-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off", "import-raises"],
 )
 def test_what_cannot_run_is_refused_before_anything_is_measured(
     args: list[str], environment: dict[str, str], code: int, expected: list[str], tmp_path: Path

@@ -16,7 +16,7 @@ from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, modes
 from kgprof.workloads.modes import COMPILED_MODES, EAGER
-from kgprof.workloads.protocol import Workload
+from kgprof.workloads.protocol import StrategyCheckingWorkload, Workload
 
 
 def make_plan(job: Job) -> Plan:
@@ -54,6 +54,8 @@ def select_runs(workload: Workload, options: Options, device: torch.device) -> t
     offered = {strategy.name: strategy for strategy in workload.strategies()}
     usual = [run for run in workload.default_runs(device) if run.mode != EAGER or not options.compile_only]
     for name in options.strategies:
+        if isinstance(workload, StrategyCheckingWorkload):
+            workload.check_strategy(name)
         _check("strategy", name, list(offered), workload.name)
     for mode in options.modes:
         _check("mode", mode, list(dict.fromkeys(m for s in offered.values() for m in s.modes)), workload.name)

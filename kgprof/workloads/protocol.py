@@ -57,6 +57,14 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class StrategyCheckingWorkload(Workload, Protocol):
+    """A workload that has more to say about a strategy's name than whether ``strategies`` holds it."""
+
+    def check_strategy(self, name: str) -> None:
+        """Raises UsageError for a name that cannot be asked for, in the workload's own words."""
+
+
+@runtime_checkable
 class ComparableWorkload(Workload, Protocol):
     """A workload that can judge the results of its runs."""
 
