@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -68,9 +68,14 @@ def run(job: Job, *, scratch: Path, log: Path, caches: Caches, on_phase: OnPhase
     """Run one job to its end. Raises Interrupted on Ctrl-C, OSError when the log could not be written."""
     job_file = scratch / "job.json"
     job_file.write_bytes(encode_json(job))
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
-        child = _Child.start(job_file, log, caches.environment(), on_phase)
-        return child.wait(job.options.timeout_s)
+        with _Interruptions(news) as interruptions:
+            child = _Child.start(job_file, log, caches.environment(), on_phase, interruptions)
+            ended = child.wait(job.options.timeout_s)
+        if interruptions.came:
+            raise Interrupted(ended.exit)
+        return ended
 
 
 @dataclass(kw_only=True)
@@ -98,17 +103,54 @@ class Caches:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class _Interruptions:
+    """Ctrl-C, and SIGTERM where somebody handles it, while a child lives: news for ``wait``, not an exception.
+
+    An exception could fall between the child's start and the wait for it, or a second one into the ending of its
+    group, which would then be left behind. A signal that is ignored, or that ends this process, stays as it is.
+    """
+
+    def __init__(self, news: queue.SimpleQueue[None]) -> None:
+        self.came = False
+        self.news = news  # its put is safe in a signal handler
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Interruptions:
+        if threading.current_thread() is threading.main_thread():  # no other thread is ever interrupted
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+        for number in self._handlers:
+            signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.came = True
+        self.news.put(None)
+
+
 class _Child:
     """A running child: its process, the two threads that empty its pipes, and what it has said so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], events: IO[bytes], log: BoundedLog, on_phase: OnPhase) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        events: IO[bytes],
+        log: BoundedLog,
+        on_phase: OnPhase,
+        interruptions: _Interruptions,
+    ) -> None:
         self._process = process
         self._log = log
         self._on_phase = on_phase
         self._began = time.monotonic()
         self._phase = "start"
         self._last_word: Done | Failed | None = None
-        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()  # something for ``wait`` to look at
+        self._interruptions = interruptions
+        self._news = interruptions.news  # something for ``wait`` to look at
         assert process.stdout is not None  # Popen was asked for a pipe
         self._readers = [
             threading.Thread(target=self._read_log, args=(process.stdout,), daemon=True),
@@ -119,7 +161,14 @@ class _Child:
             thread.start()
 
     @classmethod
-    def start(cls, job_file: Path, log: Path, environment: Mapping[str, str], on_phase: OnPhase) -> _Child:
+    def start(
+        cls,
+        job_file: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        on_phase: OnPhase,
+        interruptions: _Interruptions,
+    ) -> _Child:
         kept = BoundedLog(log)
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
@@ -139,26 +188,32 @@ class _Child:
             raise
         finally:
             os.close(writing)
-        return cls(process, events, kept, on_phase)
+        return cls(process, events, kept, on_phase, interruptions)
 
     def wait(self, timeout_s: float) -> Ended:
-        """Until it ends, its time is up, or Ctrl-C."""
+        """Until it ends, its time is up, or Ctrl-C; nothing of its group is left then."""
+        timed_out = False
         try:
-            self._news.get(timeout=timeout_s)
-            if self._last_word is not None:
-                with contextlib.suppress(queue.Empty):
-                    self._news.get(timeout=EXIT_GRACE_S)
-        except queue.Empty:
-            self._ask_for_its_stack()
+            try:
+                self._news.get(timeout=timeout_s)
+                self._let_it_exit()
+            except queue.Empty:
+                timed_out = True
+                self._ask_for_its_stack()
+            interrupted = self._interruptions.came  # one that comes later finds it ended already
+            left_alone = self._process.poll() is not None
+        finally:
             self._end()
-            message = f"no end within {timeout_s:g} s (--timeout)"
-            return Ended(exit=self._exit("timed-out", message))
-        except KeyboardInterrupt:
-            self._end()
-            raise Interrupted(self._exit("interrupted", "Ctrl-C")) from None
-        left_alone = self._process.poll() is not None
-        self._end()
+        if interrupted:
+            return Ended(exit=self._exit("interrupted", "Ctrl-C"))
+        if timed_out:
+            return Ended(exit=self._exit("timed-out", f"no end within {timeout_s:g} s (--timeout)"))
         return self._judge(left_alone)
+
+    def _let_it_exit(self) -> None:
+        if self._last_word is not None and not self._interruptions.came:
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=EXIT_GRACE_S)
 
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
@@ -189,11 +244,13 @@ class _Child:
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent), then take what is left in the pipes."""
-        if self._process.poll() is None:
-            self._signal_group(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(TERM_GRACE_S)
-        self._signal_group(signal.SIGKILL)
+        try:
+            if self._process.poll() is None:
+                self._signal_group(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(TERM_GRACE_S)
+        finally:
+            self._signal_group(signal.SIGKILL)
         self._process.wait()
         for reader in self._readers:
             # A process that left the group may hold the pipe open for ever.

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,75 @@ def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp
         outcome="interrupted", message="Ctrl-C", during="compile", exit_code=-signal.SIGTERM
     )
     assert not (tmp_path / "caches").exists()
+
+
+def test_a_second_ctrl_c_while_a_deaf_child_is_ended_leaves_nobody_of_its_group(laboratory: Laboratory) -> None:
+    def press_twice() -> None:
+        wait_until(lambda: laboratory.phases == ["compile", "deaf"])
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: laboratory.phases == ["compile", "deaf", "told to end"])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press_twice)
+    pressing.start()
+
+    with pytest.raises(Interrupted) as caught:
+        laboratory.run(
+            """
+            grandchild = os.fork()
+            if not grandchild:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(120)
+            print(grandchild, flush=True)
+            signal.signal(signal.SIGTERM, lambda *_: send(event="phase", name="told to end"))
+            send(event="phase", name="deaf")
+            while True:
+                time.sleep(120)
+            """
+        )
+
+    pressing.join()
+    assert (caught.value.ended.outcome, caught.value.ended.exit_code) == ("interrupted", -signal.SIGKILL)
+    grandchild = int(laboratory.log.read_text(encoding="utf-8").splitlines()[0])
+    wait_until(lambda: is_gone(grandchild))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_just_after_the_start_ends_the_child_all_the_same(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    class Interrupting(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(children.subprocess, "Popen", Interrupting)
+
+    with pytest.raises(Interrupted) as caught:
+        laboratory.run("time.sleep(120)")
+
+    assert caught.value.ended.outcome == "interrupted"
+    assert is_gone(started[0])
+
+
+def test_ctrl_c_while_a_child_that_did_its_work_is_ended_is_not_lost(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = children.BoundedLog.close
+
+    def close(log: children.BoundedLog) -> None:  # what the ending does last
+        signal.raise_signal(signal.SIGINT)
+        whole(log)
+
+    monkeypatch.setattr(children.BoundedLog, "close", close)
+
+    with pytest.raises(Interrupted) as caught:
+        laboratory.run("send(event='done')")
+
+    assert without_time(caught.value.ended) == Exit(outcome="ok", exit_code=0)
 
 
 def test_a_child_ends_when_its_parent_is_killed_outright(tmp_path: Path) -> None:
