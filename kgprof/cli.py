@@ -42,6 +42,7 @@ MODES = (EAGER, *COMPILED_MODES, AS_IS)
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 HELP_WIDTH = 100
+LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
 @dataclass
@@ -199,6 +200,13 @@ def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str,
     return values
 
 
+def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not value <= LONGEST_TIMEOUT_S:  # NaN is in every range of click's
+        longest = f"{LONGEST_TIMEOUT_S:.0f} s (7 days)"
+        raise UsageError(f"--timeout {value:g} is no time limit", hint=f"give seconds, {longest} at most")
+    return value
+
+
 verbose_option = click.option(
     "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
 )
@@ -278,7 +286,8 @@ def run_options(verb: str) -> Callable[[Any], Any]:
             default=DEFAULTS.timeout_s,
             show_default=True,
             metavar="SECONDS",
-            help="What one child process may take.",
+            callback=checked_timeout,
+            help="What one child process may take, 7 days at most.",
         ),
         format_option(verb),
         click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only."),
