@@ -11,7 +11,8 @@ PREFIXES = (
     "CUDA_",
     "CUBLAS_",
     "NVIDIA_TF32_OVERRIDE",
-    "OMP_",
+    "OMP_",  # threads that spin while they wait take a core from what is measured
+    "GOMP_",
     "KMP_",
     "MKL_",
     "ATEN_",

@@ -66,6 +66,13 @@ def test_the_flags_are_those_that_change_torch() -> None:
     assert flags(user) == {"CXX": "clang++", "OMP_NUM_THREADS": "1", "TORCH_LOGS": "+dynamo"}
 
 
+@pytest.mark.parametrize(
+    "name", ["OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "MKL_NUM_THREADS"]
+)
+def test_what_sets_how_many_threads_wait_and_how_is_among_the_flags(name: str) -> None:
+    assert flags({name: "4"}) == {name: "4"}
+
+
 def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
