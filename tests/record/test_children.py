@@ -218,8 +218,7 @@ def test_a_second_ctrl_c_while_a_deaf_child_is_ended_leaves_nobody_of_its_group(
             print(grandchild, flush=True)
             signal.signal(signal.SIGTERM, lambda *_: send(event="phase", name="told to end"))
             send(event="phase", name="deaf")
-            while True:
-                time.sleep(120)
+            time.sleep(120)
             """
         )
 
