@@ -166,9 +166,14 @@ class Compilation(Model, frozen=True, kw_only=True):
 
 
 class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
-    """20 calls (``--steps``) on a cold cache under the structured-trace handler."""
+    """20 calls (``--steps``) on a cold cache under the structured-trace handler.
 
-    call_us: tuple[float, ...]  # wall time of each call; the first ones hold the compilation
+    Two clocks: the calls before ``steady_from``, and the first one always, are wall time up to the end of the
+    device's work, because they hold the compilation. The later ones are on the clock of TIMING (CUDA events on a GPU,
+    which do not wait for the device), so that they can be set against its steps.
+    """
+
+    call_us: tuple[float, ...]  # microseconds of each call
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"

@@ -97,7 +97,7 @@ def compile_pass(
     records_to: Path,
     after_first_call: Callable[[], None] = lambda: None,
 ) -> CompilePass:
-    """``--steps`` calls, one by one on the wall clock; the records that were kept go to ``records_to``."""
+    """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     trace, frames, graphs = StructuredTrace(calls), FrameHook(calls, project), GraphHook(calls)
     cuda_graphs = CudaGraphLog(calls)
@@ -105,7 +105,10 @@ def compile_pass(
     with listening(sources):
         call_us = [_timed_call(session, device, calls)]
         after_first_call()
-        call_us += [_timed_call(session, device, calls) for _ in range(options.steps - 1)]
+        on_wall_clock = min(max(1, options.warmup), options.steps)
+        call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
+        clock = timing.clock_for(device)
+        call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
     lines = [*_as_lines(trace), *frames.lines(), *graphs.lines(), *cuda_graphs.lines()]
     write_records(records_to, lines)
     store.write_sources(records_to, project_sources.gather(lines, project))
@@ -115,6 +118,18 @@ def compile_pass(
         compilations=tuple(compilations(trace.records)),
         capture_unavailable=unavailable(sources) + _switched_off(),
     )
+
+
+class _Counted:
+    """The session, with each of its steps counted as a call."""
+
+    def __init__(self, session: Session, calls: CallIndex) -> None:
+        self._session = session
+        self._calls = calls
+
+    def step(self) -> object:
+        with self._calls.call():
+            return self._session.step()
 
 
 def _timed_call(session: Session, device: torch.device, calls: CallIndex) -> float:

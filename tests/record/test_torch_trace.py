@@ -73,6 +73,36 @@ def test_every_call_is_timed_and_every_compilation_is_a_row(tmp_path: Path) -> N
     assert all(not isinstance(duration, Skipped) and duration > 0 for duration in durations)
 
 
+@pytest.mark.parametrize(
+    ("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)]
+)
+def test_calls_after_warm_up_are_on_the_clock_of_timing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, warmup: int, on_wall_clock: int
+) -> None:
+    class Sevens:
+        name = "sevens"
+
+        def start(self) -> None:
+            self.ticks = 0
+
+        def tick(self) -> None:
+            self.ticks += 1
+
+        def stop(self) -> tuple[float, ...]:
+            return (7e9,) * self.ticks
+
+    waited: list[int] = []
+    session = Stepping()
+    monkeypatch.setattr(torch_trace.timing, "clock_for", lambda device: Sevens())
+    monkeypatch.setattr(torch_trace.timing, "synchronize", lambda device: waited.append(session.steps))
+
+    found = compile_pass(session, CPU, Options(steps=steps, warmup=warmup), records_to=tmp_path / "records.jsonl.gz")
+
+    assert session.steps == steps
+    assert [us == 7e9 for us in found.call_us] == [False] * on_wall_clock + [True] * (steps - on_wall_clock)
+    assert waited == list(range(1, on_wall_clock + 1))  # the later calls do not wait for the device
+
+
 def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) -> None:
     compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
     sizes = iter([3, 3, 4, 4])
