@@ -19,6 +19,8 @@ T = TypeVar("T")
 RECORDING_SCHEMA_VERSION = 1  # 1: first form
 PROFILE_SCHEMA_VERSION = 1  # 1: first form
 
+OVERFLOW_TO_SAY = 0.10  # share of candidates: above it the metrics are said to stand on unknown results
+
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every Struct here."""
@@ -76,7 +78,7 @@ class Options(Model, frozen=True, kw_only=True):
     warmup: int = 3
     seed: int = 0
     timeout_s: float = 900.0
-    evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops earlier (see TIMING_BUDGET_S)
+    evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
     passes: tuple[PassName, ...] = ()  # empty: all of them; check-graphs asks for COMPILE alone
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
 
@@ -262,6 +264,10 @@ class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
     def finished(self) -> int:
         return self.candidates - self.unfinished
 
+    @property
+    def overflow_share(self) -> float:
+        return self.overflow / self.candidates if self.candidates else 0.0
+
 
 class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     """How the result vector of one run compares with the baseline run's (all of it) and the reference's (a sample)."""
@@ -377,8 +383,8 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
-    low: float  # from the extremes: baseline's minimum over this run's maximum
-    high: float
+    low: float | Skipped  # evaluations: baseline's minimum over this run's maximum; steps: p10 over p90
+    high: float | Skipped  # both skipped where a side was measured once
     basis: str  # "whole evaluation" or "step"
 
 
@@ -460,12 +466,14 @@ class RunReport(Model, frozen=True, kw_only=True):
     key: RunKey
     is_baseline: bool
     exit: Exit
+    kernels_exit: Exit | None = None  # of the second process, the one of the KERNELS pass, where there was one
     step: Spread | Skipped
     evaluation_time: Spread | Skipped  # seconds per whole evaluation
     ms_per_candidate: Spread | Skipped
     speedup: Speedup | Skipped
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
+    compared_with: RunKey | None = None  # whose results these were held against; None: no other run's
     compile: CompileSummary | Skipped
     kernels: KernelBreakdown | Skipped
     host: HostBreakdown | Skipped

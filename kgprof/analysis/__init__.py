@@ -52,7 +52,13 @@ def analyse(recording: Recording) -> Profile:
         command=header.command,
         options=header.options,
         exit_code=_exit_code(recording),
-        verdict=verdict(runs, findings, baseline=plan.baseline, interrupted=_interrupted(recording)),
+        verdict=verdict(
+            runs,
+            findings,
+            baseline=plan.baseline,
+            interrupted=_interrupted(recording),
+            uncompared=_why_uncompared(recording),
+        ),
         environment=plan.environment,
         device=plan.device,
         baseline=plan.baseline,
@@ -66,16 +72,20 @@ def analyse(recording: Recording) -> Profile:
 
 def _report(recording: Recording, run: RunRecord) -> RunReport:
     baseline = recording.header.plan.baseline
+    agreement = _agreement(recording.agreement, run.key)
+    differs = isinstance(agreement, RunAgreement) and agreement.verdict == "different"
     return RunReport(
         key=run.key,
         is_baseline=run.key == baseline,
         exit=run.exit,
+        kernels_exit=run.kernels_exit,
         step=comparison.step_time(run.timing),
         evaluation_time=comparison.evaluation_time(run.timing),
         ms_per_candidate=comparison.candidate_time(run.timing, run.evaluation),
-        speedup=comparison.speedup(run, _run_named(recording.runs, baseline)),
+        speedup=comparison.speedup(run, _run_named(recording.runs, baseline), results_differ=differs),
         evaluation=run.evaluation,
-        agreement=_agreement(recording.agreement, run.key),
+        agreement=agreement,
+        compared_with=_compared_with(recording.agreement, run.key),
         compile=_compile_summary(run),
         kernels=_kernels(recording, run),
         host=host.host_functions(run.host),
@@ -110,6 +120,22 @@ def _agreement(agreement: Agreement | Skipped, key: RunKey) -> RunAgreement | Sk
         return agreement
     found = dict(agreement.runs).get(key)
     return found if found is not None else Skipped(reason="the results were compared without this run")
+
+
+def _compared_with(agreement: Agreement | Skipped, key: RunKey) -> RunKey | None:
+    """Not always the plan's baseline: where that one left no result, another stands in for it."""
+    if isinstance(agreement, Skipped) or agreement.baseline == key:
+        return None
+    found = dict(agreement.runs).get(key)
+    return agreement.baseline if isinstance(found, RunAgreement) and found.compared else None
+
+
+def _why_uncompared(recording: Recording) -> str:
+    """Empty where the results were compared, and where nobody asked for it."""
+    header = recording.header
+    if not header.plan.agreement or header.options.compile_only or isinstance(recording.agreement, Agreement):
+        return ""
+    return recording.agreement.reason
 
 
 def _kernels(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
@@ -155,7 +181,9 @@ def _exit_code(recording: Recording) -> int:
     """The first that applies of the documented order."""
     if _interrupted(recording):
         return EXIT_INTERRUPTED
-    if any(run.exit.outcome != "ok" for run in recording.runs):
+    if any(
+        ended.outcome != "ok" for run in recording.runs for ended in (run.exit, run.kernels_exit) if ended is not None
+    ):
         return EXIT_WORKLOAD
     if not any(collectors.measured(run) for run in recording.runs) and not recording.header.options.compile_only:
         return EXIT_NOTHING_MEASURED
@@ -164,4 +192,6 @@ def _exit_code(recording: Recording) -> int:
 
 def _interrupted(recording: Recording) -> bool:
     """Also when kgprof itself was killed and could not write it down: then a run has not ended."""
-    return recording.header.interrupted or any(run.exit.outcome == "interrupted" for run in recording.runs)
+    return recording.header.interrupted or any(
+        ended.outcome == "interrupted" for run in recording.runs for ended in (run.exit, run.kernels_exit) if ended
+    )

@@ -19,6 +19,8 @@ from kgprof.model import (
 )
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
+FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
+STEPS_DIFFER = "no evaluation to compare on, and a step of another strategy is another amount of work"
 
 
 def spread(samples: Sequence[float], *, unit: str, measured_in: PassName) -> Spread | Skipped:
@@ -80,21 +82,39 @@ def candidate_time(timing: TimingPass | Skipped, evaluation: Evaluation | Skippe
 # ---------------------------------------------------------------- against the baseline
 
 
-def speedup(run: RunRecord, baseline: RunRecord | None) -> Speedup | Skipped:
-    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step."""
+def speedup(run: RunRecord, baseline: RunRecord | None, *, results_differ: bool = False) -> Speedup | Skipped:
+    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step.
+
+    On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
+    """
     if baseline is None:
         return Skipped(reason="no run is declared as the baseline")
     if run.key == baseline.key:
         return Skipped(reason="this run is the baseline")
-    if _finished(run) and _finished(baseline):
-        whole = _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
-        if isinstance(whole, Speedup):
-            return whole
-    return _ratio(step_time(baseline.timing), step_time(run.timing), "step")
+    if results_differ:
+        return Skipped(reason="results differ")
+    if _whole(run) and _whole(baseline) and _counted(run) == _counted(baseline):
+        return _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
+    steps = step_time(baseline.timing), step_time(run.timing)
+    same_work = run.key.strategy == baseline.key.strategy or not (_evaluates(run) or _evaluates(baseline))
+    if not same_work and all(isinstance(time, Spread) for time in steps):
+        return Skipped(reason=STEPS_DIFFER)
+    return _ratio(*steps, "step")
 
 
-def _finished(run: RunRecord) -> bool:
-    return isinstance(run.evaluation, Evaluation) and not run.evaluation.unfinished
+def _evaluates(run: RunRecord) -> bool:
+    timed = isinstance(run.timing, TimingPass) and bool(run.timing.evaluation_s)
+    return timed or isinstance(run.evaluation, Evaluation)
+
+
+def _whole(run: RunRecord) -> bool:
+    """Was timed over whole evaluations, none of which is known to have left work undone."""
+    timed = isinstance(run.timing, TimingPass) and bool(run.timing.evaluation_s)
+    return timed and (isinstance(run.evaluation, Skipped) or not run.evaluation.unfinished)
+
+
+def _counted(run: RunRecord) -> bool:
+    return isinstance(run.evaluation, Evaluation)
 
 
 def _ratio(baseline: Spread | Skipped, run: Spread | Skipped, basis: str) -> Speedup | Skipped:
@@ -104,12 +124,19 @@ def _ratio(baseline: Spread | Skipped, run: Spread | Skipped, basis: str) -> Spe
         return Skipped(reason=f"the baseline has no time: {baseline.reason}")
     if run.minimum <= 0:
         return Skipped(reason="a measured time is zero, so there is no ratio")
-    return Speedup(
-        ratio=baseline.median / run.median,
-        low=baseline.minimum / run.maximum,
-        high=baseline.maximum / run.minimum,
-        basis=basis,
-    )
+    low, high = _range_of_ratio(baseline, run, basis)
+    return Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
+
+
+def _range_of_ratio(baseline: Spread, run: Spread, basis: str) -> tuple[float, float] | tuple[Skipped, Skipped]:
+    """From the extremes of whole evaluations; of steps, which are many and have outliers, from p10 and p90."""
+    fewest = min(baseline.samples, run.samples)
+    if fewest < FEWEST_FOR_A_RATIO_RANGE:
+        gone = Skipped(reason=f"n = {fewest}, no spread")
+        return gone, gone
+    if basis == "step":
+        return baseline.p10 / run.p90, baseline.p90 / run.p10
+    return baseline.minimum / run.maximum, baseline.maximum / run.minimum
 
 
 # ---------------------------------------------------------------- what watching cost

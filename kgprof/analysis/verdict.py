@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Finding, Level, RunAgreement, RunKey, RunReport, Skipped, Spread, Verdict
+import msgspec
+
+from kgprof.analysis.comparison import STEPS_DIFFER
+from kgprof.model import (
+    OVERFLOW_TO_SAY,
+    Finding,
+    Level,
+    RunAgreement,
+    RunKey,
+    RunReport,
+    Skipped,
+    Spread,
+    Verdict,
+)
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
 
 
+IN_ONE_PROCESS = "in one process each"
+FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
+# How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
+FIRST_EVALUATION_NOTE = "the first evaluation took"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A part of the verdict, and whether it alone keeps the verdict from being OK."""
+
+    text: str
+    attention: bool = False
+
+
 def verdict(
-    runs: Sequence[RunReport], findings: Sequence[Finding], *, baseline: RunKey | None, interrupted: bool
+    runs: Sequence[RunReport],
+    findings: Sequence[Finding],
+    *,
+    baseline: RunKey | None,
+    interrupted: bool,
+    uncompared: str = "",
 ) -> Verdict:
-    """The worst thing that happened leads; what stands in spite of it follows as reasons."""
+    """The worst thing that happened leads; what stands in spite of it follows as reasons.
+
+    ``uncompared``: why a workload that can compare its results did not.
+    """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    speed = _fastest(runs, baseline)
-    facts = _facts(runs)
+    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared))
+    said = tuple(remark.text for remark in remarks)
     if not headlines:
-        status = ATTENTION if any(finding.level is Level.WARNING for finding in findings) else OK
-        text = "; ".join((speed, *facts))
+        warned = any(finding.level is Level.WARNING for finding in findings)
+        status = ATTENTION if warned or any(remark.attention for remark in remarks) else OK
         notes = tuple(finding.message for finding in findings)
-        return Verdict(status=status, text=text, reasons=notes)
+        return Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
-    return Verdict(status=status, text=text, reasons=(*(more for _, more in rest), speed, *facts))
+    return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *said)))
+
+
+def _once(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lines))
 
 
 def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interrupted: bool) -> list[tuple[str, str]]:
@@ -33,9 +72,18 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
         ended = sum(run.exit.outcome == "ok" for run in runs)
         lines.append((INCONCLUSIVE, f"interrupted: {ended} of {len(runs)} runs are complete"))
     lines += [(FAILED, death(run)) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
+    lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     errors = [finding for finding in findings if finding.level is Level.ERROR]
     lines += [(FAILED, finding.message) for finding in errors]
     return lines
+
+
+def second_death(run: RunReport) -> str:
+    """The same on its second process, the one of the KERNELS pass; empty where that ended well or never was."""
+    if run.kernels_exit is None or run.kernels_exit.outcome in ("ok", "interrupted"):
+        return ""
+    during = msgspec.structs.replace(run.kernels_exit, during=run.kernels_exit.during or "kernels")
+    return f"{run.key.slug}: the process of its KERNELS pass {during.words}"
 
 
 def death(run: RunReport) -> str:
@@ -60,16 +108,40 @@ class Unit:
         return f"{self.bare(value)} {self.name}"
 
 
-def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> str:
+PER_CANDIDATE = Unit(name="ms/candidate", scale=1.0)
+PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
+PER_STEP = Unit(name="ms/step", scale=1e-3)
+
+
+def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not _differs(run)]
     per_candidate = _timed(sound, lambda run: run.ms_per_candidate)
+    per_evaluation = _timed(sound, _uncounted_evaluation)
     per_step = _timed(sound, lambda run: run.step)
-    if len(per_candidate) > 1 or (per_candidate and len(per_step) == 1):
-        return _ranking(per_candidate, baseline, Unit(name="ms/candidate", scale=1.0))
-    if per_step:
-        return _ranking(per_step, baseline, Unit(name="ms/step", scale=1e-3))
-    return "no run has a time"
+    for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
+        if len(timed) > 1 or (timed and len(per_step) == 1):
+            return _ranking(timed, baseline, unit)
+    if not per_step:
+        return Remark(text="no run has a time")
+    if _steps_are_alike([run for run, _ in per_step]):
+        return _ranking(per_step, baseline, PER_STEP)
+    for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
+        if timed:
+            run, time = timed[0]
+            return Remark(text=f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}", attention=True)
+    return Remark(text=f"the runs cannot be ranked: {STEPS_DIFFER}", attention=True)
+
+
+def _uncounted_evaluation(run: RunReport) -> Spread | Skipped:
+    """Of a workload whose evaluation says nothing about its candidates: then the whole of it is what compares."""
+    counted = Skipped(reason="the evaluation counts its candidates")
+    return run.evaluation_time if isinstance(run.evaluation, Skipped) else counted
+
+
+def _steps_are_alike(runs: Sequence[RunReport]) -> bool:
+    whole = any(isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped) for run in runs)
+    return not whole or len({run.key.strategy for run in runs}) == 1
 
 
 def _differs(run: RunReport) -> bool:
@@ -83,25 +155,54 @@ def _timed(
     return sorted(pairs, key=lambda pair: pair[1].median)
 
 
-def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None, unit: Unit) -> str:
+def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None, unit: Unit) -> Remark:
     (first, best), *others = timed
     if not others:
-        return f"{first.key.slug} takes {unit.say(best.median)}"
-    tied = [(run, time) for run, time in others if time.p10 <= best.p90]
+        once = ", measured once (n = 1)" if best.samples == 1 else ""
+        return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
+    against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
+    doubt = _doubt(first, best, against, time, unit)
+    if doubt:
+        compared = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
+        return Remark(text=f"{compared}: {doubt}", attention=True)
+    tied = [(run, other) for run, other in others if _overlap(best, other, unit)]
     if tied:
         names = ", ".join([first.key.slug, *(run.key.slug for run, _ in tied)])
-        slowest = max(time.median for _, time in tied)
-        return f"{names} are level: medians {unit.bare(best.median)} to {unit.say(slowest)}, and their spreads overlap"
-    against = next(((run, time) for run, time in others if run.key == baseline), None)
-    if against is None:
-        runner_up, time = others[0]
-        second = f"then {runner_up.key.slug} with {unit.say(time.median)}"
-        return f"{first.key.slug} is the fastest: {unit.say(best.median)}, {second}"
-    run, time = against
-    return (
-        f"{first.key.slug} is the fastest: {_figure(time.median / best.median)}x as fast as {run.key.slug} "
-        f"({unit.bare(best.median)} against {unit.say(time.median)})"
+        slowest = max(other.median for _, other in tied)
+        medians = f"medians {unit.bare(best.median)} to {unit.say(slowest)}"
+        return Remark(text=f"{names} are level: {medians}, and their spreads overlap")
+    if against.key != baseline:
+        second = f"then {against.key.slug} with {unit.say(time.median)}"
+        return Remark(text=f"{first.key.slug} is the fastest: {unit.say(best.median)}, {second}; {IN_ONE_PROCESS}")
+    return Remark(
+        text=f"{first.key.slug} is the fastest: {_figure(time.median / best.median)}x as fast as {against.key.slug} "
+        f"({unit.bare(best.median)} against {unit.say(time.median)}, {IN_ONE_PROCESS})"
     )
+
+
+def _doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit: Unit) -> str:
+    """Why two times of whole evaluations cannot be ranked; empty where they can."""
+    if unit is PER_STEP:
+        return ""
+    fewest = min(best.samples, time.samples)
+    if fewest < FEWEST_TO_RANK:
+        return f"measured once (n = {fewest}): not enough to rank"
+    if _overlap(best, time, unit):
+        ranges = f"{_range(best, unit)} against {_range(time, unit)}"
+        return f"too noisy to rank (range {ranges} {unit.name})"
+    for run in (first, against):
+        if note := next((note for note in run.notes if note.startswith(FIRST_EVALUATION_NOTE)), ""):
+            return f"too noisy to rank (in {run.key.slug} {note})"
+    return ""
+
+
+def _overlap(best: Spread, other: Spread, unit: Unit) -> bool:
+    """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
+    return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
+
+
+def _range(time: Spread, unit: Unit) -> str:
+    return f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}"
 
 
 def _figure(value: float) -> str:
@@ -119,25 +220,56 @@ def _exponent(value: float) -> int:
 # ---------------------------------------------------------------- what else holds
 
 
-def _facts(runs: Sequence[RunReport]) -> tuple[str, ...]:
-    return tuple(fact for fact in (_results(runs), _candidates(runs)) if fact)
+def _facts(runs: Sequence[RunReport], uncompared: str) -> tuple[Remark, ...]:
+    return tuple(fact for fact in (_results(runs, uncompared), _candidates(runs), _unknown(runs)) if fact is not None)
 
 
-def _results(runs: Sequence[RunReport]) -> str:
-    compared = [run.agreement for run in runs if isinstance(run.agreement, RunAgreement)]
-    if not compared or any(agreement.verdict == "different" for agreement in compared):
-        return ""
-    near_ties = sum(agreement.near_ties for agreement in compared)
-    missing = len(runs) - len(compared)
-    unknown = f" ({missing} of {len(runs)} runs left no result)" if missing else ""
-    if any(agreement.verdict == "near-ties" for agreement in compared):
-        return f"results equal but for {near_ties:,} near-ties{unknown}"
-    return f"results equal{unknown}"
+def _results(runs: Sequence[RunReport], uncompared: str) -> Remark | None:
+    """What the comparison of results came to. A run that was held against nothing but itself has not been compared."""
+    if uncompared:
+        return Remark(text=f"results were not compared: {uncompared}", attention=True)
+    compared = [run.agreement for run in runs if isinstance(run.agreement, RunAgreement) and _held_against(run)]
+    if any(_differs(run) for run in runs):
+        return None
+    if not compared:
+        alone = any(isinstance(run.agreement, RunAgreement) for run in runs)
+        reasons = _without_agreement(runs) or "there was no other result"
+        return Remark(text=f"results were not compared: {reasons}", attention=len(runs) > 1) if alone else None
+    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
+    missing = _without_agreement(runs)
+    unknown = f" ({missing})" if missing else ""
+    near = any(agreement.verdict == "near-ties" for agreement in compared)
+    words = f"results equal but for {ties:,} near-ties" if near else "results equal"
+    return Remark(text=f"{words}{unknown}", attention=bool(missing))
 
 
-def _candidates(runs: Sequence[RunReport]) -> str:
+def _held_against(run: RunReport) -> bool:
+    agreement = run.agreement
+    return isinstance(agreement, RunAgreement) and bool(run.compared_with or agreement.reference_compared)
+
+
+def _without_agreement(runs: Sequence[RunReport]) -> str:
+    """The runs that were not compared, by their reason."""
+    by_reason: dict[str, list[str]] = {}
+    for run in runs:
+        if isinstance(run.agreement, Skipped):
+            by_reason.setdefault(run.agreement.reason, []).append(run.key.slug)
+    return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
+
+
+def _candidates(runs: Sequence[RunReport]) -> Remark | None:
     totals = {run.evaluation.candidates for run in runs if not isinstance(run.evaluation, Skipped)}
     unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, Skipped))
     if len(totals) != 1 or unfinished:
-        return ""
-    return f"all {totals.pop():,} candidates finished"
+        return None
+    return Remark(text=f"all {totals.pop():,} candidates finished")
+
+
+def _unknown(runs: Sequence[RunReport]) -> Remark | None:
+    """Of the run with the most overflow: its metrics rest on candidates of which nothing is known."""
+    evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, Skipped)]
+    worst = max(evaluations, key=lambda evaluation: evaluation.overflow_share, default=None)
+    if worst is None or worst.overflow_share <= OVERFLOW_TO_SAY:
+        return None
+    counted = f"{worst.overflow:,} of {worst.candidates:,} ({100 * worst.overflow_share:.0f} %)"
+    return Remark(text=f"{counted} unknown: a cap dropped children on their path", attention=True)

@@ -17,7 +17,7 @@ LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
 _FINDINGS = 10
 _CELL = 160  # characters of one name or message
-_COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR", "first call s")
+_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR", "first call s")
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 # What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.
@@ -113,6 +113,7 @@ def _runs(profile: Profile) -> Section:
     return Section(
         head=_table(["run", *(column.name for column in shown)]),
         rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
+        tail=tuple(f"\n<sub>{escaped(note, 600)}</sub>" for note in summary.footnotes(profile)),
         noun="runs",
     )
 

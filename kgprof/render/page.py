@@ -30,7 +30,8 @@ from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.gaps import Gap, gathered
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits, anchor, run_name
-from kgprof.render.quantity import DASH, count, figure, milliseconds, ratio, size, span
+from kgprof.render.quantity import DASH, count, figure, milliseconds, ratio, size
+from kgprof.render.spread import ranged, sampled
 from kgprof.render.visible import clip, one_line, visible
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
@@ -128,6 +129,7 @@ class Page:
     facts: tuple[str, ...]
     headings: tuple[Heading, ...]
     runs: tuple[RunLine, ...]
+    footnotes: tuple[str, ...]
     baseline: str
     bars: tuple[Bar, ...]
     bar_scale_ms: str
@@ -173,6 +175,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         facts=_facts(profile, limits),
         headings=tuple(Heading(name=column.name, title=column.title) for column in columns),
         runs=_run_lines(runs, columns, limits),
+        footnotes=tuple(one_line(note, 2 * limits.name) for note in summary.footnotes(profile)[: limits.lines]),
         baseline=one_line(profile.baseline.slug, limits.name) if profile.baseline else "",
         bars=chart.bars(runs, limits),
         bar_scale_ms=milliseconds(chart.scale_us(runs)),
@@ -226,7 +229,11 @@ def _facts(profile: Profile, limits: Limits) -> tuple[str, ...]:
 
 
 def _run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], limits: Limits) -> tuple[RunLine, ...]:
-    scales = {column.name: _largest(column, runs) for column in columns if column.name in ("ms/step", "ms/candidate")}
+    scales = {
+        column.name: _largest(column, runs)
+        for column in columns
+        if column.name in ("ms/step", "ms/candidate", "s/evaluation")
+    }
     return tuple(
         RunLine(
             anchor=anchor(index),
@@ -335,9 +342,8 @@ def _compile_line(run: RunReport, compiled: CompileSummary, limits: Limits) -> C
 def _spread_ms(time: Spread | Skipped, limits: Limits) -> str:
     if isinstance(time, Skipped):
         return one_line(time.reason, limits.name)
-    return (
-        f"{milliseconds(time.median)} ({span(milliseconds(time.p10), milliseconds(time.p90))}, {count(time.samples)})"
-    )
+    known = [part for part in (ranged(time, 1e-3), sampled(time)) if part]
+    return f"{milliseconds(time.median)} ({', '.join(known)})"
 
 
 def _or_reason(value: float | Skipped, say: Callable[[float], str], limits: Limits) -> str:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from kgprof.model import (
+    OVERFLOW_TO_SAY,
     CompileSummary,
     Evaluation,
     Profile,
     RankMetrics,
     RunAgreement,
+    RunKey,
     RunReport,
     Skipped,
     Speedup,
     Spread,
 )
-from kgprof.render.quantity import count, figure, fixed, ratio, span
+from kgprof.render.quantity import count, figure, fixed, percent, ratio
+from kgprof.render.spread import of_speedup, ranged, sampled
 
 TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
 SIDE = "both"
+UNKNOWN_MARK = "\N{DAGGER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +51,54 @@ class Column:
 
 def columns(profile: Profile) -> tuple[Column, ...]:
     """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
+    counted = any(isinstance(run.ms_per_candidate, Spread) for run in profile.runs)
     return tuple(
-        column for column in ALL_COLUMNS if any(column.cell(run).measured for run in profile.runs) or column is STEP
+        column
+        for column in _all_columns(profile.baseline)
+        if (any(column.cell(run).measured for run in profile.runs) or column is STEP)
+        and not (column is EVALUATION and counted)  # the same times, as a candidate's share
     )
+
+
+def _all_columns(baseline: RunKey | None) -> tuple[Column, ...]:
+    results = Column(
+        name="results",
+        title="against the baseline run in full, against the reference on a sample",
+        cell=partial(_results, baseline=baseline),
+    )
+    return (STEP, CANDIDATE, EVALUATION, SPEEDUP, results, *LATER_COLUMNS)
 
 
 def ended(run: RunReport) -> str:
     """How the run's process ended, empty when well."""
     return "" if run.exit.outcome == "ok" else run.exit.words
+
+
+def footnotes(profile: Profile) -> tuple[str, ...]:
+    """What a reader of the table must know, whoever renders it."""
+    return tuple(note for note in (_stand_in(profile), *_unknown(profile)) if note)
+
+
+def _stand_in(profile: Profile) -> str:
+    against = next((run.compared_with for run in profile.runs if run.compared_with is not None), None)
+    if against is None or against == profile.baseline:
+        return ""
+    declared = f", not with the baseline {profile.baseline.slug}, which left none" if profile.baseline else ""
+    return f"Results were compared with those of {against.slug}{declared}."
+
+
+def _unknown(profile: Profile) -> tuple[str, ...]:
+    """One line for all runs with the same counts."""
+    lines: dict[str, list[str]] = {}
+    for run in profile.runs:
+        if isinstance(run.evaluation, Evaluation) and overflows(run):
+            evaluation = run.evaluation
+            counted = f"{count(evaluation.overflow)} of {count(evaluation.candidates)} candidates "
+            lines.setdefault(f"{counted}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
+    return tuple(
+        f"{UNKNOWN_MARK} {', '.join(runs)}: {said}: a cap dropped children on their path, so they rank as unproved."
+        for said, runs in lines.items()
+    )
 
 
 # ---------------------------------------------------------------- cells
@@ -66,17 +111,24 @@ def _missing(reason: str) -> Cell:
 def _spread(time: Spread | Skipped, scale: float) -> Cell:
     if isinstance(time, Skipped):
         return _missing(time.reason)
-    low, high = figure(time.p10 * scale), figure(time.p90 * scale)
     value = time.median * scale
-    return Cell(text=figure(value), details=(span(low, high), f"n = {count(time.samples)}"), value=value)
+    details = tuple(detail for detail in (ranged(time, scale), sampled(time)) if detail)
+    return Cell(text=figure(value), details=details, value=value)
 
 
 def _step(run: RunReport) -> Cell:
-    return _spread(run.step, 1e-3)
+    cell = _spread(run.step, 1e-3)
+    if not cell.measured or not isinstance(run.evaluation, Evaluation):
+        return cell
+    return replace(cell, details=(*cell.details, f"{count(run.evaluation.steps)} steps an evaluation"))
 
 
 def _candidate(run: RunReport) -> Cell:
     return _spread(run.ms_per_candidate, 1.0)
+
+
+def _evaluation(run: RunReport) -> Cell:
+    return _spread(run.evaluation_time, 1.0)
 
 
 def _finished(run: RunReport) -> Cell:
@@ -107,27 +159,27 @@ def _speedup(run: RunReport) -> Cell:
     if not isinstance(run.speedup, Speedup):
         return _missing(run.speedup.reason)
     speedup = run.speedup
-    low_high = span(figure(speedup.low), figure(speedup.high))
-    return Cell(text=ratio(speedup.ratio), details=(low_high, speedup.basis), value=speedup.ratio)
+    return Cell(text=ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
 
 
-def _results(run: RunReport) -> Cell:
+def _results(run: RunReport, *, baseline: RunKey | None) -> Cell:
     agreement = run.agreement
     if not isinstance(agreement, RunAgreement):
         return _missing(agreement.reason)
     words = {"equal": "equal", "different": "DIFFERENT", "near-ties": "equal but near-ties"}
     return Cell(
         text=words.get(agreement.verdict, agreement.verdict),
-        details=compared(agreement, is_baseline=run.is_baseline),
+        details=compared(agreement, against=run.compared_with, baseline=baseline),
         wrong=agreement.verdict == "different",
     )
 
 
-def compared(agreement: RunAgreement, *, is_baseline: bool) -> tuple[str, ...]:
-    """What was compared with what, and what came of it. That the baseline equals itself is not said."""
+def compared(agreement: RunAgreement, *, against: RunKey | None, baseline: RunKey | None) -> tuple[str, ...]:
+    """What was compared with what, and what came of it. That a run equals itself is not said."""
     parts = []
+    other = "baseline" if against == baseline or against is None else against.slug
     for name, total, differing, ties in (
-        ("baseline", 0 if is_baseline else agreement.compared, agreement.differing, agreement.near_ties),
+        (other, agreement.compared if against else 0, agreement.differing, agreement.near_ties),
         ("reference", agreement.reference_compared, agreement.reference_differing, agreement.reference_near_ties),
     ):
         if not total:
@@ -152,7 +204,13 @@ def _metrics(run: RunReport) -> Cell:
         return _missing(evaluation.reason if isinstance(evaluation, Skipped) else "the workload ranks nothing")
     hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
     details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
-    return Cell(text=fixed(metrics.mrr, 4), details=details, value=metrics.mrr)
+    mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
+    return Cell(text=f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
+
+
+def overflows(run: RunReport) -> bool:
+    """So many of its candidates are unknown that its metrics must not stand without saying so."""
+    return isinstance(run.evaluation, Evaluation) and run.evaluation.overflow_share > OVERFLOW_TO_SAY
 
 
 def _dropped(run: RunReport) -> Cell:
@@ -176,20 +234,22 @@ def _first_call(run: RunReport) -> Cell:
     )
 
 
-STEP = Column(name="ms/step", title="TIMING: median, 10th to 90th percentile, n steps", cell=_step)
-ALL_COLUMNS = (
-    STEP,
-    Column(
-        name="ms/candidate",
-        title="TIMING: whole evaluation over its candidates; median, 10th to 90th percentile, n evaluations",
-        cell=_candidate,
-    ),
-    Column(
-        name="speed-up",
-        title="baseline's median over this run's; range from the extremes; what it is taken on",
-        cell=_speedup,
-    ),
-    Column(name="results", title="against the baseline run in full, against the reference on a sample", cell=_results),
+STEP = Column(name="ms/step", title="TIMING: median, range, n steps", cell=_step)
+CANDIDATE = Column(
+    name="ms/candidate",
+    title="TIMING: whole evaluation over its candidates; median, range, n evaluations",
+    cell=_candidate,
+)
+EVALUATION = Column(
+    name="s/evaluation", title="TIMING: whole evaluation; median, range, n evaluations", cell=_evaluation
+)
+SPEEDUP = Column(
+    name="speed-up",
+    title="baseline's median over this run's; range from the extremes of evaluations, or p10 and p90 of steps; what it "
+    "is taken on",
+    cell=_speedup,
+)
+LATER_COLUMNS = (
     Column(name="finished", title="candidates with a result, of all; their classes", cell=_finished),
     Column(
         name="MRR",

@@ -20,8 +20,14 @@ WIDTH = 120
 _KERNELS = 5  # of each run; the report shows more
 _NAME = 300  # characters of any name or message
 _RUN = 40
-_COLUMNS = ("ms/step", "ms/candidate", "speed-up", "results", "finished", "MRR")
-_DETAILS = {"ms/step": 2, "ms/candidate": 2, "speed-up": 1, "results": 1}  # how many of a cell's details fit
+_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR")
+_DETAILS = {
+    "ms/step": 2,
+    "ms/candidate": 2,
+    "s/evaluation": 2,
+    "speed-up": 1,
+    "results": 1,
+}  # how many of a cell's details fit
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 
@@ -115,6 +121,8 @@ def _runs(console: Console, profile: Profile) -> None:
             _say(console, f"{run.key.slug} {ended}", "red")
         for note in run.notes:
             _say(console, f"{run.key.slug}: {note}")
+    for note in summary.footnotes(profile):
+        _say(console, note)
     console.print()
 
 

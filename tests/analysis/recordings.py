@@ -27,9 +27,18 @@ GONE = Skipped(reason="not in this Recording")
 COMPILATION = Compilation(compile_id="0/0", function="step", location="/src/fused.py:10", duration_s=1.5)
 
 
-def recording(*runs: RunRecord, baseline: RunKey | None = EAGER, agreement: Agreement | Skipped = GONE) -> Recording:
+def recording(
+    *runs: RunRecord,
+    baseline: RunKey | None = EAGER,
+    agreement: Agreement | Skipped = GONE,
+    compares: bool | None = None,
+) -> Recording:
+    """``compares``: the workload can compare its results (None: where there is a comparison)."""
     header = handmade._header()
-    plan = msgspec.structs.replace(header.plan, runs=tuple(run.key for run in runs), baseline=baseline)
+    offered = isinstance(agreement, Agreement) if compares is None else compares
+    plan = msgspec.structs.replace(
+        header.plan, runs=tuple(run.key for run in runs), baseline=baseline, agreement=offered
+    )
     return Recording(
         folder="/nowhere", header=msgspec.structs.replace(header, plan=plan), runs=runs, agreement=agreement
     )

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
+from kgprof.analysis.verdict import FIRST_EVALUATION_NOTE
 from kgprof.compile_records import CompileRecords
 from kgprof.model import (
     CompileSummary,
@@ -20,13 +21,16 @@ from kgprof.model import (
     PassName,
     Recording,
     RunKey,
+    RunRecord,
     RunReport,
     Skipped,
+    Speedup,
+    TimingPass,
     Verdict,
     encode_json,
 )
 from kgprof.record import store
-from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
+from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, evaluation, recording, run
 from tests.record import handmade
 
 COND = RunKey(strategy="torch_cond", mode="default")
@@ -119,30 +123,108 @@ def test_the_fastest_is_named_with_both_figures() -> None:
 
     assert found == Verdict(
         status="ok",
-        text="fused.default is the fastest: 2.50x as fast as batched.eager (2.00 against 5.00 ms/candidate); "
-        "results equal; all 100 candidates finished",
+        text="fused.default is the fastest: 2.50x as fast as batched.eager "
+        "(2.00 against 5.00 ms/candidate, in one process each); results equal; all 100 candidates finished",
     )
 
 
-def test_runs_whose_spreads_overlap_are_level() -> None:
-    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.49), agreement=BOTH_EQUAL))
+def test_runs_other_than_the_baseline_whose_spreads_overlap_are_level() -> None:
+    runs = run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.49), run(COND, evaluation_s=0.5)
+
+    found = said(recording(*runs, agreement=BOTH_EQUAL))
 
     assert found.text.startswith(
-        "fused.default, batched.eager are level: medians 4.90 to 5.00 ms/candidate, and their spreads overlap"
+        "fused.default, torch_cond.default are level: medians 4.90 to 5.00 ms/candidate, and their spreads overlap"
     )
+
+
+def test_a_spread_that_reaches_the_baselines_is_too_noisy_to_rank() -> None:
+    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.45), agreement=BOTH_EQUAL))
+
+    assert found.status == "attention"
+    assert found.text.startswith(
+        "fused.default took 4.50 ms/candidate, batched.eager 5.00 ms/candidate: "
+        "too noisy to rank (range 4.05 to 4.95 against 4.50 to 5.50 ms/candidate); results equal"
+    )
+
+
+def timed(record: RunRecord, *evaluation_s: float, notes: tuple[str, ...] = ()) -> RunRecord:
+    assert isinstance(record.timing, TimingPass)
+    timing = msgspec.structs.replace(record.timing, evaluation_s=evaluation_s, notes=notes)
+    return msgspec.structs.replace(record, timing=timing)
+
+
+@pytest.mark.parametrize("once", ["baseline", "fastest"])
+def test_one_evaluation_is_not_enough_to_rank(once: str) -> None:
+    eager = timed(run(EAGER), *([0.5] if once == "baseline" else [0.5, 0.51]))
+    fused = timed(run(FUSED), *([0.2] if once == "fastest" else [0.2, 0.21, 0.19]))
+
+    found = said(recording(eager, fused, agreement=BOTH_EQUAL))
+
+    assert found.status == "attention"
+    assert "measured once (n = 1): not enough to rank" in found.text
+    assert "fastest" not in found.text
+
+
+def test_a_first_evaluation_unlike_the_others_is_too_noisy_to_rank() -> None:
+    note = f"{FIRST_EVALUATION_NOTE} 1.60 times the median of the others"
+    fused = timed(run(FUSED), 0.32, 0.2, 0.2, notes=(note,))
+
+    found = said(recording(run(EAGER, evaluation_s=0.5), fused, agreement=BOTH_EQUAL))
+
+    assert found.status == "attention"
+    assert f"too noisy to rank (in fused.default {note})" in found.text
+
+
+def test_the_recorders_note_begins_as_the_verdict_expects() -> None:
+    from kgprof.record import timing as recorder
+
+    noted = recorder._with_notes(TimingPass(clock="x", step_us=(), evaluation_s=(9.0, 1.0, 1.0)), 0)
+
+    assert [note.startswith(FIRST_EVALUATION_NOTE) for note in noted.notes] == [True]
+
+
+def test_an_evaluation_that_counts_nothing_is_ranked_by_its_whole_time() -> None:
+    # given: the fewer steps of fused take longer each
+    eager = run(EAGER, step_us=500.0, evaluation_s=0.5, unfinished=None)
+    fused = run(FUSED, step_us=900.0, evaluation_s=0.2, unfinished=None)
+
+    profile = analyse(recording(eager, fused))
+
+    assert profile.verdict.text == (
+        "fused.default is the fastest: 2.50x as fast as batched.eager "
+        "(0.200 against 0.500 s/evaluation, in one process each)"
+    )
+    assert isinstance(profile.runs[1].speedup, Speedup)
+    assert (profile.runs[1].speedup.ratio, profile.runs[1].speedup.basis) == (
+        pytest.approx(2.5),
+        "whole evaluation",
+    )
+
+
+def test_unfinished_strategies_are_not_ranked_by_their_steps() -> None:
+    found = said(recording(run(EAGER, unfinished=3), run(FUSED, step_us=10.0, unfinished=3)))
+
+    assert "fastest" not in " ".join((found.text, *found.reasons))
+    assert (
+        "the runs cannot be ranked: no evaluation to compare on, and a step of another strategy is another amount of "
+        "work"
+    ) in found.reasons
 
 
 def test_a_baseline_that_is_the_fastest_is_compared_with_the_next() -> None:
     found = said(recording(run(EAGER, evaluation_s=0.1), run(FUSED, evaluation_s=0.5)))
 
-    assert found.text.startswith("batched.eager is the fastest: 1.00 ms/candidate, then fused.default with 5.00")
+    assert found.text.startswith(
+        "batched.eager is the fastest: 1.00 ms/candidate, then fused.default with 5.00 ms/candidate; in one"
+    )
 
 
 def test_a_workload_without_evaluations_is_ranked_by_its_step() -> None:
     runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((EAGER, 1234.5), (FUSED, 400.0))]
 
     assert said(recording(*runs)).text == (
-        "fused.default is the fastest: 3.09x as fast as batched.eager (0.400 against 1.23 ms/step)"
+        "fused.default is the fastest: 3.09x as fast as batched.eager (0.400 against 1.23 ms/step, in one process each)"
     )
 
 
@@ -170,7 +252,8 @@ def test_a_wrong_result_leads_and_is_never_the_fastest() -> None:
     assert found.status == "failed"
     assert found.text.startswith("fused.default: 3 of 100 results differ from batched.eager")
     assert found.reasons == (
-        "torch_cond.default is the fastest: 2.00x as fast as batched.eager (2.50 against 5.00 ms/candidate)",
+        "torch_cond.default is the fastest: 2.00x as fast as batched.eager (2.50 against 5.00 ms/candidate, "
+        "in one process each)",
         "all 100 candidates finished",
     )
 
@@ -183,8 +266,9 @@ def test_a_death_leads_and_what_stands_follows() -> None:
     assert found.status == "failed"
     assert found.text == "torch_cond.default raised during COMPILE: AssertionError: expected size 256==256"
     assert found.reasons == (
-        "fused.default is the fastest: 2.50x as fast as batched.eager (2.00 against 5.00 ms/candidate)",
-        "results equal (1 of 3 runs left no result)",
+        "fused.default is the fastest: 2.50x as fast as batched.eager (2.00 against 5.00 ms/candidate, "
+        "in one process each)",
+        "results equal (torch_cond.default not compared: the results were compared without this run)",
         "all 100 candidates finished",
     )
 
@@ -193,6 +277,76 @@ def test_near_ties_are_counted_in_words() -> None:
     near = agreement(agreed(EAGER), agreed(FUSED, "near-ties", differing=4, near_ties=4))
 
     assert "results equal but for 4 near-ties" in said(recording(run(EAGER), run(FUSED), agreement=near)).text
+
+
+def test_near_ties_with_the_reference_are_counted_too() -> None:
+    (key, near) = agreed(FUSED, "near-ties")
+    near = msgspec.structs.replace(near, reference_differing=2, reference_near_ties=2)
+
+    found = said(recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), (key, near))))
+
+    assert "results equal but for 2 near-ties" in found.text
+
+
+def test_results_that_could_not_be_compared_need_attention() -> None:
+    runs = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = said(recording(*runs, agreement=Skipped(reason="the process was killed: SIGKILL"), compares=True))
+
+    assert found.status == "attention"
+    assert "; results were not compared: the process was killed: SIGKILL; " in found.text
+
+
+def test_a_baseline_that_equals_itself_is_no_equal_result() -> None:
+    alone = msgspec.structs.replace(agreed(EAGER)[1], reference_compared=0)
+    lost = FUSED, Skipped(reason="result.npz cannot be read")
+
+    found = said(
+        recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=agreement((EAGER, alone), lost))
+    )
+
+    assert found.status == "attention"
+    assert "results were not compared: fused.default not compared: result.npz cannot be read" in found.text
+    assert "results equal" not in found.text
+
+
+def test_a_run_names_the_one_that_its_results_were_held_against() -> None:
+    # given: the declared baseline died, and torch_cond stood in for it
+    stand_in = msgspec.structs.replace(agreement(agreed(COND), agreed(FUSED)), baseline=COND)
+
+    profile = analyse(recording(died(EAGER), run(COND), run(FUSED), agreement=stand_in))
+
+    assert [report.compared_with for report in profile.runs] == [None, None, COND]
+
+
+def test_a_run_with_other_results_has_no_speedup() -> None:
+    different = agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
+
+    profile = analyse(recording(run(EAGER), run(FUSED, evaluation_s=0.1), agreement=different))
+
+    assert profile.runs[1].speedup == Skipped(reason="results differ")
+
+
+def test_many_unknown_candidates_need_attention() -> None:
+    def of(overflow: int) -> Verdict:
+        counted = msgspec.structs.replace(evaluation(), overflow=overflow, failed=50 - overflow)
+        runs = (msgspec.structs.replace(run(key), evaluation=counted) for key in (EAGER, FUSED))
+        return said(recording(*runs, agreement=BOTH_EQUAL))
+
+    assert of(11).status == "attention"
+    assert "11 of 100 (11 %) unknown: a cap dropped children on their path" in of(11).text
+    assert "unknown" not in of(10).text
+
+
+def test_the_death_of_the_second_process_leads() -> None:
+    ended = Exit(outcome="killed", message="SIGKILL", exit_code=-9)
+    fused = msgspec.structs.replace(run(FUSED, evaluation_s=0.2), kernels_exit=ended)
+
+    profile = analyse(recording(run(EAGER), fused, agreement=BOTH_EQUAL))
+
+    assert (profile.exit_code, profile.verdict.status) == (4, "failed")
+    assert profile.verdict.text == ("fused.default: the process of its KERNELS pass was killed during KERNELS: SIGKILL")
+    assert Omission(what="KERNELS pass", reason="its process was killed: SIGKILL", run=FUSED) in profile.omissions
 
 
 def test_a_mode_that_compiled_nothing_needs_attention() -> None:

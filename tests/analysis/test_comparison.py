@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.analysis import comparison
-from kgprof.model import ObserverCost, PassName, Skipped, Speedup, Spread, TimingPass
+from kgprof.model import ObserverCost, PassName, RunKey, Skipped, Speedup, Spread, TimingPass
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, run
 
 
@@ -67,14 +67,43 @@ def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
     assert (found.low, found.high) == (pytest.approx(0.45 / 0.22), pytest.approx(0.55 / 0.18))
 
 
-@pytest.mark.parametrize("unfinished", [None, 7], ids=["no evaluation", "unfinished"])
-def test_speedup_is_on_the_step_where_evaluations_cannot_be_compared(unfinished: int | None) -> None:
-    found = comparison.speedup(
-        run(FUSED, evaluation_s=0.2, step_us=250.0, unfinished=unfinished), run(EAGER, step_us=1000.0)
-    )
+def test_speedup_is_on_the_step_where_there_are_no_evaluations() -> None:
+    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((FUSED, 250.0), (EAGER, 1000.0))]
+
+    found = comparison.speedup(*runs)
+
+    # then: the range is of p10 and p90, so that one slow step does not widen it
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
+    assert (found.low, found.high) == (pytest.approx(4 * 0.92 / 1.08), pytest.approx(4 * 1.08 / 0.92))
+
+
+def test_steps_of_one_strategy_are_the_same_work() -> None:
+    compiled = RunKey(strategy=EAGER.strategy, mode="default")
+
+    found = comparison.speedup(run(compiled, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
 
     assert isinstance(found, Speedup)
     assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
+
+
+def test_steps_of_two_strategies_of_an_evaluation_have_no_ratio() -> None:
+    found = comparison.speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
+
+    assert found == Skipped(
+        reason="no evaluation to compare on, and a step of another strategy is another amount of work"
+    )
+
+
+def test_speedup_of_what_was_measured_once_has_no_range() -> None:
+    eager = run(EAGER, evaluation_s=0.5)
+    assert isinstance(eager.timing, TimingPass)
+    once = msgspec.structs.replace(eager, timing=msgspec.structs.replace(eager.timing, evaluation_s=(0.5,)))
+
+    found = comparison.speedup(run(FUSED, evaluation_s=0.2), once)
+
+    gone = Skipped(reason="n = 1, no spread")
+    assert found == Speedup(ratio=pytest.approx(2.5), low=gone, high=gone, basis="whole evaluation")
 
 
 def test_speedup_says_why_there_is_none() -> None:
@@ -90,7 +119,9 @@ def test_speedup_says_why_there_is_none() -> None:
 
 
 def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
-    found = comparison.speedup(run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER))
+    found = comparison.speedup(
+        run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER, evaluation_s=None, unfinished=None)
+    )
 
     assert found == Skipped(reason="a measured time is zero, so there is no ratio")
 

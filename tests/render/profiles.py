@@ -319,6 +319,7 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
             reference_near_ties=0,
             note="float64, logits rounded at 1e-9",
         ),
+        compared_with=None if key == EAGER else EAGER,
         compile=_compile(key, step),
         kernels=_kernels(key, device),
         host=_host(step),
