@@ -94,18 +94,22 @@ class FailedCompile(Model, frozen=True, kw_only=True):
 
 def compilations(trace: RunTrace) -> tuple[Compilation, ...]:
     """A row for each compilation of a run, with its stages; the backward graph of one is a row of its own."""
-    seconds = _seconds_of_stages(trace)
+    try:
+        seconds, why = _seconds_of_stages(trace), "torch wrote no spans for it"
+    except ValueError as error:  # a span that cannot be read would leave its time in the one around it
+        seconds, why = {}, f"a record of its spans could not be read: {error}"
     rows = []
     for compiled in trace.compiled.values():
         if compiled.metrics:
-            rows.append(_row(trace, compiled, compiled.metrics, seconds.get((compiled.compile_id, False))))
+            stages = _stages(seconds.get((compiled.compile_id, False)), why)
+            rows.append(_row(trace, compiled, compiled.metrics, stages))
         for metrics in compiled.backward:
-            rows.append(_row(trace, compiled, metrics, seconds.get((compiled.compile_id, True))))
+            rows.append(_row(trace, compiled, metrics, _stages(seconds.get((compiled.compile_id, True)), why)))
     return tuple(rows)
 
 
 def _row(
-    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], seconds: Mapping[str, float] | None
+    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], stages: CompileStages | Skipped
 ) -> Compilation:
     backward = metrics is not compiled.metrics
     frame, duration_us = compiled.frame, metrics.get("duration_us")
@@ -118,12 +122,14 @@ def _row(
         fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
         call=compiled.call,
         operators=metrics.get("graph_op_count"),
-        stages=_stages(seconds) if seconds else Skipped(reason="torch wrote no spans for it"),
+        stages=stages,
     )
 
 
-def _stages(seconds: Mapping[str, float]) -> CompileStages:
+def _stages(seconds: Mapping[str, float] | None, why_none: str) -> CompileStages | Skipped:
     """Where nothing was generated the graph came from a cache: what Inductor did then was to look it up and load it."""
+    if not seconds:
+        return Skipped(reason=why_none)
     stages = {stage: seconds.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
     if CODE not in seconds:
         stages[CACHING] += stages[SCHEDULING]

@@ -241,7 +241,8 @@ def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
     settings_seen = False
     for record in trace.records:
-        metadata, payload = record.metadata, record.payload
+        metadata = record.metadata
+        payload = _slim_span(record.payload) if "chromium_event" in metadata else record.payload
         cut = max(0, len(payload or "") - PAYLOAD_BYTES)
         line: dict[str, Any] = {
             "call": record.call,
@@ -257,6 +258,16 @@ def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
         yield line
     if trace.left_out:
         yield {"left_out": trace.left_out, "limit_bytes": RECORDS_BYTES}
+
+
+def _slim_span(payload: str | None) -> str | None:
+    """When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a payload that
+    is longer than PAYLOAD_BYTES would be JSON no more."""
+    if not payload:
+        return payload
+    span = json.loads(payload)
+    slim = {name: span.get(name) for name in ("name", "ph", "ts")}
+    return json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
 
 
 def compilations(records: Iterable[TraceRecord]) -> Iterable[Compilation]:

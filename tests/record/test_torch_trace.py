@@ -73,9 +73,7 @@ def test_every_call_is_timed_and_every_compilation_is_a_row(tmp_path: Path) -> N
     assert all(not isinstance(duration, Skipped) and duration > 0 for duration in durations)
 
 
-@pytest.mark.parametrize(
-    ("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)]
-)
+@pytest.mark.parametrize(("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)])
 def test_calls_after_warm_up_are_on_the_clock_of_timing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, warmup: int, on_wall_clock: int
 ) -> None:
@@ -122,6 +120,21 @@ def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) ->
         (0, 0),  # the function and what follows its break
         (2, 1),  # both again, for the other size
     }
+
+
+def test_a_span_longer_than_a_payload_may_be_stays_readable(tmp_path: Path) -> None:
+    # given: what a cold compile by Inductor writes, whose span carries the settings of the whole process
+    long = {"name": "inductor_compile", "ph": "E", "ts": 5.0, "args": {"compile_id": "0/0", "settings": "x" * 10**5}}
+    logger = logging.getLogger(torch_trace.TRACE_LOGGER)
+
+    def step() -> None:
+        logger.debug("", extra={"metadata": {"chromium_event": {}}, "payload": json.dumps(long, indent=2)})
+
+    _, records = recorded(Stepping(step), tmp_path)
+
+    spans = [json.loads(r["payload"]) for r in records if "chromium_event" in r["metadata"]]
+    assert spans
+    assert spans[0] == {"name": "inductor_compile", "ph": "E", "ts": 5.0, "args": {"compile_id": "0/0"}}
 
 
 def test_torchs_settings_stand_in_the_first_metrics_record_only(tmp_path: Path) -> None:
