@@ -143,7 +143,8 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, made: boo
 
 def _leave_no_empty_folder(output: Path, made: bool) -> None:
     if made:
-        output.rmdir()
+        with contextlib.suppress(OSError):  # something else has been put there meanwhile, or it has gone: not ours
+            output.rmdir()
 
 
 # ---------------------------------------------------------------- the runs
