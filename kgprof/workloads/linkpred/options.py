@@ -25,6 +25,8 @@ DTYPES = ("float64", "float32")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
+NEAR_TIE_FLOAT32 = 2e-4  # twice policy.ROUNDING in float32
+NEAR_TIE_TF32 = 1e-2  # twenty times the rounding of an operand to TF32's 10 bits, 2**-11
 MOST_DIGITS = 9  # of a number; the engine's indices are 32-bit
 
 
@@ -52,7 +54,7 @@ class LinkpredOptions:
     policy: Path | None = None  # a state_dict; None: seeded random weights
     max_steps: int | None = None  # for the whole evaluation; what it leaves is reported as unfinished
     allow_tf32: bool = False
-    near_tie_threshold: float = 2e-4  # a top-2 gap below it excuses a difference in fp32: twice policy.ROUNDING there
+    near_tie_threshold: float | None = None  # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
 
     def __post_init__(self) -> None:
         if not self.children_width:
@@ -62,13 +64,24 @@ class LinkpredOptions:
                 f"--children-width {self.children_width} is below --max-children {self.max_children}",
                 hint="the width is padding around the children; --max-children is the cap",
             )
-        if not (math.isfinite(self.near_tie_threshold) and self.near_tie_threshold >= 0):
+        given = self.near_tie_threshold
+        if given is not None and not (math.isfinite(given) and given >= 0):
             raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
         _family_tree_size(self.dataset)
+
+    @property
+    def near_tie_gap(self) -> float | None:
+        """A gap between the two best logits below which a difference is excused; None in float64, where none is."""
+        if self.dtype == "float64":
+            return None
+        if self.near_tie_threshold is not None:
+            return self.near_tie_threshold
+        return NEAR_TIE_TF32 if self.allow_tf32 else NEAR_TIE_FLOAT32
 
     def as_text(self) -> dict[str, str]:
         """The options as the report shows them, ``data`` or ``dataset``, whichever counts."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["near_tie_threshold"] = self.near_tie_gap
         del values["data" if self.data is None else "dataset"]
         return {name: str(_UNSET[name] if value is None else value) for name, value in values.items()}
 
@@ -81,6 +94,7 @@ _UNSET = {
     "rule_fanout": "from the data",
     "policy": "seeded random weights",
     "max_steps": "none",
+    "near_tie_threshold": "none (float64)",
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -272,6 +286,12 @@ _COMMAND = click.Command(
         _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", _UNSET["rule_fanout"]),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
-        _option("near_tie_threshold", "X", "Two logits less apart than this are a near-tie.", kind=float),
+        _option(
+            "near_tie_threshold",
+            "X",
+            "Two float32 logits less apart than this are a near-tie; in float64 there are none.",
+            f"{NEAR_TIE_FLOAT32:g}, with --allow-tf32: {NEAR_TIE_TF32:g}",
+            kind=float,
+        ),
     ],
 )

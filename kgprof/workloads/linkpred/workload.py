@@ -85,14 +85,16 @@ class LinkPrediction:
         torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
         if issubclass(strategy, SlotStrategy):
             search: Search = SlotSearch(strategy(self.problem(device)), run.mode)
+            settings = self.settings()
         else:
             search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
-        return EvaluatorSession(search, self.candidates, self.settings(), self.options.max_steps)
+            settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says
+        return EvaluatorSession(search, self.candidates, settings, self.options.max_steps)
 
     def agreement(self, results: Mapping[RunKey, Mapping[str, np.ndarray]], baseline: RunKey | None) -> Agreement:
         replays = Replays(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
-        threshold = None if self.options.dtype == "float64" else self.options.near_tie_threshold
-        judge = Judge(replays=replays, seed=self.seed, threshold=threshold, dtype=self.options.dtype)
+        options = self.options
+        judge = Judge(replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype)
         return judge.agreement(results, baseline)
 
     def problem(self, device: torch.device) -> Problem:

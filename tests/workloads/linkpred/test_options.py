@@ -197,6 +197,23 @@ def test_help_lists_every_option_with_its_default() -> None:
     assert not asks_for_help(["--depth", "3"])
 
 
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ([], "none (float64)"),
+        (["--dtype", "float32"], "0.0002"),
+        (["--preset", "seed"], "0.0002"),
+        (["--dtype", "float32", "--allow-tf32"], "0.01"),
+        (["--dtype", "float32", "--allow-tf32", "--near-tie-threshold", "0.5"], "0.5"),
+        (["--dtype", "float32", "--near-tie-threshold", "0"], "0.0"),
+        (["--allow-tf32", "--near-tie-threshold", "0.5"], "none (float64)"),
+    ],
+)
+def test_the_near_tie_threshold_is_wider_than_the_noise_of_the_products(args: list[str], shown: str) -> None:
+    assert parse(args).as_text()["near_tie_threshold"] == shown
+    assert "[0.0002, with --allow-tf32: 0.01]" in " ".join(help_text().split())
+
+
 def test_options_are_shown_as_text() -> None:
     shown = replace(DEFAULTS, corruptions=None).as_text()
     from_data = replace(DEFAULTS, data=Path("/data")).as_text()

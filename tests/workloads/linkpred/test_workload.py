@@ -149,6 +149,17 @@ def test_the_settings_say_what_was_evaluated() -> None:
     assert all(isinstance(value, str) for value in settings.values())
 
 
+def test_the_settings_of_reference_say_the_dtype_that_it_computes_in() -> None:
+    of = workload("--batch-size", "64", "--dtype", "float32")
+
+    dtypes = {}
+    for run in (RunKey(strategy="reference", mode="eager"), RunKey(strategy="fused", mode="eager")):
+        session = of.prepare(run, CPU)
+        dtypes[run.strategy] = session.evaluate(lambda: None).settings["dtype"]
+
+    assert dtypes == {"reference": "float64", "fused": "float32"}
+
+
 @pytest.mark.parametrize(("args", "precision"), [((), "highest"), (("--allow-tf32",), "high")])
 def test_tf32_is_off_unless_allowed(args: tuple[str, ...], precision: str) -> None:
     before = torch.get_float32_matmul_precision()
@@ -312,6 +323,16 @@ def test_differences_beyond_the_limit_are_not_replayed_and_excuse_nothing(monkey
     assert (verdict.verdict, verdict.differing, verdict.near_ties) == ("different", 10, 4)
     assert (verdict.reference_compared, verdict.reference_differing) == (4, 4)
     assert "6 differing candidates were not replayed (limit 4)" in verdict.note
+
+
+@pytest.mark.parametrize(
+    ("args", "threshold"), [((), None), (("--dtype=float32",), 2e-4), (("--dtype=float32", "--allow-tf32"), 1e-2)]
+)
+def test_what_counts_as_a_near_tie_follows_the_dtype(args: tuple[str, ...], threshold: float | None) -> None:
+    note = judged(workload(*args), batched=right())["batched"].note  # type: ignore[union-attr]
+
+    assert ("near-tie below" in note) == (threshold is not None)
+    assert threshold is None or f"near-tie below a top-2 gap of {threshold:g}" in note
 
 
 def test_float32_runs_agree_with_the_float64_reference_up_to_near_ties() -> None:
