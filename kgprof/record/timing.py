@@ -18,7 +18,9 @@ import torch
 from kgprof.model import Evaluation, Options, TimingPass
 from kgprof.workloads.protocol import EvaluationSession, Session
 
-TIMING_BUDGET_S = 20.0  # another evaluation (or group of steps) starts only while it is expected to end within this
+# A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
+# evaluation is there for the spread, which one alone has not: it may take TIMING up to half of --timeout.
+TIMING_BUDGET_S = 20.0
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
 
@@ -107,7 +109,7 @@ def _time_evaluations(
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
     found: object = None
-    while len(walls) < options.evaluations and _time_is_left(walls):
+    while len(walls) < options.evaluations and _time_is_left(walls, _budget_s(len(walls), options)):
         synchronize(device)
         began = time.perf_counter()
         clock.start()
@@ -119,7 +121,7 @@ def _time_evaluations(
         clock=clock.name,
         step_us=tuple(steps),
         evaluation_s=tuple(walls),
-        stopped_early=_why_early(len(walls), options.evaluations, "evaluations"),
+        stopped_early=_why_early(len(walls), options.evaluations, "evaluations", _budget_s(len(walls), options)),
     )
     return timing, found if isinstance(found, Evaluation) else None
 
@@ -128,25 +130,29 @@ def _time_groups(session: Session, device: torch.device, options: Options) -> Ti
     clock = clock_for(device)
     groups: list[tuple[float, ...]] = []
     walls: list[float] = []
-    while len(groups) < GROUPS and _time_is_left(walls):
+    while len(groups) < GROUPS and _time_is_left(walls, TIMING_BUDGET_S):
         session.step()  # in no sample: it finds the caches as whatever ran between the groups left them
         synchronize(device)
         began = time.perf_counter()
         groups.append(timed_steps(session, clock, options.steps))
         walls.append(time.perf_counter() - began)
-    why = _why_early(len(groups), GROUPS, f"groups of {options.steps} steps")
+    why = _why_early(len(groups), GROUPS, f"groups of {options.steps} steps", TIMING_BUDGET_S)
     return TimingPass(clock=clock.name, step_us=tuple(groups), evaluation_s=(), stopped_early=why)
 
 
-def _time_is_left(walls: list[float]) -> bool:
+def _budget_s(evaluations_done: int, options: Options) -> float:
+    return TIMING_BUDGET_S if evaluations_done > 1 else max(TIMING_BUDGET_S, options.timeout_s / 2)
+
+
+def _time_is_left(walls: list[float], budget_s: float) -> bool:
     """The first one always runs; another one when, as long as the longest so far, it would end within the budget."""
-    return not walls or sum(walls) + max(walls) <= TIMING_BUDGET_S
+    return not walls or sum(walls) + max(walls) <= budget_s
 
 
-def _why_early(done: int, wanted: int, what: str) -> str:
+def _why_early(done: int, wanted: int, what: str, budget_s: float) -> str:
     if done == wanted:
         return ""
-    return f"{done} of {wanted} {what}: one more would have passed the {TIMING_BUDGET_S:.0f} s that TIMING may take"
+    return f"{done} of {wanted} {what}: one more would have passed the {budget_s:.0f} s that TIMING may take"
 
 
 def _with_notes(timing: TimingPass, frames_compiled: int) -> TimingPass:

@@ -59,13 +59,39 @@ def test_the_steps_of_an_evaluation_are_the_times_between_its_ticks(monkeypatch:
 
 
 def test_another_evaluation_starts_only_while_it_is_expected_to_end_in_time(seconds: list[float]) -> None:
-    seconds += [0.0, 12.0]  # the first took 12 of the 20 s
+    seconds += [0.0, 7.0, 7.0, 14.0]  # a third one would end after 21 of the 20 s
 
     found, evaluation = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
 
     assert evaluation == EVALUATION
-    assert found.evaluation_s == (12.0,)
-    assert found.stopped_early == "1 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+    assert found.evaluation_s == (7.0, 7.0)
+    assert found.stopped_early == "2 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+
+
+def test_a_second_evaluation_runs_beyond_the_budget_so_that_there_is_a_spread(seconds: list[float]) -> None:
+    seconds += [0.0, 25.0, 25.0, 51.0]
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
+
+    assert found.evaluation_s == (25.0, 26.0)
+    assert found.stopped_early == "2 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+
+
+def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(seconds: list[float]) -> None:
+    seconds += [0.0, 226.0]
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3, timeout_s=900.0))
+
+    assert found.evaluation_s == (226.0,)
+    assert found.stopped_early == "1 of 3 evaluations: one more would have passed the 450 s that TIMING may take"
+
+
+def test_one_evaluation_is_enough_where_one_is_asked_for(seconds: list[float]) -> None:
+    seconds += [0.0, 25.0]
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=1))
+
+    assert (found.evaluation_s, found.stopped_early) == ((25.0,), "")
 
 
 def test_groups_stop_early_as_well(seconds: list[float]) -> None:
