@@ -517,7 +517,7 @@ def explain(rule: str | None) -> int:
             return EXIT_OK
     names = [name for known in RULES for name in (known.id, known.name)]
     raise UsageError(
-        unknown("rule", rule, names, near=rule.upper() if rule[:1].isupper() else rule.lower()),
+        unknown("rule", rule, names, near=rule.upper() if rule[:3].lower() == "kgp" else rule.lower()),
         hint="`kgprof explain` lists them all",
     )
 

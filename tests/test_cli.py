@@ -151,6 +151,8 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
         (["report"], ["missing argument 'RECORDING'", "see kgprof report --help"]),
         (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP50", "`kgprof explain` lists them all"]),
+        (["explain", "kgp510"], ["no rule 'kgp510'; did you mean 'KGP50"]),
+        (["explain", "kgp50"], ["no rule 'kgp50'; did you mean 'KGP5"]),
         (["explain", "result-differ-from-eager"], ["did you mean 'result-differs-from-eager'?"]),
     ],
 )
