@@ -257,7 +257,8 @@ def run_options(verb: str) -> Callable[[Any], Any]:
             type=click.IntRange(min=1),
             default=DEFAULTS.steps,
             show_default=True,
-            help="Steps of the compile, trace and host passes.",
+            help="Steps of the compile, trace and host passes; and of each group that the timing pass times where "
+            "the workload has no evaluations.",
         ),
         click.option(
             "--warmup",
@@ -304,6 +305,13 @@ def run_options(verb: str) -> Callable[[Any], Any]:
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload)
 @run_options("PROFILE")
+@click.option(
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.evaluations,
+    show_default=True,
+    help="Whole evaluations that TIMING aims at. Those beyond the second run only while there is time for them.",
+)
 @verbose_option
 @click.pass_context
 def profile(
@@ -319,6 +327,7 @@ def profile(
     timeout: float,
     outputs: tuple[Output, ...],
     quiet: bool,
+    evaluations: int,
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
@@ -350,6 +359,7 @@ def profile(
         warmup=checked_warmup(warmup, steps),
         seed=seed,
         timeout_s=timeout,
+        evaluations=evaluations,
     )
     folder = output if output is not None else default_folder(workload)
     ctx.ensure_object(Context).folder = folder

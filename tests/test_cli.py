@@ -153,6 +153,8 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP50", "`kgprof explain` lists them all"]),
         (["explain", "kgp510"], ["no rule 'kgp510'; did you mean 'KGP50"]),
         (["explain", "kgp50"], ["no rule 'kgp50'; did you mean 'KGP5"]),
+        (["profile", "--evaluations", "0"], ["'--evaluations': 0 is not in the range x>=1"]),
+        (["check-graphs", "--evaluations", "2"], ["'--evaluations'", "see kgprof check-graphs --help"]),
         (["explain", "result-differ-from-eager"], ["did you mean 'result-differs-from-eager'?"]),
     ],
 )
@@ -589,14 +591,14 @@ def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
 
 
 def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_path: Path) -> None:
-    done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "-o", "out", cwd=tmp_path)
+    done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "--evaluations", "2", "-o", "out", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     recording = store.load(tmp_path / "out")
     for run in recording.runs:
         assert not isinstance(run.timing, Skipped)
-        assert [len(steps) for steps in run.timing.step_us] == [4, 4, 4]
-        assert len(run.timing.evaluation_s) == 3
+        assert [len(steps) for steps in run.timing.step_us] == [4, 4]
+        assert len(run.timing.evaluation_s) == 2
         assert run.evaluation == Skipped(reason="its evaluate() counts no candidates")
     assert not isinstance(recording.agreement, Skipped)
     assert [key.slug for key, _ in recording.agreement.runs] == ["small.as-is", "large.as-is"]
