@@ -116,6 +116,7 @@ _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
 class Skip(Model, frozen=True, kw_only=True):
+    compile_id: str  # empty for a skip that torch decides on when the graph runs
     location: Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
     text: str
@@ -218,7 +219,9 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
         key = (place.file, place.line, reason) if place else (message.compile_id, reason)
         if key not in seen:
             seen.add(key)
-            yield Skip(location=place, reason=reason, text=message.text, call=message.call)
+            yield Skip(
+                compile_id=message.compile_id, location=place, reason=reason, text=message.text, call=message.call
+            )
 
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
@@ -304,11 +307,20 @@ def _judge(event: CudaGraphs) -> Iterator[Finding]:
     for written in event.would_skip:
         yield _would_skip(event, written)
     for partitioning in event.partitions:
-        if partitioning.not_graphed:
+        if partitioning.not_graphed and not _is_skipped(event, partitioning):
             yield _partitioned(event, partitioning)
     if event.graphs and event.launches_per_step == 0:
         yield _none_launched(event)
     yield from _again(event)
+
+
+def _is_skipped(event: CudaGraphs, partitioning: Partitioning) -> bool:
+    """Pieces of a graph that torch left out as a whole are never used, whatever the log calls them."""
+    functions = {(skip.location.file, skip.location.function) for skip in event.skips if skip.location}
+    place = partitioning.location
+    return any(skip.compile_id == partitioning.compile_id for skip in event.skips) or (
+        place is not None and (place.file, place.function) in functions
+    )
 
 
 def _would_skip(event: CudaGraphs, written: WrittenInput) -> Finding:
@@ -326,8 +338,8 @@ def _partitioned(event: CudaGraphs, partitioning: Partitioning) -> Finding:
 
 
 def _none_launched(event: CudaGraphs) -> Finding:
-    said = f"{len(event.skips)} skips were logged" if event.skips else "torch logged no skip"
-    message = f"no CUDA graph was launched in TRACE, and {said} ({event.graphs} compiled graphs ran)"
+    said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
+    message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
     return _finding(NONE_LAUNCHED, event, None, message, identity="")
 
 

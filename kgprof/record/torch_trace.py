@@ -81,7 +81,8 @@ KEPT_SPANS = frozenset(
         "TritonBundler.read_and_emit",
     }
 )
-PAYLOAD_BYTES = 64 * 1024  # of one record (a cache miss carries its whole key, 70 KB a graph)
+PAYLOAD_BYTES = 64 * 1024  # of one record
+KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a graph
 # 38 KB of settings stand in every metrics record; once is enough.
 SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
@@ -231,6 +232,11 @@ def _span_name(payload: str | None) -> str:
     return rest.partition('"')[0]
 
 
+def _is_cache_miss(metadata: Metadata) -> bool:
+    artifact = metadata.get("artifact")
+    return isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
+
+
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.compile_records)."""
     with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
@@ -243,12 +249,9 @@ def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
     for record in trace.records:
         metadata = record.metadata
         payload = _slim_span(record.payload) if "chromium_event" in metadata else record.payload
-        cut = max(0, len(payload or "") - PAYLOAD_BYTES)
-        line: dict[str, Any] = {
-            "call": record.call,
-            "metadata": dict(metadata),
-            "payload": payload and payload[:PAYLOAD_BYTES],
-        }
+        limit = KEY_BYTES if _is_cache_miss(metadata) else PAYLOAD_BYTES
+        cut = max(0, len(payload or "") - limit)
+        line: dict[str, Any] = {"call": record.call, "metadata": dict(metadata), "payload": payload and payload[:limit]}
         if cut:
             line["payload_cut"] = cut
         if isinstance(metrics := metadata.get("compilation_metrics"), dict):

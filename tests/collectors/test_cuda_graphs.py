@@ -68,7 +68,7 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
     explained = written.on_cuda(*compiled_once(), skipped_graph("control flow operator", LOOP), launches=0)
 
     assert [f.message for f in diagnosed(silent)] == [
-        "no CUDA graph was launched in TRACE, and torch logged no skip (1 compiled graphs ran)"
+        "no CUDA graph was launched in TRACE; compiled graphs that ran: 1; torch logged no skip"
     ]
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
 
@@ -106,6 +106,7 @@ def test_a_skip_points_at_the_projects_line_in_torchs_stack() -> None:
     (found,) = event(line).skips
 
     assert found == Skip(
+        compile_id="",
         location=written.place(*LOOP),
         reason="skipping cudagraphs due to mutated inputs (1 instances)",
         text=line.text,
@@ -148,6 +149,15 @@ def test_a_partition_without_a_user_line_points_at_the_def() -> None:
     (found,) = event(*partitioned("DeviceCopy")).partitions
 
     assert found.location == STEPS_DEF
+
+
+@pytest.mark.parametrize("compile_id", ["0/0", ""])
+def test_pieces_of_a_graph_that_was_skipped_are_not_spoken_of(compile_id: str) -> None:
+    skip = msgspec.structs.replace(skipped_graph("control flow operator", LOOP), compile_id=compile_id)
+
+    recording = written.on_cuda(*compiled_once(), *partitioned("Conditional ops"), skip)
+
+    assert rules(recording) == [("KGP301", Level.WARNING)]
 
 
 def test_pieces_that_can_all_be_graphs_are_no_finding() -> None:

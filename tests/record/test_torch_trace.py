@@ -191,6 +191,17 @@ def test_a_long_payload_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert all(len(record["payload"]) == 10 and record["payload_cut"] > 0 for record in cut)
 
 
+def test_the_key_of_a_cache_miss_is_cut() -> None:
+    source = StructuredTrace(CallIndex())
+    source.take({"artifact": {"name": "fx_graph_cache_miss"}}, "k" * 5000)
+    source.take({"artifact": {"name": "fx_graph_cache_bypass"}}, "b" * 5000)
+
+    miss, bypass = torch_trace._as_lines(source)
+
+    assert (len(miss["payload"]), miss["payload_cut"]) == (2048, 2952)
+    assert len(bypass["payload"]) == 5000
+
+
 @pytest.mark.parametrize("raises", [False, True])
 def test_every_logger_is_left_as_it_was_found(tmp_path: Path, raises: bool) -> None:
     # given: a workload that touches torch's logs itself
