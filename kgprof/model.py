@@ -430,6 +430,8 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     launches: int | Skipped  # CUDA: launch calls on the host, of any launch API
     kinds: tuple[KindTotal, ...]
     rows: tuple[KernelRow, ...]  # every kernel, largest first
+    fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
+    graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
     warnings: tuple[str, ...] = ()
 
 

@@ -45,7 +45,7 @@ OPERATOR_KINDS: tuple[tuple[KernelKind, frozenset[str]], ...] = (
             "index index_select index_put _index_put_impl _unsafe_index _unsafe_index_put index_add index_copy "
             "index_fill index_reduce gather scatter scatter_add scatter_reduce embedding embedding_bag _embedding_bag "
             "embedding_dense_backward take take_along_dim masked_select masked_scatter nonzero nonzero_static argwhere "
-            "put"
+            "put searchsorted"
         ),
     ),
     (
@@ -100,7 +100,10 @@ DEVICE_KINDS: tuple[tuple[KernelKind, re.Pattern[str]], ...] = (
     (KernelKind.OTHER, re.compile(r"conv(?:olution|2d|3d|_depthwise)|implicit_convolve|wgrad|dgrad|winograd", re.I)),
     (KernelKind.OTHER, re.compile(r"^nccl", re.IGNORECASE)),
     (KernelKind.GEMM, re.compile(r"gemm|gemv|cutlass|cublas|nvjet|xmma|splitk", re.IGNORECASE)),
-    (KernelKind.NORMALISATION, re.compile(r"layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax", re.IGNORECASE)),
+    (
+        KernelKind.NORMALISATION,
+        re.compile(r"layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax|RowwiseMoments", re.I),
+    ),
     (
         KernelKind.COPY,
         re.compile(
@@ -111,7 +114,7 @@ DEVICE_KINDS: tuple[tuple[KernelKind, re.Pattern[str]], ...] = (
         KernelKind.INDEX,
         re.compile(
             r"gather|scatter|index_(?:elementwise|put|select|add|copy|fill|kernel)|index(?:Select|Add|Copy|Func)"
-            r"|embedding|masked_select|take_kernel|put_kernel|nonzero"
+            r"|embedding|masked_select|take_kernel|put_kernel|nonzero|searchsorted"
         ),
     ),
     (

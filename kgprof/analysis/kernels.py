@@ -17,7 +17,8 @@ from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, Pass
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
-LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaLaunchCooperativeKernel")
+GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
+LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
 
 Classify = Callable[[TraceEvent], Classified]
 
@@ -32,6 +33,7 @@ class _TableFields(TypedDict):
     total_us: float
     kinds: tuple[KindTotal, ...]
     rows: tuple[KernelRow, ...]
+    fused_kinds: tuple[KernelKind, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ def _of_device(trace: Trace, on_device: Sequence[TraceEvent], measured_in: PassN
         measured_in=measured_in,
         steps=len(steps),
         **_window_fields(window, intervals),
-        launches=_launches(trace.events, marked if steps else None),
+        launches=_launches(trace.events, marked if steps else None, LAUNCH_PREFIXES),
+        graph_launches=_launches(trace.events, marked if steps else None, GRAPH_LAUNCH_PREFIXES),
         **_tables(
             (_Occurrence(event=event, own_ns=event.duration_ns) for event in on_device),
             lambda event: kernel_kinds.of_device_event(event.name, event.category),
@@ -80,13 +83,13 @@ def _of_device(trace: Trace, on_device: Sequence[TraceEvent], measured_in: PassN
     )
 
 
-def _launches(events: Iterable[TraceEvent], steps: Window | None) -> int | Skipped:
+def _launches(events: Iterable[TraceEvent], steps: Window | None, prefixes: tuple[str, ...]) -> int | Skipped:
     """Launch calls on the host, of the marked steps where there are any."""
     calls = [event for event in events if event.category in LAUNCH_CATEGORIES]
     if not calls:
         return Skipped(reason="the trace holds no CUDA runtime or driver calls")
     inside = (event for event in calls if steps is None or steps.start_ns <= event.start_ns < steps.end_ns)
-    return sum(event.name.startswith(LAUNCH_PREFIXES) for event in inside)
+    return sum(event.name.startswith(prefixes) for event in inside)
 
 
 def _widened(marked: Window, window: Window) -> tuple[str, ...]:
@@ -123,6 +126,7 @@ def _of_host(
         steps=len(steps),
         **_window_fields(window, [window.clip((o.event.start_ns, o.event.end_ns)) for o in occurrences]),
         launches=Skipped(reason="a CPU run launches no device kernels"),
+        graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         **tables,
         warnings=(
             *warnings,
@@ -184,7 +188,14 @@ def _tables(occurrences: Iterable[_Occurrence], classify: Classify) -> _TableFie
         "total_us": total / 1000,
         "kinds": tuple(_kind_totals(by_row)),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
+        "fused_kinds": _fused_kinds(rows),
     }
+
+
+def _fused_kinds(rows: Iterable[KernelRow]) -> tuple[KernelKind, ...]:
+    """A kind without a kernel of its own is not absent where a generated kernel holds its operators."""
+    inside = {kernel_kinds.of_operator(f"aten::{op}").kind for row in rows for op in row.ops}
+    return tuple(kind for kind in KernelKind if kind in inside)
 
 
 def _row(name: str, classified: Classified, times_ns: Sequence[int], total_ns: int) -> KernelRow:

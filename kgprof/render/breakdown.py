@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgprof.model import KernelBreakdown, KernelKind
+from kgprof.model import KernelBreakdown, KernelKind, Skipped, Spread
+from kgprof.render.quantity import milliseconds, percent
 
 IDLE = "idle"
 
@@ -28,7 +29,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
         "all kernels that Inductor generated (Triton or C++), whatever was fused into them, and ATen's own elementwise "
         "and reduction kernels",
     ),
-    (KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select"),
+    (KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select, lookup"),
     (KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
     (
         KernelKind.FRAMEWORK,
@@ -36,9 +37,22 @@ KINDS: tuple[tuple[str, str, str], ...] = (
         "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers and the compiled graph's own wrapper",
     ),
     (KernelKind.OTHER, "other", "everything else: views, allocation, sorting, attention, convolution, unknown names"),
-    (IDLE, "idle", "CUDA: nothing on the device; CPU: no operator running, that is Python and uninstrumented code"),
+    (
+        IDLE,
+        "idle",
+        "CUDA: nothing on the device; CPU: no operator running, that is Python and uninstrumented code; both with the "
+        "profiler's own cost",
+    ),
 )
 NAMES = {kind: name for kind, name, _ in KINDS}
+
+
+IN_FUSED = "in fused"  # the kind has no kernel of its own; generated kernels hold its operators
+
+
+def without_kernel(kernels: KernelBreakdown, kind: str) -> str:
+    """What stands where a kind took no time of its own."""
+    return IN_FUSED if kind in kernels.fused_kinds else "0"
 
 
 def steps_of(kernels: KernelBreakdown) -> int:
@@ -56,6 +70,18 @@ def parts(kernels: KernelBreakdown) -> tuple[Part, ...]:
         for kind, _, _ in KINDS
         if totals.get(kind, 0.0) > 0
     )
+
+
+def busy_caption(kernels: KernelBreakdown, bare: Spread | Skipped) -> str:
+    """On CUDA against TIMING's step: the profiler slows the host down, so its own window holds idle time of its making.
+
+    The device's own work takes as long under the profiler as without it.
+    """
+    busy_us = kernels.busy_us / steps_of(kernels)
+    if kernels.device == "cuda" and isinstance(bare, Spread) and bare.median > 0:
+        share = f"{100 * busy_us / bare.median:.0f} %"
+        return f"device busy {milliseconds(busy_us)} of {milliseconds(bare.median)} ms, {share}, of the bare step"
+    return f"busy {percent(kernels.busy_us / kernels.window_us if kernels.window_us else 0.0)} under the profiler"
 
 
 def unit(kernels: KernelBreakdown) -> str:

@@ -119,18 +119,16 @@ def _segments(found: Sequence[breakdown.Part], scale: float) -> tuple[Segment, .
 
 def _bar_caption(run: RunReport, kernels: KernelBreakdown) -> str:
     steps = breakdown.steps_of(kernels)
-    said = [f"{milliseconds(kernels.window_us / steps)} ms/step", f"busy {percent(_busy(kernels))}"]
+    said = [f"{milliseconds(kernels.window_us / steps)} ms/step", breakdown.busy_caption(kernels, run.step)]
     if isinstance(kernels.launches, int):
         said.append(f"{figure(kernels.launches / steps)} launches/step")
+    if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
+        said.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
     said.append(f"{kernels.measured_in.upper()} pass, {count(kernels.steps)} steps")
     watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
     if isinstance(watched, float):
         said.append(f"{ratio(watched)} the bare step")
     return ", ".join(said)
-
-
-def _busy(kernels: KernelBreakdown) -> float:
-    return kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
 
 
 def _present_kinds(runs: Sequence[RunReport]) -> tuple[str, ...]:
@@ -152,7 +150,10 @@ def time_table(runs: Sequence[RunReport], limits: Limits) -> TimeTable:
     rows = []
     for _, run, kernels in broken_down(runs):
         found = {part.kind: part for part in breakdown.parts(kernels)}
-        cells = [milliseconds(found[kind].per_step_us) if kind in found else "0" for kind in kinds]
+        cells = [
+            milliseconds(found[kind].per_step_us) if kind in found else breakdown.without_kernel(kernels, kind)
+            for kind in kinds
+        ]
         total = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
         rows.append((run_name(run, limits), (*cells, total)))
     return TimeTable(kinds=tuple(breakdown.NAMES[kind] for kind in kinds), rows=tuple(rows))

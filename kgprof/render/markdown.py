@@ -174,7 +174,7 @@ def _time(profile: Profile) -> Section | None:
     kinds = [kind for kind, _, _ in breakdown.KINDS if kind in present]
     return Section(
         head=(
-            "**Where the time went** (ms per traced step; taken under the profiler, so read the shares)",
+            "**Where the time went** (ms per traced step; idle includes the profiler's own cost)",
             "",
             *_table(["run", *(breakdown.NAMES[kind] for kind in kinds), "step"]),
         ),
@@ -186,7 +186,9 @@ def _time(profile: Profile) -> Section | None:
 def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) -> list[str]:
     found = {part.kind: part for part in breakdown.parts(kernels)}
     cells = [
-        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})" if kind in found else "0"
+        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})"
+        if kind in found
+        else breakdown.without_kernel(kernels, kind)
         for kind in kinds
     ]
     return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]

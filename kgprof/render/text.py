@@ -10,6 +10,7 @@ from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
 from kgprof.render import breakdown, gate_text, summary
 from kgprof.render.gaps import gathered
 from kgprof.render.quantity import count, milliseconds, percent
+from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.visible import one_line
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _runs(console: Console, profile: Profile) -> None:
         if any(details):
             table.add_row("", *details, style="dim")
     console.print(table)
+    _say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
             _say(console, f"{run.key.slug} {ended}", "red")
@@ -128,7 +130,7 @@ def _runs(console: Console, profile: Profile) -> None:
 
 def _detail(column: str, cell: summary.Cell) -> str:
     details = cell.details[: _DETAILS.get(column, 0)] if cell.measured else ()
-    return one_line(", ".join(details), _NAME)
+    return one_line(", ".join(detail.removesuffix(f", {EXTREMES}") for detail in details), _NAME)
 
 
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -145,7 +147,8 @@ def _kernels(console: Console, run: RunReport) -> None:
         return
     shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
-    _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}: {shares}", "bold")
+    busy = breakdown.busy_caption(kernels, run.step)
+    _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
     table = _table(["kernel", "kind", "count", "total ms", "share"])
     for row in kernels.rows[:_KERNELS]:
         name = one_line(row.name, 60)

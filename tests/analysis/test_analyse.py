@@ -48,7 +48,7 @@ def test_a_recording_becomes_a_profile(tmp_path: Path) -> None:
     assert (batched.is_baseline, fused.is_baseline) == (True, False)
     assert (profile.exit_code, profile.verdict.status) == (4, "failed")
     assert profile.verdict.text == "lost.default was killed during TIMING: SIGKILL"
-    assert lost.step == Skipped(reason="the run was killed during timing: SIGKILL")
+    assert lost.step == Skipped(reason="the run was killed during TIMING: SIGKILL")
     assert isinstance(fused.compile, CompileSummary)
     assert fused.compile.first_call_s == 2.0
     assert isinstance(fused.host, HostBreakdown)

@@ -40,7 +40,7 @@ G, N, P, I, C, F, O = (  # noqa: E741
         ("aten::bitwise_and", P, "aten"),
         ("aten::__and__", P, "aten"),
         ("aten::sum", P, "aten"),
-        ("aten::searchsorted", O, "aten"),
+        ("aten::searchsorted", I, "aten"),
         ("aten::sort", O, "aten"),
         ("aten::view", O, "aten"),
         ("aten::empty", O, "aten"),
@@ -72,6 +72,8 @@ def test_cpu_operators(name: str, kind: KernelKind, generator: str) -> None:
         ("triton_tem_fused_flex_attention_0", O, "triton"),
         ("triton_red_fused_native_layer_norm_0", P, "triton"),
         ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)", N, "aten"),
+        ("void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<double>(long, double, double)", N, "aten"),
+        ("void at::native::(anonymous namespace)::searchsorted_cuda_kernel<long, long>(long*)", I, "aten"),
         (
             "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(float*)",
             N,

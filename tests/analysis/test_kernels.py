@@ -114,6 +114,7 @@ def test_the_cpp_kernels_of_a_real_trace_are_named_with_what_they_fused() -> Non
         "graph_0_cpp_fused_add_max_1": ("add", "max"),
     }
     assert {row.count for row in found.rows if row.generator == "cpp"} == {6}
+    assert found.fused_kinds == (KernelKind.NORMALISATION, KernelKind.POINTWISE, KernelKind.INDEX, KernelKind.OTHER)
     assert found.warnings == ()
 
 
@@ -178,6 +179,7 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
         idle_us=50.0,
         total_us=150.0,
         launches=Skipped(reason="a CPU run launches no device kernels"),
+        graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=(
             KindTotal(kind=KernelKind.GEMM, count=4, total_us=140.0),
             KindTotal(kind=KernelKind.POINTWISE, count=2, total_us=10.0),
@@ -223,7 +225,8 @@ def test_a_cuda_window_by_hand(tmp_path: Path) -> None:
     found = broken_down(write(tmp_path / "t.json", events), "cuda")
 
     assert (found.window_us, found.busy_us, found.idle_us, found.total_us) == (130.0, 80.0, 50.0, 90.0)
-    assert found.launches == 3
+    assert (found.launches, found.graph_launches) == (3, 1)
+    assert found.fused_kinds == (KernelKind.POINTWISE,)
     assert [(row.name, row.generator, row.ops, row.total_us) for row in found.rows] == [
         ("triton_poi_fused_add_mul_0", "triton", ("add", "mul"), 40.0),
         ("ampere_sgemm_128x64_nn", "library", (), 30.0),

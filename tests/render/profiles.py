@@ -218,7 +218,7 @@ def hostile() -> Profile:
         # These are words of the model, not strings from outside.
         if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties"):
             return value
-        if name in ("created_utc", "kgprof_version", "unit", "basis", "device"):
+        if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds"):
             return value
         if isinstance(value, str):
             return next(texts)
@@ -425,7 +425,7 @@ _CPU_KERNELS = (
     ("aten::addmm", KernelKind.GEMM, "aten", 0.29, ()),
     ("aten::native_layer_norm", KernelKind.NORMALISATION, "aten", 0.11, ()),
     ("aten::index", KernelKind.INDEX, "aten", 0.17, ()),
-    ("aten::searchsorted", KernelKind.OTHER, "aten", 0.12, ()),
+    ("aten::searchsorted", KernelKind.INDEX, "aten", 0.12, ()),
     ("aten::copy_", KernelKind.COPY, "aten", 0.06, ()),
     ("aten::eq", KernelKind.POINTWISE, "aten", 0.09, ()),
     ("aten::view", KernelKind.OTHER, "aten", 0.02, ()),
@@ -541,6 +541,8 @@ def _breakdown(
         idle_us=window - total,
         total_us=total,
         launches=1860 if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        fused_kinds=(KernelKind.NORMALISATION,) if any("layer_norm" in op for row in rows for op in row.ops) else (),
+        graph_launches=20 if device == "cuda" else Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=kinds,
         rows=rows,
     )

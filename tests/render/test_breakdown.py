@@ -1,0 +1,52 @@
+"""How the time of a step is put in words."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.model import KernelBreakdown, KernelKind, Profile
+from kgprof.render import breakdown, by_name
+from tests.render import profiles
+
+
+def kernels_of(profile: Profile, index: int) -> KernelBreakdown:
+    kernels = profile.runs[index].kernels
+    assert isinstance(kernels, KernelBreakdown)
+    return kernels
+
+
+def test_a_gpu_is_busy_against_the_bare_step() -> None:
+    # given: 20 traced steps, slowed down by the profiler to twice the bare step
+    profile = profiles.cuda()
+    kernels = msgspec.structs.replace(kernels_of(profile, 0), window_us=20 * 2 * 5210.0, busy_us=20 * 2605.0)
+
+    said = breakdown.busy_caption(kernels, profile.runs[0].step)
+
+    assert said == "device busy 2.60 of 5.21 ms, 50 %, of the bare step"
+
+
+def test_a_cpu_is_busy_under_the_profiler() -> None:
+    profile = profiles.clean()
+
+    assert breakdown.busy_caption(kernels_of(profile, 0), profile.runs[0].step) == "busy 86.0 % under the profiler"
+
+
+@pytest.mark.parametrize(("state", "asked"), [("cuda", False), ("clean", True)])
+def test_only_a_cpu_report_asks_to_read_the_shares(state: str, asked: bool) -> None:
+    page = by_name("html").render(profiles.STATES[state]())
+
+    assert ("the shares" in page) is asked
+    assert "includes the profiler's own cost" in page
+
+
+def test_a_kind_that_only_generated_kernels_hold_is_not_zero() -> None:
+    compiled = kernels_of(profiles.clean(), 1)
+
+    assert breakdown.without_kernel(compiled, KernelKind.NORMALISATION) == "in fused"
+    assert breakdown.without_kernel(compiled, KernelKind.INDEX) == "0"
+
+
+@pytest.mark.parametrize("name", ["html", "markdown"])
+def test_the_table_says_in_fused(name: str) -> None:
+    assert "in fused" in by_name(name).render(profiles.clean())
