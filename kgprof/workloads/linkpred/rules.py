@@ -38,10 +38,6 @@ class Rule:
     head: Atom
     body: tuple[Atom, ...]
 
-    @property
-    def variable_count(self) -> int:
-        return -min(0, *(argument for atom in (self.head, *self.body) for argument in atom[1:]))
-
 
 @dataclass(frozen=True, slots=True)
 class Term:

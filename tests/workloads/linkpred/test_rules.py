@@ -85,7 +85,6 @@ def test_each_lone_underscore_is_a_variable_of_its_own() -> None:
 
     numbered = rule.numbered({"h": 3, "p": 4, "q": 5}, {})
     assert numbered == Rule(name="r0", weight=1.0, head=(3, -1, -2), body=((4, -1, -3), (5, -4, -5)))
-    assert numbered.variable_count == 5
 
 
 def test_variables_are_numbered_by_first_occurrence_head_first() -> None:
@@ -93,12 +92,6 @@ def test_variables_are_numbered_by_first_occurrence_head_first() -> None:
 
     numbered = rule.numbered({"h": 3, "p": 4, "q": 5}, {"ann": 1})
     assert numbered == Rule(name="r0", weight=1.0, head=(3, -1, -2), body=((4, -3, -2), (5, -1, 1)))
-
-
-def test_a_rule_without_variables_counts_none() -> None:
-    rule = parse_rule("h(a,b) :- p(b,a).", PROLOG).numbered({"h": 3, "p": 4}, {"a": 1, "b": 2})
-
-    assert rule.variable_count == 0
 
 
 def test_a_fact() -> None:
