@@ -55,10 +55,20 @@ def verdict(
     if not headlines:
         warned = any(finding.level is Level.WARNING for finding in findings)
         status = ATTENTION if warned or any(remark.attention for remark in remarks) else OK
-        notes = tuple(finding.message for finding in findings)
+        notes = _by_message(findings)
         return Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
     return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *said)))
+
+
+def _by_message(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Each message once, with all its runs; some name theirs already."""
+    runs: dict[str, list[str]] = {}
+    for finding in findings:
+        named = f"{finding.run.slug}: " if finding.run else ""
+        slugs = runs.setdefault(finding.message.removeprefix(named), [])
+        slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
+    return tuple(f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items())
 
 
 def _once(lines: Iterable[str]) -> tuple[str, ...]:
@@ -74,7 +84,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
     lines += [(FAILED, death(run)) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     errors = [finding for finding in findings if finding.level is Level.ERROR]
-    lines += [(FAILED, finding.message) for finding in errors]
+    lines += [(FAILED, message) for message in _by_message(errors)]
     return lines
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
 from kgprof.render import breakdown, summary
+from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.gate_text import amount
 from kgprof.render.quantity import DASH, milliseconds, percent
@@ -153,10 +154,12 @@ def _findings(profile: Profile) -> Section:
     if not profile.findings:
         looked_for = ", ".join(escaped(rule.id) for rule in profile.rules)
         return Section(head=(f"No finding (looked for: {looked_for}).",))
-    shown = profile.findings[:_FINDINGS]
-    more = len(profile.findings) - len(shown)
+    same = grouped(profile.findings)
+    shown = same[:_FINDINGS]
+    more = len(same) - len(shown)
     rows = [
-        f"- {_LEVELS[finding.level]} **{escaped(finding.rule)}** {escaped(finding.message, 400)}" for finding in shown
+        f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {escaped(group.message, 400)}"
+        for group in shown
     ]
     return Section(
         head=(f"**Findings ({len(profile.findings):,})**", ""),

@@ -27,6 +27,7 @@ from kgprof.model import (
 from kgprof.render import breakdown, chart, evaluation_table, kernel_table, summary
 from kgprof.render.chart import Bar, LegendEntry, TimeTable
 from kgprof.render.evaluation_table import Fact, Table
+from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import Gap, gathered
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits, anchor, run_name
@@ -77,6 +78,7 @@ class RunLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingLine:
     anchor: str
+    runs: tuple[str, ...]
     message: str
     location: str
 
@@ -271,12 +273,13 @@ def _findings(profile: Profile, limits: Limits) -> tuple[FindingGroup, ...]:
     rules = {rule.id: rule for rule in profile.rules}
     used: set[str] = set()
     groups: dict[tuple[str, Level], list[FindingLine]] = {}
-    for finding in profile.findings[: limits.findings]:
-        groups.setdefault((finding.rule, finding.level), []).append(
+    for same in grouped(profile.findings[: limits.findings]):
+        groups.setdefault((same.first.rule, same.first.level), []).append(
             FindingLine(
-                anchor=_finding_anchor(finding, used),
-                message=one_line(finding.message, 2 * limits.name),
-                location=_location(finding, limits),
+                anchor=_finding_anchor(same.first, used),
+                runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
+                message=one_line(same.words, 2 * limits.name),
+                location=_location(same.first, limits),
             )
         )
     return tuple(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
 from kgprof.render import breakdown, gate_text, summary
+from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
@@ -136,8 +137,9 @@ def _detail(column: str, cell: summary.Cell) -> str:
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
     if not findings:
         _say(console, "no finding")
-    for finding in findings:
-        _say(console, f"{finding.level.value} {finding.rule}: {finding.message}", _LEVELS[finding.level])
+    for same in grouped(findings):
+        level = same.first.level
+        _say(console, f"{level.value} {same.first.rule}: {same.message}", _LEVELS[level])
     console.print()
 
 

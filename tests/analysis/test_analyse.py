@@ -356,6 +356,12 @@ def test_a_mode_that_compiled_nothing_needs_attention() -> None:
     assert found.reasons == ("fused.default: mode default was asked for, and nothing was compiled",)
 
 
+def test_a_finding_of_several_runs_is_one_reason() -> None:
+    found = said(recording(run(EAGER), run(COND, evaluation_s=0.2, compiled=0), run(FUSED, compiled=0)))
+
+    assert found.reasons == ("torch_cond.default, fused.default: mode default was asked for, and nothing was compiled",)
+
+
 def test_an_interruption_is_inconclusive() -> None:
     never = died(FUSED, "interrupted", "never started", "")
 

@@ -21,6 +21,7 @@ from kgprof.model import Profile
 from kgprof.render import RENDERERS, Renderer, by_name
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
+from kgprof.render.finding_groups import grouped
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.visible import visible
 from tests.render import profiles
@@ -139,7 +140,9 @@ def test_html_counts_what_the_json_counts(state: str) -> None:
     profile = profiles.STATES[state]()
     text = by_name("html").render(profile)
 
-    assert len(re.findall(r'<li id="KGP\d+-[^"]*">', text)) == (0 if state == "hostile" else len(profile.findings))
+    assert len(re.findall(r'<li id="KGP\d+-[^"]*">', text)) == (
+        0 if state == "hostile" else len(grouped(profile.findings))
+    )
     assert len(re.findall(r'<tr id="run-\d+"', text)) == len(profile.runs)
     assert f'<span class="tally">{len(profile.findings)}</span>' in text
     assert f'<section class="verdict {profile.verdict.status}"' in text
@@ -205,7 +208,7 @@ def test_markdown_tables_have_one_row_a_run_and_no_torn_row(state: str) -> None:
     assert len(rows) == len([line for line in lines if not line.startswith("| :--")])
     assert len(text) <= markdown_renderer.LIMIT
     if state != "huge":
-        assert text.count("❌ **") + text.count("⚠️ **") + text.count("ℹ️ **") >= len(profile.findings)  # noqa: RUF001
+        assert text.count("❌ **") + text.count("⚠️ **") + text.count("ℹ️ **") >= len(grouped(profile.findings))  # noqa: RUF001
 
 
 def test_markdown_mentions_nobody() -> None:
@@ -249,6 +252,6 @@ def test_text_says_every_finding_and_every_run(state: str) -> None:
     words = " ".join(by_name("text").render(profile).split())
 
     assert len(re.findall(r"(?:error|warning|note) KGP\d{3}: ", words)) == (
-        0 if state == "hostile" else len(profile.findings)
+        0 if state == "hostile" else len(grouped(profile.findings))
     )
     assert profile.verdict.status.upper() in words

@@ -1,0 +1,61 @@
+"""Several runs, one finding."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.model import Finding, Level, Location
+from kgprof.render import by_name
+from kgprof.render.finding_groups import grouped
+from tests.render import profiles
+
+EAGER, DEFAULT = profiles.KEYS[:2]
+HERE = Location(file="step.py", line=3)
+
+
+def found(message: str, *, place: Location | None = None, run: bool = True, second: bool = False) -> Finding:
+    key = DEFAULT if second else EAGER
+    return Finding(
+        rule="KGP106",
+        level=Level.WARNING,
+        message=message,
+        run=key if run else None,
+        location=place,
+        fingerprint=str(second),
+    )
+
+
+def test_equal_messages_are_one_with_all_their_runs() -> None:
+    findings = (found("compiled anew"), found("something else"), found("compiled anew", second=True))
+
+    assert [group.message for group in grouped(findings)] == [
+        "batched.eager, batched.default: compiled anew",
+        "batched.eager: something else",
+    ]
+
+
+def test_a_message_that_names_its_run_is_the_same_in_another() -> None:
+    findings = (found("batched.eager: odd"), found("batched.default: odd", second=True))
+
+    assert [group.message for group in grouped(findings)] == ["batched.eager, batched.default: odd"]
+
+
+def test_other_places_and_no_run_stay_apart() -> None:
+    findings = (found("odd"), found("odd", place=HERE, second=True), found("of no run", run=False))
+
+    assert [group.message for group in grouped(findings)] == [
+        "batched.eager: odd",
+        "batched.default: odd",
+        "of no run",
+    ]
+
+
+@pytest.mark.parametrize("name", ["html", "text", "markdown"])
+def test_every_renderer_for_people_says_it_once_with_the_runs(name: str) -> None:
+    same = (found("compiled anew"), found("compiled anew", second=True))
+    profile = msgspec.structs.replace(profiles.clean(), findings=same)
+
+    shown = by_name(name).render(profile).replace("</strong>", "").replace("<strong>", "")
+
+    assert shown.count("batched.eager, batched.default: compiled anew") == 1
