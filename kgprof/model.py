@@ -554,6 +554,7 @@ class Profile(Model, frozen=True, kw_only=True):
     device: str
     baseline: RunKey | None
     vector_isa_probe_s: float | Skipped
+    strategies: tuple[StrategyPlan, ...] = ()  # all that the workload offers, with their summaries
     runs: tuple[RunReport, ...]
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for

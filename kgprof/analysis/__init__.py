@@ -63,6 +63,7 @@ def analyse(recording: Recording) -> Profile:
         device=plan.device,
         baseline=plan.baseline,
         vector_isa_probe_s=plan.vector_isa_probe_s,
+        strategies=plan.strategies,
         runs=runs,
         findings=findings,
         rules=collectors.RULES,

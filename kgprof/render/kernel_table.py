@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
@@ -15,6 +16,7 @@ from kgprof.render.visible import one_line
 _NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
 _SHORT_NAME = 110
 _KEPT_END = 24
+_WHOLE = 20_000  # characters: no compiler makes longer names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +76,7 @@ def kernel_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[KernelTabl
             run=run_name(run, limits),
             caption=_kernel_caption(kernels),
             unit=breakdown.unit(kernels),
-            lines=tuple(
-                _kernel_line(rank, row, limits) for rank, row in enumerate(kernels.rows[: limits.kernel_rows], start=1)
-            ),
+            lines=_kernel_lines(kernels.rows[: limits.kernel_rows], limits),
             rest=_kernel_rest(kernels.rows[limits.kernel_rows :]),
             total=(count(sum(row.count for row in kernels.rows)), milliseconds(kernels.total_us)),
             warnings=tuple(one_line(warning, 2 * limits.name) for warning in kernels.warnings[: limits.lines]),
@@ -93,9 +93,28 @@ def _kernel_caption(kernels: KernelBreakdown) -> str:
     )
 
 
-def _kernel_line(rank: int, row: KernelRow, limits: Limits) -> KernelLine:
-    whole = one_line(row.name, limits.name)
-    name = short_name(whole)
+def _kernel_lines(rows: Sequence[KernelRow], limits: Limits) -> tuple[KernelLine, ...]:
+    names = distinct_names([row.name for row in rows], _SHORT_NAME, limits.name)
+    return tuple(_kernel_line(rank, row, names[rank - 1], limits) for rank, row in enumerate(rows, start=1))
+
+
+def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
+    """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``, then numbered."""
+    shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
+    while length < longest and (alike := _alike(shown)):
+        length = min(2 * length, longest)
+        shown.update({name: short_name(one_line(name, _WHOLE), length) for name in alike})
+    numbers = {name: f" ({number})" for number, name in enumerate(_alike(shown), start=1)}
+    return tuple(f"{shown[name]}{numbers.get(name, '')}" for name in names)
+
+
+def _alike(shown: Mapping[str, str]) -> list[str]:
+    times = Counter(shown.values())
+    return [name for name, short in shown.items() if times[short] > 1]
+
+
+def _kernel_line(rank: int, row: KernelRow, name: str, limits: Limits) -> KernelLine:
+    whole = middle_out(one_line(row.name, _WHOLE), limits.name)
     return KernelLine(
         rank=count(rank),
         name=name,
@@ -114,14 +133,18 @@ def _kernel_line(rank: int, row: KernelRow, limits: Limits) -> KernelLine:
     )
 
 
-def short_name(name: str) -> str:
+def short_name(name: str, length: int = _SHORT_NAME) -> str:
     """A C++ name without what all of them share; what is still too long loses its middle, for Inductor's generated
     names are told apart by the number at their end."""
     for noise in _NOISE_IN_NAMES:
         name = name.replace(noise, "")
-    if len(name) <= _SHORT_NAME:
+    return middle_out(name, length)
+
+
+def middle_out(name: str, length: int) -> str:
+    if len(name) <= length:
         return name
-    return f"{name[: _SHORT_NAME - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
+    return f"{name[: length - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
 
 
 def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:

@@ -132,6 +132,7 @@ class Page:
     headings: tuple[Heading, ...]
     runs: tuple[RunLine, ...]
     footnotes: tuple[str, ...]
+    strategies: tuple[Fact, ...]
     baseline: str
     bars: tuple[Bar, ...]
     bar_scale_ms: str
@@ -177,6 +178,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         facts=_facts(profile, limits),
         headings=tuple(Heading(name=column.name, title=column.title) for column in columns),
         runs=_run_lines(runs, columns, limits),
+        strategies=_strategies(profile, limits),
         footnotes=tuple(one_line(note, 2 * limits.name) for note in summary.footnotes(profile)[: limits.lines]),
         baseline=one_line(profile.baseline.slug, limits.name) if profile.baseline else "",
         bars=chart.bars(runs, limits),
@@ -247,6 +249,16 @@ def _run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], lim
             cells=tuple(_run_cell(column.cell(run), scales.get(column.name, 0.0), limits) for column in columns),
         )
         for index, run in enumerate(runs)
+    )
+
+
+def _strategies(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
+    """What each strategy that ran computes differently, in the workload's own words."""
+    ran = {run.key.strategy for run in profile.runs}
+    told = [strategy for strategy in profile.strategies if strategy.name in ran and strategy.summary]
+    return tuple(
+        Fact(name=one_line(strategy.name, limits.name), value=one_line(strategy.summary, 2 * limits.name))
+        for strategy in told[: limits.lines]
     )
 
 
@@ -404,11 +416,21 @@ def _environment(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
         ("Python", environment.python),
         ("C++ compiler", environment.compiler),
         ("platform", environment.platform),
-        ("git commit", f"{commit}{dirty}" if isinstance(commit, str) else commit),
+        ("git commit", f"{commit}{dirty}" if isinstance(commit, str) else no_commit(commit)),
         ("kgprof", f"recorded with {environment.kgprof}, read with {profile.kgprof_version}"),
         *environment.flags.items(),
     ]
     return tuple(_fact(name, value, limits) for name, value in pairs[: limits.lines])
+
+
+_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
+
+
+def no_commit(commit: Skipped) -> Skipped:
+    """The usual reason in ours; any other as it stands."""
+    if any(words in commit.reason for words in _NO_COMMITS):
+        return Skipped(reason="no commit: not a git repository with commits")
+    return commit
 
 
 def _fact(name: str, value: str | Skipped, limits: Limits) -> Fact:
@@ -474,6 +496,8 @@ def _cut_tables(runs: Iterable[RunReport], limits: Limits) -> list[str]:
     if limits.kernel_rows >= TOP_KERNELS:
         return []  # the table is of the top ones, and says itself how many more there are
     kernels = sum(
-        max(0, len(run.kernels.rows) - limits.kernel_rows) for run in runs if isinstance(run.kernels, KernelBreakdown)
+        max(0, min(len(run.kernels.rows), TOP_KERNELS) - limits.kernel_rows)  # the rest is in no page, however small
+        for run in runs
+        if isinstance(run.kernels, KernelBreakdown)
     )
     return [f"{count(kernels)} kernel names (their sum stands in each table's last rows)"] if kernels else []

@@ -10,6 +10,7 @@ from kgprof.model import (
     OVERFLOW_TO_SAY,
     CompileSummary,
     Evaluation,
+    KernelBreakdown,
     Profile,
     RankMetrics,
     RunAgreement,
@@ -76,7 +77,74 @@ def ended(run: RunReport) -> str:
 
 def footnotes(profile: Profile) -> tuple[str, ...]:
     """What a reader of the table must know, whoever renders it."""
-    return tuple(note for note in (_stand_in(profile), *_unknown(profile)) if note)
+    notes = (
+        _conditions(profile),
+        _stand_in(profile),
+        *_unknown(profile),
+        *_compiled_in_eager(profile),
+        *_graphs(profile),
+    )
+    return tuple(note for note in notes if note)
+
+
+# What makes two evaluations comparable: the setting's name and how it is said.
+_CONDITIONS = (
+    ("corruptions evaluated", "corruptions {}"),
+    ("policy", "policy {}"),
+    ("dtype", "dtype {}"),
+    ("depth", "depth {}"),
+)
+
+
+def _conditions(profile: Profile) -> str:
+    """The line without which the ranking metrics mean nothing to a stranger."""
+    evaluations = [run.evaluation for run in profile.runs if isinstance(run.evaluation, Evaluation)]
+    said = [f"ties {TIES}"] if any(headline_metrics(run) for run in profile.runs) else []
+    for name, words in _CONDITIONS:
+        values = dict.fromkeys(found.settings[name] for found in evaluations if name in found.settings)
+        said += [words.format(" or ".join(values))] if values else []
+    return f"The evaluation: {', '.join(said)}." if said else ""
+
+
+EAGER = "eager"
+COND_FRAMES = "_cond_op_wrapper"  # torch/_higher_order_ops/cond.py compiles this one, whoever calls it
+
+
+def _compiled_in_eager(profile: Profile) -> tuple[str, ...]:
+    notes = []
+    for run in profile.runs:
+        compiled = run.compile.compilations if isinstance(run.compile, CompileSummary) else ()
+        if run.key.mode != EAGER or not compiled:
+            continue
+        of_cond = any(compilation.function == COND_FRAMES for compilation in compiled)
+        why = (
+            "torch.cond compiles its branches even in eager mode" if of_cond else "the step itself calls torch.compile"
+        )
+        noun = "compilation" if len(compiled) == 1 else "compilations"
+        notes.append(f"{run.key.slug}: {count(len(compiled))} {noun} in eager mode: {why}.")
+    return tuple(notes)
+
+
+GRAPH_MODES = ("reduce-overhead", "max-autotune")  # those in which torch.compile asks for CUDA graphs
+
+
+def _graphs(profile: Profile) -> tuple[str, ...]:
+    """On CUDA, whether the modes that promise CUDA graphs launched any."""
+    none, some = [], []
+    for run in profile.runs:
+        kernels = run.kernels
+        if run.key.mode not in GRAPH_MODES or not isinstance(kernels, KernelBreakdown) or kernels.device != "cuda":
+            continue
+        if not isinstance(kernels.graph_launches, int):
+            continue
+        if not kernels.graph_launches:
+            none.append(run.key.slug)
+        else:
+            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {count(kernels.steps)} steps")
+    return (
+        f"{', '.join(none)}: no CUDA graph launched in the traced steps." if none else "",
+        f"CUDA graphs launched in the traced steps: {', '.join(some)}." if some else "",
+    )
 
 
 def _stand_in(profile: Profile) -> str:

@@ -10,6 +10,7 @@ from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
 from kgprof.render import breakdown, gate_text, summary
 from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
+from kgprof.render.kernel_table import distinct_names
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.visible import one_line
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 _KERNELS = 5  # of each run; the report shows more
+_KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
 _RUN = 40
 _COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR")
@@ -152,8 +154,9 @@ def _kernels(console: Console, run: RunReport) -> None:
     busy = breakdown.busy_caption(kernels, run.step)
     _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
     table = _table(["kernel", "kind", "count", "total ms", "share"])
-    for row in kernels.rows[:_KERNELS]:
-        name = one_line(row.name, 60)
+    shown = kernels.rows[:_KERNELS]
+    names = distinct_names([row.name for row in shown], _KERNEL_NAME, _NAME)
+    for name, row in zip(names, shown, strict=True):
         table.add_row(name, row.kind.value, count(row.count), milliseconds(row.total_us), percent(row.share))
     rest = kernels.rows[_KERNELS:]
     if rest:

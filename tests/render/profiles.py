@@ -34,6 +34,7 @@ from kgprof.model import (
     Skipped,
     Speedup,
     Spread,
+    StrategyPlan,
     Verdict,
 )
 
@@ -283,6 +284,11 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
         device=device,
         baseline=EAGER,
         vector_isa_probe_s=8.61,
+        strategies=(
+            StrategyPlan(name="batched", modes=("eager",), summary="Lockstep batches."),
+            StrategyPlan(name="fused", modes=("eager",), summary="Slots are refilled at once."),
+            StrategyPlan(name="other", modes=("eager",), summary="Did not run."),
+        ),
         runs=runs,
         findings=(),
         rules=collectors.RULES,
@@ -386,7 +392,14 @@ def _evaluation() -> Evaluation:
             for side in ("head", "tail", "both")
             for ties in ("optimistic", "realistic", "pessimistic", "expected")
         ),
-        settings={"dataset": "family-tree:400", "depth": "6", "batch size": "256", "dtype": "float64"},
+        settings={
+            "dataset": "family-tree:400",
+            "depth": "6",
+            "batch size": "256",
+            "dtype": "float64",
+            "policy": "seeded random weights",
+            "corruptions evaluated": "10 a side",
+        },
     )
 
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from kgprof import resources
-from kgprof.model import LogExcerpt
+from kgprof.model import LogExcerpt, Skipped
 from kgprof.render import html
 from kgprof.render.html import LEVELS, Html
-from kgprof.render.kernel_table import short_name
+from kgprof.render.kernel_table import distinct_names, short_name
 from tests.render import profiles
 
 TEMPLATES = sorted(Path(str(resources.directory("templates"))).rglob("*.jinja"))
@@ -112,3 +112,38 @@ def test_a_long_generated_name_keeps_its_number() -> None:
     assert short_name(name).startswith("graph_0_cpp_fused_bitwise_and")
     assert short_name(name).endswith("_bitwise_and_17")
     assert len(short_name(name)) == 110
+
+
+def test_two_kernels_never_look_alike() -> None:
+    long = "graph_0_cpp_fused_" + "_".join(["bitwise_and"] * 20)
+    names = [f"{long}_a_{long}_1", f"{long}_b_{long}_1", "short"]
+
+    shown = distinct_names(names, 60, 120)
+
+    assert len(set(shown)) == 3
+    assert shown[2] == "short"
+    assert [name.endswith(f"({number})") for number, name in enumerate(shown[:2], start=1)] == [True, True]
+
+
+def test_names_that_differ_in_their_middle_are_shown_longer() -> None:
+    first, second = (f"kernel<{'x' * 60}{letter}{'y' * 40}>" for letter in "ab")
+
+    assert distinct_names([first, second], 60, 400) == (first, second)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["git: fatal: ambiguous argument 'HEAD': unknown revision", "git: fatal: not a git repository (or any parent)"],
+)
+def test_no_commit_is_said_in_our_words(words: str) -> None:
+    environment = msgspec.structs.replace(profiles.CPU, git_commit=Skipped(reason=words))
+
+    text = Html().render(msgspec.structs.replace(profiles.clean(), environment=environment))
+
+    assert "no commit: not a git repository with commits" in text
+    assert "fatal" not in text
+
+
+def test_a_gpu_report_does_not_speak_of_vector_instructions() -> None:
+    assert "vector instructions" in Html().render(profiles.clean())
+    assert "vector instructions" not in Html().render(profiles.cuda())

@@ -5,7 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.model import Evaluation, Profile, RunReport, Skipped
+from kgprof.model import (
+    Compilation,
+    CompileSummary,
+    Evaluation,
+    KernelBreakdown,
+    Profile,
+    RunKey,
+    RunReport,
+    Skipped,
+)
 from kgprof.render import by_name, summary
 from tests.render import profiles
 
@@ -59,3 +68,60 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
     ) in words(name, profile)
     results = next(column for column in summary.columns(profile) if column.name == "results")
     assert results.cell(profile.runs[1]).details[0] == "5,040 = batched.default"
+
+
+# ---------------------------------------------------------------- for a stranger
+
+
+@for_people
+def test_the_conditions_of_the_evaluation_are_in_sight(name: str) -> None:
+    assert (
+        "The evaluation: ties realistic, corruptions 10 a side, policy seeded random weights, dtype float64, depth 6."
+    ) in words(name, profiles.clean())
+
+
+def test_the_strategies_that_ran_are_explained() -> None:
+    shown = words("html", profiles.clean())
+
+    assert "Lockstep batches." in shown
+    assert "Slots are refilled at once." in shown
+    assert "Did not run." not in shown
+
+
+def test_steps_of_an_evaluation_stand_beside_the_step() -> None:
+    step = next(column for column in summary.columns(profiles.clean()) if column.name == "ms/step")
+
+    assert step.cell(profiles.clean().runs[0]).details[-1] == "102 steps an evaluation"
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("_cond_op_wrapper", "torch.cond compiles its branches even in eager mode"),
+        ("step", "the step itself calls torch.compile"),
+    ],
+)
+def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> None:
+    run = profiles.clean().runs[2]
+    assert isinstance(run.compile, CompileSummary)
+    compilation = Compilation(compile_id="0/0", function=function, location="x.py:1", duration_s=1.0)
+    compiled = msgspec.structs.replace(run.compile, compilations=(compilation,))
+
+    notes = summary.footnotes(with_runs(profiles.clean(), msgspec.structs.replace(run, compile=compiled)))
+
+    assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
+
+
+def test_modes_that_promise_cuda_graphs_say_whether_any_was_launched() -> None:
+    runs = []
+    for run, launches in zip(profiles.cuda().runs, (20, 0), strict=False):
+        assert isinstance(run.kernels, KernelBreakdown)
+        kernels = msgspec.structs.replace(run.kernels, graph_launches=launches)
+        key = RunKey(strategy=f"s{launches}", mode="reduce-overhead")
+        runs.append(msgspec.structs.replace(run, key=key, kernels=kernels))
+
+    notes = summary.footnotes(with_runs(profiles.cuda(), *runs))
+
+    assert "s0.reduce-overhead: no CUDA graph launched in the traced steps." in notes
+    assert "CUDA graphs launched in the traced steps: s20.reduce-overhead 20 in 20 steps." in notes
+    assert not [note for note in summary.footnotes(profiles.cuda()) if "CUDA graph" in note]
