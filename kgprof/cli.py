@@ -316,18 +316,12 @@ def run_options(verb: str) -> Callable[[Any], Any]:
 @click.pass_context
 def profile(
     ctx: click.Context,
+    /,
     workload: str,
-    strategies: tuple[str, ...],
-    modes: tuple[str, ...],
-    device: str,
-    steps: int,
-    warmup: int,
     output: Path | None,
-    seed: int,
-    timeout: float,
     outputs: tuple[Output, ...],
     quiet: bool,
-    evaluations: int,
+    **given: Any,
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
@@ -348,19 +342,7 @@ def profile(
     if loading.asks_for_help(workload, workload_args):
         to_stdout(loading.help_text(workload))
         return EXIT_OK
-    check_workload(workload, workload_args)
-    options = Options(
-        workload=workload,
-        workload_args=workload_args,
-        strategies=strategies,
-        modes=modes,
-        device=device,
-        steps=steps,
-        warmup=checked_warmup(warmup, steps),
-        seed=seed,
-        timeout_s=timeout,
-        evaluations=evaluations,
-    )
+    options = asked_for(workload, workload_args, **given)
     folder = output if output is not None else default_folder(workload)
     ctx.ensure_object(Context).folder = folder
     recording = recorded(options, folder, quiet)
@@ -399,15 +381,9 @@ def profile(
 @click.pass_context
 def check_graphs(
     ctx: click.Context,
+    /,
     workload: str,
-    strategies: tuple[str, ...],
-    modes: tuple[str, ...],
-    device: str,
-    steps: int,
-    warmup: int,
     output: Path | None,
-    seed: int,
-    timeout: float,
     outputs: tuple[Output, ...],
     quiet: bool,
     budgets: tuple[str, ...],
@@ -415,6 +391,7 @@ def check_graphs(
     backend: str | None,
     accepted: str | None,
     update_baseline: bool,
+    **given: Any,
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
 
@@ -435,20 +412,8 @@ def check_graphs(
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
     settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
-    check_workload(workload, workload_args)
-    options = Options(
-        workload=workload,
-        workload_args=workload_args,
-        strategies=strategies,
-        modes=modes,
-        device=device,
-        steps=steps,
-        warmup=checked_warmup(warmup, steps),
-        seed=seed,
-        timeout_s=timeout,
-        passes=(PassName.COMPILE,),
-        backend=settings.backend,
-    )
+    gates_own = {"passes": (PassName.COMPILE,), "backend": settings.backend}
+    options = asked_for(workload, workload_args, **{**given, **gates_own})
     folder = output if output is not None else default_folder(workload)
     ctx.ensure_object(Context).folder = folder
     recording = recorded(options, folder, quiet)
@@ -459,7 +424,7 @@ def check_graphs(
         click.echo(f"kgprof: the report is {report}", err=True)
     say_outcome(outputs, found)
     if update_baseline:
-        return write_baseline(found, settings, whole=not strategies and not modes)
+        return write_baseline(found, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
 
 
@@ -567,12 +532,17 @@ def could_be_written(path: Path) -> bool:
     return not path.is_dir() and above is not None and above.is_dir()
 
 
-def check_workload(workload: str, workload_args: tuple[str, ...]) -> None:
-    """Raises UsageError for a workload that cannot be one, before a child is started for it."""
+def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> Options:
+    """``given`` are fields of Options, which the parameters of ``run_options`` are named after (all but --timeout).
+
+    Raises UsageError for a workload that cannot be one, before a child is started for it.
+    """
     from kgprof.workloads import loading
 
     loading.find(workload)
     loading.check_arguments(workload, workload_args)
+    checked_warmup(given["warmup"], given["steps"])
+    return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
 def recorded(options: Options, folder: Path, quiet: bool) -> Path:
@@ -640,19 +610,16 @@ def complain_of_runs(found: Profile, recording: Path) -> None:
 
 
 def how_it_ended(failed: RunReport) -> str:
-    from kgprof.record import store
-
     code = failed.exit.exit_code
     suffix = f" (exit code {code})" if code is not None else ""
-    return f"{failed.key.slug} {store.in_words(failed.exit)}{suffix}"
+    return f"{failed.key.slug} {failed.exit.words}{suffix}"
 
 
-def checked_warmup(warmup: int, steps: int) -> int:
+def checked_warmup(warmup: int, steps: int) -> None:
     if warmup >= steps:
         raise UsageError(
             f"--warmup {warmup} leaves none of --steps {steps} for steady state", hint="ask for more --steps"
         )
-    return warmup
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

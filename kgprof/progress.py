@@ -16,17 +16,13 @@ REFRESHES_PER_SECOND = 2  # beside a child that is being timed
 
 
 class Progress(Protocol):
-    """Entered for the length of the recording; told of each phase, from any thread."""
+    """Told of each phase, from any thread."""
 
-    def __enter__(self) -> Progress: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
     def phase(self, name: str, key: RunKey | None) -> None: ...
 
 
-def choose(*, quiet: bool, stream: TextIO | None = None) -> Progress:
-    """Silence, plain lines (a pipe, CI, a dumb terminal), or a live line."""
+def choose(*, quiet: bool, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
+    """Silence, plain lines (a pipe, CI, a dumb terminal), or a live line; to be entered while it is recorded."""
     stream = sys.stderr if stream is None else stream
     if quiet:
         return Silent()

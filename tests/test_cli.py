@@ -356,10 +356,13 @@ def test_options_come_from_the_environment_too(
             ["TORCH_COMPILE_DISABLE=1 is set, so torch.compile would compile nothing in eager.default", "unset"],
         ),
         (
-            [f"{WORKLOADS / 'raises_on_import.py'}:step"],
+            [f"{WORKLOADS / 'raises_on_import.py'}:step", "--format", "json"],
             {},
             4,
-            ["raised RuntimeError while it was imported: this module cannot be imported", "out/plan.log"],
+            [
+                "raised RuntimeError while it was imported: this module cannot be imported",
+                "hint: everything that it printed and its traceback: out/plan.log",
+            ],
         ),
     ],
     ids=["unknown-strategy", "later-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off", "import-raises"],
@@ -490,20 +493,20 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
     # each death is one error with the process's own exit code and its log
     logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{store.LOG}"
     assert error_and_hint(done.stderr)[:8] == [
-        "kgprof: error: raises.as-is raised during compile: ValueError: the second step does not work (exit code 1)",
+        "kgprof: error: raises.as-is raised during COMPILE: ValueError: the second step does not work (exit code 1)",
         logs.format("raises"),
-        "kgprof: error: killed.as-is was killed during trace: SIGKILL (exit code -9)",
+        "kgprof: error: killed.as-is was killed during TRACE: SIGKILL (exit code -9)",
         logs.format("killed"),
-        "kgprof: error: segfaults.as-is was killed during compile: SIGSEGV (exit code -11)",
+        "kgprof: error: segfaults.as-is was killed during COMPILE: SIGSEGV (exit code -11)",
         logs.format("segfaults"),
-        "kgprof: error: leaves.as-is raised during compile: the process ended itself with exit code 7 (exit code 7)",
+        "kgprof: error: leaves.as-is raised during COMPILE: the process ended itself with exit code 7 (exit code 7)",
         logs.format("leaves"),
     ]
     raised, killed, crashed = store.load(tmp_path / "out").runs[1:4]
     assert raised.exit.traceback.splitlines()[1].strip().startswith(f'File "{MISBEHAVING}"')
     assert killed.log.endswith("last words\n")
     assert isinstance(killed.compile, CompilePass)  # a SIGKILL costs the pass that was running
-    assert killed.trace == killed.host == Skipped(reason="the run was killed during trace: SIGKILL")
+    assert killed.trace == killed.host == Skipped(reason="the run was killed during TRACE: SIGKILL")
     assert f'File "{MISBEHAVING}", line ' in crashed.log  # where, from faulthandler
     assert "Traceback" not in done.stderr
 
@@ -514,7 +517,7 @@ def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (4, "out/report.html\n")
     assert done.stderr.splitlines() == [
-        "kgprof: error: hangs.as-is timed out during compile: no end within 15 s (--timeout) (exit code -15)",
+        "kgprof: error: hangs.as-is timed out during COMPILE: no end within 15 s (--timeout) (exit code -15)",
         "  hint: its log: out/recording/runs/hangs.as-is/log.txt",
     ]
     (hung,) = store.load(tmp_path / "out").runs
@@ -587,7 +590,7 @@ def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
     assert eager.exit.outcome == "ok"
     assert compiled.exit.outcome == "raised"
     assert compiled.exit.message.startswith("no C++ compiler, and Inductor needs one on the CPU")
-    assert "eager.default raised during prepare: no C++ compiler" in done.stderr
+    assert "eager.default raised during PREPARE: no C++ compiler" in done.stderr
 
 
 def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_path: Path) -> None:

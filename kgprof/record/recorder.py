@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -32,6 +31,7 @@ from kgprof.model import (
     Skipped,
     decode_json,
 )
+from kgprof.progress import Progress
 from kgprof.record import children, store
 from kgprof.record.children import Caches, Ended, Interrupted
 from kgprof.record.flags import flags
@@ -39,12 +39,6 @@ from kgprof.record.job import Job, Task
 from kgprof.workloads import modes
 
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
-
-
-class Progress(Protocol):
-    """Told what is going on; called from another thread too."""
-
-    def phase(self, name: str, key: RunKey | None) -> None: ...
 
 
 def record(options: Options, folder: Path, progress: Progress) -> Path:
@@ -196,7 +190,7 @@ class _Recording:
             return
         ended = self._start(Task.AGREEMENT, None)
         if ended.outcome != "ok":
-            reason = f"the comparison {store.in_words(ended)}"
+            reason = f"the comparison {ended.words}"
             store.write_agreement(self.folder, Skipped(reason=reason))
 
     def note_interruption(self) -> None:

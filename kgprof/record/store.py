@@ -78,7 +78,6 @@ LOG = "log.txt"
 KERNELS_LOG = "kernels_log.txt"  # child B's
 AGREEMENT_LOG = "agreement_log.txt"
 EVALUATION = "evaluation"
-_ENDED = {"killed": "was killed", "timed-out": "timed out", "interrupted": "was interrupted"}
 # Which key a line of TRACE_RECORDS has, and what it holds.
 _LINES: dict[str, type[Any]] = {"metadata": TraceRecord, "frame": OfferedFrame, "graph": GraphRuns, "log": LogLine}
 _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
@@ -160,10 +159,6 @@ def write_report(folder: Path, name: str, text: str) -> None:
         _write(folder / name, text.encode("utf-8", errors="replace"))
     except KgprofError as error:
         raise UsageError(error.message, hint="name a folder that can be written") from error
-
-
-def write_log(folder: Path, key: RunKey, text: str) -> None:
-    _write(run_folder(folder, key) / LOG, text.encode(errors="replace"))
 
 
 def write_sources(records: Path, value: Sources) -> None:
@@ -384,13 +379,7 @@ def _never_ended(run: Path, header: RecordingHeader) -> Exit:
 
 def _why_missing(ended: Exit) -> str:
     """Why a pass left no file, from how its child ended."""
-    return f"the run {'ended without writing this pass' if ended.outcome == 'ok' else in_words(ended)}"
-
-
-def in_words(ended: Exit) -> str:
-    """``was killed during timing: SIGKILL``."""
-    during = f" during {ended.during}" if ended.during else ""
-    return f"{_ENDED.get(ended.outcome, ended.outcome)}{during}" + (f": {ended.message}" if ended.message else "")
+    return f"the run {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
 
 
 def _load_agreement(folder: Path, header: RecordingHeader) -> Agreement | Skipped:

@@ -105,7 +105,8 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
         store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
     store.write_evaluation(folder, key, _evaluation())
     store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=12.0))
-    store.write_log(folder, key, "a line that <torch> wrote & one more\n")
+    log = store.run_folder(folder, key) / store.LOG
+    log.write_text("a line that <torch> wrote & one more\n", encoding="utf-8")
 
 
 def _compile_pass(per_step: float) -> CompilePass:

@@ -30,6 +30,6 @@ def test_a_refused_plan_is_a_usage_error_and_an_empty_folder_is_removed(
     monkeypatch.setattr(recorder.children, "run", refuses)
 
     with pytest.raises(UsageError, match="no strategy 'x'"):
-        recorder.record(Options(), output, progress.choose(quiet=True))
+        recorder.record(Options(), output, progress.Silent())
 
     assert output.exists() == left_behind

@@ -32,7 +32,7 @@ def test_a_pass_that_left_no_file_says_how_its_child_ended(tmp_path: Path) -> No
     lost = handmade.write(tmp_path).runs[2]
 
     assert lost.compile == handmade._compile_pass(700.0)
-    assert lost.timing == Skipped(reason="the run was killed during timing: SIGKILL")
+    assert lost.timing == Skipped(reason="the run was killed during TIMING: SIGKILL")
     assert lost.kernels == lost.timing
     assert lost.evaluation == lost.timing
 
