@@ -169,7 +169,9 @@ def _spans(trace: RunTrace) -> Iterator[Mapping[str, Any]]:
 
 
 def _owner(event: Mapping[str, Any]) -> str:
-    return str((event.get("args") or {}).get("compile_id") or "")
+    """torch writes the text "None" for a span of a worker thread."""
+    name = str((event.get("args") or {}).get("compile_id") or "")
+    return "" if name == "None" else name
 
 
 # ---------------------------------------------------------------- failures

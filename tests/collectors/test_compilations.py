@@ -184,6 +184,17 @@ def _seconds(stages: CompileStages | Skipped) -> list[float]:
     return [getattr(stages, name) for name in CompileStages.__struct_fields__]
 
 
+def test_what_a_worker_thread_does_meanwhile_is_the_waiting_threads_time() -> None:
+    spans = in_time(
+        span("dynamo", 0, 4e6), span("async_compile.wait", 1e6, 3e6), span("compile_file", 1.5e6, 2.5e6, "None")
+    )
+
+    (row,) = rows(*compiled("0/0", STEP), *spans)
+
+    assert isinstance(row.stages, CompileStages)
+    assert (row.stages.capture_s, row.stages.machine_code_s) == (2.0, 2.0)
+
+
 def test_a_compilation_inside_another_one_takes_its_own_time() -> None:
     spans = in_time(span("dynamo", 0, 10e6), span("dynamo", 4e6, 6e6, "1/0"))
 

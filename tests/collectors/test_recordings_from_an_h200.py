@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from kgprof import collectors
 from kgprof.analysis import analyse
-from kgprof.collectors import cuda_graphs
+from kgprof.collectors import compilations, cuda_graphs
 from kgprof.collectors.cuda_graphs import CudaGraphs
-from kgprof.model import Finding, KernelBreakdown, Recording, RunKey, Skipped
+from kgprof.collectors.structured_trace import run_trace
+from kgprof.model import CompileStages, Finding, KernelBreakdown, Recording, RunKey, Skipped
 from kgprof.record import store
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
@@ -106,6 +108,18 @@ def test_a_moved_parameter_is_named_with_its_addresses(recordings: dict[str, Rec
         "the CUDA graph of Counting.forward was recorded again once after warm-up: static input data pointer changed."
     )
     assert "data pointer changed from" in finding.detail
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stages_of_a_compilation_add_up_to_its_duration(name: str) -> None:
+    for run in store.load(FOLDER / name).runs:
+        trace = run_trace(run)
+        assert trace is not None
+        for row in compilations.compilations(trace):
+            assert isinstance(row.stages, CompileStages)
+            assert isinstance(row.duration_s, float)
+            assert sum(astuple(row.stages)) == pytest.approx(row.duration_s, rel=0.02, abs=0.01)
+            assert row.stages.machine_code_s > 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -174,7 +174,7 @@ def ran(compile_id: str, *calls: int) -> GraphRuns:
 def span(name: str, begin_us: float, end_us: float, compile_id: str = "0/0") -> list[tuple[float, TraceRecord]]:
     """A begin and an end, each with its time to sort by."""
     return [
-        (at, record(compile_id, payload=json.dumps(_event(name, ph, at, compile_id)), chromium_event={}))
+        (at, record("0/0", payload=json.dumps(_event(name, ph, at, compile_id)), chromium_event={}))
         for ph, at in (("B", begin_us), ("E", end_us))
     ]
 
