@@ -56,7 +56,7 @@ def _of_run(trace: RunTrace) -> Iterator[CacheUse]:
     for prefix, cache in _CACHES.items():
         for outcome in _OUTCOMES:
             for record in trace.artifacts(f"{prefix}_{outcome}"):
-                compiled = trace.compiled.get(compile_id(record.metadata))
+                compiled = trace.compilation(compile_id(record.metadata), record.call)
                 location = place_of(trace, compiled) if compiled else None
                 where = (trace.source.in_repository(location.file), location.function) if location else ()
                 yield CacheUse(

@@ -99,12 +99,12 @@ def compilations(trace: RunTrace) -> tuple[Compilation, ...]:
     except ValueError as error:  # a span that cannot be read would leave its time in the one around it
         seconds, why = {}, f"a record of its spans could not be read: {error}"
     rows = []
-    for compiled in trace.compiled.values():
+    for compiled in trace.compiled:
         if compiled.metrics:
-            stages = _stages(seconds.get((compiled.compile_id, False)), why)
+            stages = _stages(seconds.get((id(compiled), False)), why)
             rows.append(_row(trace, compiled, compiled.metrics, stages))
         for metrics in compiled.backward:
-            rows.append(_row(trace, compiled, metrics, _stages(seconds.get((compiled.compile_id, True)), why)))
+            rows.append(_row(trace, compiled, metrics, _stages(seconds.get((id(compiled), True)), why)))
     return tuple(rows)
 
 
@@ -137,12 +137,12 @@ def _stages(seconds: Mapping[str, float] | None, why_none: str) -> CompileStages
     return CompileStages(**stages)
 
 
-def _seconds_of_stages(trace: RunTrace) -> dict[tuple[str, bool], dict[str, float]]:
-    """(compile id, is backward) -> stage -> seconds, from the nesting of the spans on torch's one compiling thread."""
-    totals: dict[tuple[str, bool], dict[str, float]] = {}
-    open_spans: list[tuple[str, tuple[str, bool], str]] = []
+def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:
+    """(identity of the Compiled, is backward) -> stage -> seconds, from the nesting of the compiling thread's spans."""
+    totals: dict[tuple[int, bool], dict[str, float]] = {}
+    open_spans: list[tuple[str, tuple[int, bool], str]] = []
     last_us = 0.0
-    for event in _spans(trace):
+    for event, compiled in _spans(trace):
         now_us, name = float(event["ts"]), str(event["name"])
         if open_spans:
             _, owner, stage = open_spans[-1]
@@ -151,21 +151,22 @@ def _seconds_of_stages(trace: RunTrace) -> dict[tuple[str, bool], dict[str, floa
         last_us = now_us
         if event["ph"] == "B":
             backward = name == "entire_backward_compile" or (bool(open_spans) and open_spans[-1][1][1])
-            open_spans.append((name, (_owner(event), backward), STAGE_OF[name]))
+            open_spans.append((name, (id(compiled), backward), STAGE_OF[name]))
         elif name in (open_name for open_name, _, _ in open_spans):
             while open_spans.pop()[0] != name:
                 pass  # a span that an exception left open ends with the one around it
     return totals
 
 
-def _spans(trace: RunTrace) -> Iterator[Mapping[str, Any]]:
+def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None]]:
     """Begins and ends in the order of time. Spans of worker threads belong to no compile id and are left out."""
     for record in trace.all.records:
         if "chromium_event" not in record.metadata or not record.payload:
             continue
         event = json.loads(record.payload)
-        if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and _owner(event):
-            yield event
+        name = _owner(event)
+        if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and name:
+            yield event, trace.compilation(name, record.call)
 
 
 def _owner(event: Mapping[str, Any]) -> str:
@@ -186,7 +187,7 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     sites: dict[object, list[FailedCompile]] = {}
     for row in trace.all.frames:
         if row.outcome == "raised":
-            failed = next((c for c in trace.compiled.values() if row in trace.frame_rows(c)), None)
+            failed = next(iter(trace.compilations_of(row)), None)
             event = _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
             sites.setdefault((event.location, event.error), []).append(event)
     for events in sites.values():

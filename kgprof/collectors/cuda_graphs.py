@@ -214,7 +214,7 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
     for message in trace.all.logs:
         if message.function != _SKIP:
             continue
-        place = _place_in(trace, message.text) or _place_of_id(trace, message.compile_id)
+        place = _place_in(trace, message.text) or _place_of_id(trace, message.compile_id, message.call)
         reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
         key = (place.file, place.line, reason) if place else (message.compile_id, reason)
         if key not in seen:
@@ -246,7 +246,7 @@ def _partitioning(trace: RunTrace, head: LogLine, rest: Sequence[str]) -> Partit
         graphed=int(counts[2]),
         not_graphed=int(counts[3]),
         reasons=tuple(dict.fromkeys(found)),
-        location=place or _place_of_id(trace, head.compile_id),
+        location=place or _place_of_id(trace, head.compile_id, head.call),
     )
 
 
@@ -263,7 +263,7 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
                 compile_id=number,
                 call=message.call,
                 again=why if why_call == message.call else "",
-                location=_place_of_id(trace, number),
+                location=_place_of_id(trace, number, message.call),
             )
 
 
@@ -278,7 +278,7 @@ def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
         inputs = names.get(name, ())
         if moved := sorted(written - fixed):
             known = tuple(inputs[i] if i < len(inputs) else f"input {i}" for i in moved)
-            yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name))
+            yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call))
 
 
 def _place_in(trace: RunTrace, text: str) -> Location | None:
@@ -289,8 +289,8 @@ def _place_in(trace: RunTrace, text: str) -> Location | None:
     return trace.source.innermost(stack)
 
 
-def _place_of_id(trace: RunTrace, name: str) -> Location | None:
-    compiled = trace.compiled.get(name)
+def _place_of_id(trace: RunTrace, name: str, call: int) -> Location | None:
+    compiled = trace.compilation(name, call)
     return place_of(trace, compiled) if compiled else None
 
 

@@ -89,25 +89,26 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
 def _recompiles(trace: RunTrace) -> Iterator[Disagreement]:
     reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
     again = {row.compile_id for row in trace.all.frames if row.compile_id and not row.compile_id.endswith("/0")}
-    failed = {name for name, compiled in trace.compiled.items() if compiled.failed}
+    failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
     yield from _of_ids(trace, "recompiles", reasons - failed, again, FRAMES)
 
 
 def _compilations(trace: RunTrace) -> Iterator[Disagreement]:
     # has_guarded_code is true also where torch skipped a frame for want of operators; only the guards tell.
-    measured = {name for name, c in trace.compiled.items() if not c.failed and c.metrics.get("guard_count") is not None}
+    told = (c for c in trace.compiled if not c.failed and c.metrics.get("guard_count") is not None)
+    measured = {compiled.compile_id for compiled in told}
     compiled = {row.compile_id for row in trace.all.frames if row.compile_id}
     yield from _of_ids(trace, "compilations", measured, compiled, FRAMES)
 
 
 def _graphs(trace: RunTrace) -> Iterator[Disagreement]:
-    counted = {name for name, c in trace.compiled.items() if not c.failed and c.metrics.get("graph_op_count")}
+    counted = {c.compile_id for c in trace.compiled if not c.failed and c.metrics.get("graph_op_count")}
     yield from _of_ids(trace, "graphs", counted, {graph.compile_id for graph in trace.all.graphs}, GRAPHS)
 
 
 def _of_ids(trace: RunTrace, fact: str, told: set[str], seen: set[str], other: str) -> Iterator[Disagreement]:
     for name in sorted(told ^ seen):
-        compiled = trace.compiled.get(name)
+        compiled = trace.compilation(name, trace.calls)
         location = recompiles.place_of(trace, compiled) if compiled else None
         witness, silent = (TRACE, other) if name in told else (other, TRACE)
         yield _disagreement(trace, fact, location, f"the {witness} has compilation {name}, and the {silent} does not")

@@ -116,7 +116,7 @@ def _break_record(trace: RunTrace, record: TraceRecord, payload: str) -> BreakRe
     reason = found["reason"] if found else _last_error(payload)
     return BreakRecord(
         call=record.call,
-        compiled=trace.compiled.get(compile_id(record.metadata)),
+        compiled=trace.compilation(compile_id(record.metadata), record.call),
         site=trace.source.innermost(stack),
         named=named,
         stack=stack,

@@ -8,12 +8,13 @@ from the graphs that did not run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.guard_text import Guard, parse
+from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.collectors.source_text import is_resumed
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
 
@@ -166,7 +167,8 @@ def collect(recording: Recording) -> tuple[RecompiledFunction, ...]:
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
     for location, compiled in _by_function(trace):
-        again = [c for c in compiled if _is_recompile(c) and not c.failed]
+        anew = _made_anew(compiled)
+        again = [c for c in compiled if not c.failed and (_is_recompile(c) or id(c) in anew)]
         limits = [c for c in compiled if _reached_limit(trace, c)]
         if again or limits:
             yield _recompiled(trace, location, compiled, again, limits, guards)
@@ -176,7 +178,7 @@ def _by_function(trace: RunTrace) -> Iterator[tuple[Location | None, list[Compil
     """A function and what follows its breaks are one place; so are the functions of a library behind one line."""
     groups: dict[object, tuple[Location | None, list[Compiled]]] = {}
     last: dict[str, Location | None] = {}
-    for compiled in trace.compiled.values():
+    for compiled in trace.compiled:
         # The limit is checked before torch says what it compiles: such an entry is where the code object was last.
         location = last[compiled.frame_id] = place_of(trace, compiled) or last.get(compiled.frame_id)
         key = (location.file, location.line) if location else compiled.frame_id
@@ -190,6 +192,20 @@ def place_of(trace: RunTrace, compiled: Compiled) -> Location | None:
     if frame is not None and trace.source.project.holds(frame.file):
         return trace.source.definition(frame.file, frame.line, frame.function)
     return trace.source.innermost(compiled.stack)
+
+
+def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
+    """Compilations (by identity) of a function that torch had never met, although it had compiled one just like it.
+
+    A function that is made from text in every call has a new code object each time, and ``torch._dynamo.reset()``
+    forgets all of them: no guard fails, and every call compiles. A few of a kind are a coincidence of names.
+    """
+    alike: dict[object, list[Compiled]] = {}
+    for one in compiled:
+        frame = one.frame
+        if frame and not one.failed and not _is_recompile(one) and not is_resumed(frame.function):
+            alike.setdefault((frame.file, frame.line, frame.function), []).append(one)
+    return {id(one) for group in alike.values() if len({c.call for c in group}) > MANY for one in group[1:]}
 
 
 def _recompiled(
@@ -222,21 +238,29 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
     return Recompile(
         compile_id=compiled.compile_id,
         call=compiled.call,
-        guard=rejected[0] if rejected else Guard(kind="other", entry="", text="torch gave no reason"),
+        guard=rejected[0] if rejected else _without_a_reason(compiled),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
         duration_s=Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
     )
 
 
+def _without_a_reason(compiled: Compiled) -> Guard:
+    if _is_recompile(compiled):
+        return Guard(kind=OTHER, entry="", text="torch gave no reason")
+    name = compiled.frame.function if compiled.frame else ""
+    text = "to torch it is a function that it never met: it was made anew, or torch._dynamo.reset() was called"
+    return Guard(kind="identity", entry="", source=name, text=text)
+
+
 # ---------------------------------------------------------------- what the graphs tell
 
 
-def _runs(trace: RunTrace, code: str) -> dict[int, int]:
-    """call -> how often a graph of any entry of this code object ran in it (the graph up to its first break)."""
+def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
+    """call -> how often a graph of any entry of these code objects ran in it (the graph up to its first break)."""
     total: dict[int, int] = {}
     for graph in trace.all.graphs:
-        if frame_id(graph.compile_id) == code:
+        if frame_id(graph.compile_id) in codes:
             for call, runs in graph.runs.items():
                 total[call] = total.get(call, 0) + runs
     return total
@@ -247,7 +271,7 @@ def _eager_calls(trace: RunTrace, limit: Compiled) -> int | Skipped:
 
     It ran compiled so many times a call before the limit; a call with fewer runs has lost them to eager.
     """
-    runs = _runs(trace, limit.frame_id)
+    runs = _runs(trace, {limit.frame_id})
     if not runs:
         return Skipped(reason="no graph of it was counted")
     usual = max((runs.get(call, 0) for call in range(limit.call)), default=1)
@@ -255,20 +279,22 @@ def _eager_calls(trace: RunTrace, limit: Compiled) -> int | Skipped:
 
 
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
-    """Whether each call (or each run) of one code object, until the last one or the limit, had to compile it."""
-    by_frame: dict[str, list[Compiled]] = {}
+    """Whether each call (or each run) of one function, until the last one or the limit, had to compile it."""
+    anew = _made_anew(compiled)
+    by_code: dict[object, list[Compiled]] = {}
     for one in compiled:
         if not one.failed:
-            by_frame.setdefault(one.frame_id, []).append(one)
-    return any(_is_always_new(trace, code, entries, limit) for code, entries in by_frame.items())
+            by_code.setdefault("made anew" if id(one) in anew else one.frame_id, []).append(one)
+    return any(_is_always_new(trace, entries, limit) for entries in by_code.values())
 
 
-def _is_always_new(trace: RunTrace, code: str, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
+def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
     if len(entries) <= MANY:
         return False
-    end = limit.call if limit is not None and limit.frame_id == code else trace.calls
-    runs = {call: count for call, count in _runs(trace, code).items() if call < end}
+    codes = {entry.frame_id for entry in entries}
+    end = limit.call if limit is not None and limit.frame_id in codes else trace.calls
     compiling = {entry.call for entry in entries}
+    runs = {call: count for call, count in _runs(trace, codes).items() if min(compiling) <= call < end}
     if not runs:  # no graph of it was counted: go by the calls alone
         return compiling == set(range(min(compiling), end))
     return runs.keys() <= compiling or sum(runs.values()) <= len(entries)

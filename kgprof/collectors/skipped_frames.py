@@ -107,7 +107,7 @@ def _from_frames(trace: RunTrace, rows: Sequence[OfferedFrame]) -> Iterator[Skip
 
 def _in_consequence(trace: RunTrace, row: OfferedFrame) -> bool:
     """Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller."""
-    return bool(row.called_in) and not any(row in trace.frame_rows(c) for c in trace.compiled.values())
+    return bool(row.called_in) and not trace.compilations_of(row)
 
 
 def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
@@ -129,7 +129,7 @@ def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
 def _cause(trace: RunTrace, row: OfferedFrame) -> Cause:
     """torch's own words where the frame left some, or the metrics of its compilation; else the class alone."""
     if row.why == "error":
-        failed = [c.metrics.get("fail_reason") for c in trace.compiled.values() if row in trace.frame_rows(c)]
+        failed = [compiled.metrics.get("fail_reason") for compiled in trace.compilations_of(row)]
         text = next((str(reason) for reason in failed if reason), row.text)
         cause = cause_of(text, trace.all.sources.registry)
         if cause.gb_ids or failed:

@@ -5,7 +5,7 @@ What a topic's own records mean is in that topic's collector. The names used her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,17 @@ class RunTrace:
         self.steady_from = steady_from
         self.source = SourceText(records.sources)
         self._names = _interned(records.records)
-        self.compiled = self._compilations()
+        self.compiled = tuple(self._compilations())
+        self._by_id: dict[str, list[Compiled]] = {}
+        for compiled in self.compiled:
+            self._by_id.setdefault(compiled.compile_id, []).append(compiled)
+        self._rows: dict[tuple[int, str, int, str], list[OfferedFrame]] = {}
+        for row in records.frames:
+            self._rows.setdefault((row.call, *_frame_key(row)), []).append(row)
+        self._by_frame: dict[tuple[str, int, str], list[Compiled]] = {}
+        for compiled in self.compiled:
+            if (frame := compiled.frame) is not None:
+                self._by_frame.setdefault((frame.file, frame.line, frame.function), []).append(compiled)
 
     def artifacts(self, name: str) -> Iterator[TraceRecord]:
         """The records of one kind of artifact, in torch's order."""
@@ -59,38 +69,48 @@ class RunTrace:
             if isinstance(artifact, Mapping) and artifact.get("name") == name:
                 yield record
 
-    def frame_rows(self, compiled: Compiled) -> tuple[OfferedFrame, ...]:
+    def compilation(self, name: str, call: int) -> Compiled | None:
+        """The one that a record of this call belongs to: ids are given anew after ``torch._dynamo.reset()``."""
+        found = [compiled for compiled in self._by_id.get(name, ()) if compiled.call <= call]
+        return found[-1] if found else None
+
+    def frame_rows(self, compiled: Compiled) -> Sequence[OfferedFrame]:
         """What the frame hook saw of the same frame in the same call."""
         frame = compiled.frame
-        return tuple(
-            row
-            for row in self.all.frames
-            if frame is not None
-            and (row.call, row.file, row.first_line, row.function)
-            == (compiled.call, frame.file, frame.line, frame.function)
-        )
+        return self._rows.get((compiled.call, frame.file, frame.line, frame.function), ()) if frame else ()
 
-    def _compilations(self) -> dict[str, Compiled]:
-        found: dict[str, Compiled] = {}
+    def compilations_of(self, row: OfferedFrame) -> Sequence[Compiled]:
+        """The compilations that torch began for a frame that was offered to it."""
+        return [compiled for compiled in self._by_frame.get(_frame_key(row), ()) if compiled.call == row.call]
+
+    def _compilations(self) -> Iterator[Compiled]:
+        latest: dict[str, Compiled] = {}
         for record in self.all.records:
-            name = compile_id(record.metadata)
+            name, metadata = compile_id(record.metadata), record.metadata
             if not name:
                 continue
-            metadata = record.metadata
-            compiled = found.setdefault(name, Compiled(compile_id=name, call=record.call))
-            if isinstance(start := metadata.get("dynamo_start"), Mapping):
+            start = metadata.get("dynamo_start")
+            # Restarts of one attempt begin in one call; the same id in a later call is another compilation.
+            if name not in latest or (isinstance(start, Mapping) and latest[name].call != record.call):
+                latest[name] = Compiled(compile_id=name, call=record.call)
+                yield latest[name]
+            compiled = latest[name]
+            if isinstance(start, Mapping):
                 compiled.stack = compiled.stack or tuple(self._stack(start.get("stack")))
             if isinstance(metrics := metadata.get("compilation_metrics"), Mapping):
                 compiled.metrics = metrics
             if isinstance(metrics := metadata.get("bwd_compilation_metrics"), Mapping):
                 compiled.backward.append(metrics)
-        return found
 
     def _stack(self, entries: object) -> Iterator[Location]:
         for entry in entries if isinstance(entries, list) else ():
             number = entry.get("filename")
             file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
             yield Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
+
+
+def _frame_key(row: OfferedFrame) -> tuple[str, int, str]:
+    return row.file, row.first_line, row.function
 
 
 def run_trace(run: RunRecord) -> RunTrace | None:

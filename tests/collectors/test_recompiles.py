@@ -281,3 +281,35 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
     (first,), (second,) = diagnosed(*recompiled(10)), diagnosed(*recompiled(12))
 
     assert first.fingerprint == second.fingerprint
+
+
+def made_anew(*calls: int, frame: tuple[str, int, str] = ("<string>", 1, "f")) -> list[Any]:
+    """A function of the same place and name, and each time another code object."""
+    lines: list[Any] = []
+    for number, call in enumerate(calls):
+        lines += [*compiled(f"{number}/0", frame, call=call), ran(f"{number}/0", call)]
+    return lines
+
+
+def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() -> None:
+    (found,) = diagnosed(*made_anew(*range(6)), calls=6)
+
+    assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
+    assert found.message == "train recompiled 5 times in 5 calls (1 to 5), 2.50 s: identity of f"
+    assert "torch._dynamo.reset() was called" in found.detail
+
+
+def test_what_reset_makes_torch_forget_is_compiled_anew() -> None:
+    # given: the same compile id in every call, because reset gives them out again
+    lines = [line for call in range(6) for line in [*compiled("0/0", STEP, call=call), ran("0/0", call)]]
+
+    assert rules(*lines, calls=6) == [("KGP105", Level.WARNING)]
+
+
+def test_a_few_functions_of_one_name_are_no_recompile() -> None:
+    assert collected(*made_anew(0, 1, 2)) == ()
+    assert collected(*made_anew(0, 0, 0, 0, 0, 0)) == ()
+
+
+def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
+    assert collected(*made_anew(0, 1, 2, 3, 4, 5, frame=resumed(STEP, 16))) == ()
