@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from kgprof.compile_records import CompileRecords
+from kgprof.sync_records import SyncRecords
+from kgprof.tensor_records import TensorRecords
 
 T = TypeVar("T")
 
@@ -44,7 +46,8 @@ class PassName(StrEnum):
     TIMING = "timing"
     TRACE = "trace"
     HOST = "host"
-    KERNELS = "kernels"  # TRACE again, in a second child compiled with Inductor's C++ kernel profiling (CPU only)
+    MEMORY = "memory"  # syncs, addresses, aliases, mutation, peak memory; in a second child, compiled under the probes
+    KERNELS = "kernels"  # TRACE again, in that child, compiled with Inductor's C++ kernel profiling (CPU only)
 
 
 class RunKey(Model, frozen=True, kw_only=True, order=True):
@@ -218,6 +221,31 @@ class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
     total_self_us: float = 0.0
 
 
+class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
+    """Peaks over the calls of MEMORY after warm-up, in bytes, and what was held before them."""
+
+    allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
+    reserved_bytes: int | Skipped
+    resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
+    allocated_before_bytes: int | Skipped
+    resident_before_bytes: int | Skipped
+
+
+class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
+    """Calls from a cold start under the probes: which reads, which addresses, how much memory.
+
+    ``step_us`` are wall times up to the end of the device's work, under the probes: the price of watching, no times
+    of the workload's.
+    """
+
+    step_us: tuple[float, ...]
+    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    syncs: SyncRecords | Skipped
+    tensors: TensorRecords | Skipped
+    peaks: MemoryPeaks | Skipped
+    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+
+
 class CapCounters(Model, frozen=True, kw_only=True):
     """Children (or facts, or rules) that each cap of the engine dropped over a whole evaluation."""
 
@@ -303,6 +331,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
+    memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
 
 
 class RecordingHeader(Model, frozen=True, kw_only=True):
@@ -449,6 +478,16 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     capture_unavailable: tuple[str, ...]
 
 
+class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
+    """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure comes from."""
+
+    steps: int  # calls after warm-up that were watched
+    peaks: MemoryPeaks | Skipped
+    over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
+    over_eager_of: str = ""  # "allocated" or "resident": which peak that is
+    syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
+
+
 class ObserverCost(Model, frozen=True, kw_only=True):
     """A pass's own step time over TIMING's: what watching cost."""
 
@@ -481,6 +520,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     host: HostBreakdown | Skipped
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt
+    memory: MemorySummary | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
 
@@ -531,6 +571,34 @@ class Gate(Model, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class ChecklistItem(Model, frozen=True, kw_only=True):
+    """One practice that torch.compile rewards, looked at on this program. ``status``: pass, fail, not observed."""
+
+    id: str  # "static-shapes"; never reused
+    title: str
+    status: str
+    evidence: str  # what was seen, with its figures; or why nothing was
+    findings: tuple[str, ...] = ()  # fingerprints of the findings that speak against it
+
+
+class TradeOff(Model, frozen=True, kw_only=True):
+    """Work behind a read of its predicate (``guarded``) against the same work done in every step (``always``).
+
+    ``verdict``: keep the read, remove it, inconclusive, not observed.
+    """
+
+    guarded: RunKey
+    always: RunKey
+    location: Location | None  # the line that reads
+    syncs_per_step: float | Skipped  # that the guarded one has more
+    sync_us: float | Skipped  # what they cost in a step: the time the host waited
+    saved_us: float | Skipped  # what the guarded one saves in a step, before that cost
+    net: Spread | Skipped  # the quantity that decides, of the guarded run
+    net_always: Spread | Skipped  # and of the other
+    verdict: str
+    text: str  # the same in a sentence, with the figures
+
+
 class Omission(Model, frozen=True, kw_only=True):
     """Something that a reader might look for and that is not here."""
 
@@ -559,6 +627,8 @@ class Profile(Model, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
     omissions: tuple[Omission, ...]
+    checklist: tuple[ChecklistItem, ...] = ()
+    trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only
 
 

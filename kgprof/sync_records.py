@@ -1,0 +1,36 @@
+"""What the sync hooks of the MEMORY pass wrote down, before anyone has made sense of it.
+
+``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One Python frame above a read, torch's own left out."""
+
+    file: str
+    line: int
+    function: str
+    first_line: int = 0  # of the code object
+
+
+class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One place from which something read a tensor's value on the host, as one source saw it."""
+
+    source: str  # "backend-select", "sync-debug", "python-call"
+    op: str  # "aten::_local_scalar_dense", "Tensor.cpu", ...
+    device: str  # of the tensor that was read: "cpu", "cuda"
+    frames: tuple[Frame, ...]  # innermost first
+    calls: dict[int, int]  # call -> how often in it
+    compile_id: str = ""  # of the compiled graph that was running, empty outside
+    text: str = ""  # torch's own words (sync-debug)
+
+
+class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="syncs"):
+    """All of one MEMORY pass."""
+
+    records: tuple[SyncRecord, ...] = ()
+    left_out: int = 0
