@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
 
 from kgprof.analysis import kernel_kinds, timeline
 from kgprof.analysis.kernel_kinds import Classified
-from kgprof.analysis.kineto import Trace, TraceEvent
-from kgprof.analysis.timeline import Interval, Window
+from kgprof.analysis.kineto import Columns, Trace
+from kgprof.analysis.timeline import Intervals, Window
 from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -20,7 +21,7 @@ LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
 
-Classify = Callable[[TraceEvent], Classified]
+Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
 class _WindowFields(TypedDict):
@@ -37,59 +38,66 @@ class _TableFields(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Occurrence:
-    event: TraceEvent
-    own_ns: int  # what this occurrence counts with: self time on the CPU, duration on the device
+class _Group:
+    """All occurrences of one name in one category, and what each of them counts with."""
+
+    name: str
+    classified: Classified
+    own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
 
 
 def breakdown(
     trace: Trace, *, device: str, measured_in: PassName, cpp_kernel_profile: bool
 ) -> KernelBreakdown | Skipped:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
+    columns = trace.columns
     if device == "cuda":
-        on_device = tuple(event for event in trace.events if event.category in DEVICE_CATEGORIES)
-        if on_device:
+        on_device = columns.of_category(*DEVICE_CATEGORIES)
+        if on_device.any():
             return _of_device(trace, on_device, measured_in)
-    operators = tuple(event for event in trace.events if event.category == "cpu_op")
-    if not operators:
+    if not columns.of_category("cpu_op").any():
         return Skipped(reason="the trace holds no operator and no device kernel")
     warnings = (
         ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
     )
-    return _of_host(trace, operators, measured_in, warnings, cpp_kernel_profile=cpp_kernel_profile)
+    return _of_host(trace, measured_in, warnings, cpp_kernel_profile=cpp_kernel_profile)
 
 
 # ---------------------------------------------------------------- CUDA
 
 
-def _of_device(trace: Trace, on_device: Sequence[TraceEvent], measured_in: PassName) -> KernelBreakdown:
+def _of_device(trace: Trace, on_device: npt.NDArray[np.bool_], measured_in: PassName) -> KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
-    intervals = [(event.start_ns, event.end_ns) for event in on_device]
-    steps = timeline.profiler_steps(trace.events)
-    marked = timeline.window_of(steps or intervals)
+    columns = trace.columns
+    intervals = timeline.intervals_of(columns, on_device)
+    steps = timeline.profiler_steps(columns)
+    marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
+    groups = _groups(columns, np.flatnonzero(on_device), columns.duration_ns[on_device], _of_device_event)
     return KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
         steps=len(steps),
         **_window_fields(window, intervals),
-        launches=_launches(trace.events, marked if steps else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(trace.events, marked if steps else None, GRAPH_LAUNCH_PREFIXES),
-        **_tables(
-            (_Occurrence(event=event, own_ns=event.duration_ns) for event in on_device),
-            lambda event: kernel_kinds.of_device_event(event.name, event.category),
-        ),
+        launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
+        **_tables(groups),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 
 
-def _launches(events: Iterable[TraceEvent], steps: Window | None, prefixes: tuple[str, ...]) -> int | Skipped:
+def _of_device_event(name: str, category: str) -> Classified:
+    return kernel_kinds.of_device_event(name, category)
+
+
+def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...]) -> int | Skipped:
     """Launch calls on the host, of the marked steps where there are any."""
-    calls = [event for event in events if event.category in LAUNCH_CATEGORIES]
-    if not calls:
+    calls = columns.of_category(*LAUNCH_CATEGORIES)
+    if not calls.any():
         return Skipped(reason="the trace holds no CUDA runtime or driver calls")
-    inside = (event for event in calls if steps is None or steps.start_ns <= event.start_ns < steps.end_ns)
-    return sum(event.name.startswith(prefixes) for event in inside)
+    if steps is not None:
+        calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
+    return int((calls & columns.named(*prefixes)).sum())
 
 
 def _widened(marked: Window, window: Window) -> tuple[str, ...]:
@@ -106,25 +114,25 @@ def _widened(marked: Window, window: Window) -> tuple[str, ...]:
 
 
 def _of_host(
-    trace: Trace,
-    operators: Sequence[TraceEvent],
-    measured_in: PassName,
-    warnings: tuple[str, ...],
-    *,
-    cpp_kernel_profile: bool,
+    trace: Trace, measured_in: PassName, warnings: tuple[str, ...], *, cpp_kernel_profile: bool
 ) -> KernelBreakdown | Skipped:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
-    steps = timeline.profiler_steps(trace.events)
-    window = timeline.window_of(steps or [(event.start_ns, event.end_ns) for event in operators])
-    occurrences = _self_times(operators, window)
-    if not occurrences:
+    columns = trace.columns
+    operators = columns.of_category("cpu_op")
+    steps = timeline.profiler_steps(columns)
+    window = timeline.window_of(steps if len(steps) else timeline.intervals_of(columns, operators))
+    inside = np.flatnonzero(operators)
+    inside = inside[window.touches(timeline.intervals_of(columns, operators))]
+    if not len(inside):
         return Skipped(reason="no operator ran inside the traced steps")
-    tables = _tables(occurrences, lambda event: kernel_kinds.of_operator(event.name))
+    clipped = window.clip(np.stack([columns.start_ns[inside], columns.end_ns[inside]], axis=1))
+    own_ns = _self_times(clipped, columns.thread[inside])
+    tables = _tables(_groups(columns, inside, own_ns, _of_operator))
     return KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
         steps=len(steps),
-        **_window_fields(window, [window.clip((o.event.start_ns, o.event.end_ns)) for o in occurrences]),
+        **_window_fields(window, clipped),
         launches=Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         **tables,
@@ -137,14 +145,16 @@ def _of_host(
     )
 
 
-def _self_times(operators: Sequence[TraceEvent], window: Window) -> list[_Occurrence]:
-    inside = [event for event in operators if event.start_ns < window.end_ns and event.end_ns > window.start_ns]
-    occurrences: list[_Occurrence] = []
-    for events in timeline.by_thread(inside).values():
-        clipped = [window.clip((event.start_ns, event.end_ns)) for event in events]
-        own = timeline.self_times_ns(clipped)
-        occurrences += [_Occurrence(event=event, own_ns=ns) for event, ns in zip(events, own, strict=True)]
-    return occurrences
+def _of_operator(name: str, category: str) -> Classified:
+    return kernel_kinds.of_operator(name)
+
+
+def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    own_ns = np.zeros(len(intervals), np.int64)
+    for thread in np.unique(threads):
+        here = threads == thread
+        own_ns[here] = timeline.self_times_ns(intervals[here])
+    return own_ns
 
 
 def _hidden_kernels(rows: Sequence[KernelRow], *, cpp_kernel_profile: bool) -> tuple[str, ...]:
@@ -162,7 +172,7 @@ def _hidden_kernels(rows: Sequence[KernelRow], *, cpp_kernel_profile: bool) -> t
 # ---------------------------------------------------------------- both
 
 
-def _window_fields(window: Window, intervals: Sequence[Interval]) -> _WindowFields:
+def _window_fields(window: Window, intervals: Intervals) -> _WindowFields:
     busy = timeline.union_ns(intervals)
     return {
         "window_us": window.duration_ns / 1000,
@@ -171,22 +181,33 @@ def _window_fields(window: Window, intervals: Sequence[Interval]) -> _WindowFiel
     }
 
 
-def _step_warnings(steps: Sequence[Interval]) -> tuple[str, ...]:
-    if steps:
+def _step_warnings(steps: Intervals) -> tuple[str, ...]:
+    if len(steps):
         return ()
     return ("the trace marks no steps: the window runs from the first counted event to the last",)
 
 
-def _tables(occurrences: Iterable[_Occurrence], classify: Classify) -> _TableFields:
+def _groups(
+    columns: Columns, which: npt.NDArray[np.intp], own_ns: npt.NDArray[np.int64], classify: Classify
+) -> Iterator[_Group]:
+    """The events ``which``, by name and category."""
+    keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
+    order = np.argsort(keys, kind="stable")
+    different, starts = np.unique(keys[order], return_index=True)
+    for key, times in zip(different.tolist(), np.split(own_ns[order], starts[1:]), strict=True):
+        name, category = divmod(key, len(columns.categories))
+        classified = classify(columns.names[name], columns.categories[category])
+        yield _Group(name=columns.names[name], classified=classified, own_ns=times)
+
+
+def _tables(groups: Iterable[_Group]) -> _TableFields:
     """``total_us``, ``kinds`` and ``rows``, which all add up to the same time."""
-    by_row: dict[tuple[str, Classified], list[int]] = defaultdict(list)
-    for occurrence in occurrences:
-        by_row[occurrence.event.name, classify(occurrence.event)].append(occurrence.own_ns)
-    total = sum(sum(times) for times in by_row.values())
-    rows = [_row(name, classified, times, total) for (name, classified), times in by_row.items()]
+    groups = tuple(groups)
+    total = sum(int(group.own_ns.sum()) for group in groups)
+    rows = [_row(group, total) for group in groups]
     return {
         "total_us": total / 1000,
-        "kinds": tuple(_kind_totals(by_row)),
+        "kinds": tuple(_kind_totals(groups)),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
         "fused_kinds": _fused_kinds(rows),
     }
@@ -198,23 +219,25 @@ def _fused_kinds(rows: Iterable[KernelRow]) -> tuple[KernelKind, ...]:
     return tuple(kind for kind in KernelKind if kind in inside)
 
 
-def _row(name: str, classified: Classified, times_ns: Sequence[int], total_ns: int) -> KernelRow:
+def _row(group: _Group, total_ns: int) -> KernelRow:
+    times_ns, of_all_ns = group.own_ns, int(group.own_ns.sum())
     return KernelRow(
-        name=name,
-        kind=classified.kind,
-        generator=classified.generator,
+        name=group.name,
+        kind=group.classified.kind,
+        generator=group.classified.generator,
         count=len(times_ns),
-        total_us=sum(times_ns) / 1000,
-        share=sum(times_ns) / total_ns if total_ns else 0.0,
-        min_us=min(times_ns) / 1000,
-        median_us=median(times_ns) / 1000,
-        max_us=max(times_ns) / 1000,
-        ops=classified.ops,
+        total_us=of_all_ns / 1000,
+        share=of_all_ns / total_ns if total_ns else 0.0,
+        min_us=int(times_ns.min()) / 1000,
+        median_us=float(np.median(times_ns)) / 1000,
+        max_us=int(times_ns.max()) / 1000,
+        ops=group.classified.ops,
     )
 
 
-def _kind_totals(by_row: dict[tuple[str, Classified], list[int]]) -> Iterable[KindTotal]:
+def _kind_totals(groups: Sequence[_Group]) -> Iterator[KindTotal]:
     for kind in KernelKind:
-        times = [ns for (_, classified), own in by_row.items() if classified.kind is kind for ns in own]
-        if times:
-            yield KindTotal(kind=kind, count=len(times), total_us=sum(times) / 1000)
+        of_kind = [group.own_ns for group in groups if group.classified.kind is kind]
+        if of_kind:
+            total = sum(int(times.sum()) for times in of_kind)
+            yield KindTotal(kind=kind, count=sum(map(len, of_kind)), total_us=total / 1000)

@@ -1,30 +1,44 @@
-"""Kineto's JSON trace, plain or gzipped, as typed events in whole nanoseconds.
+"""Kineto's JSON trace, plain or gzipped, streamed into columns: a few dozen bytes an event, whatever the file's size.
 
 Real traces hold names that are not UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now
 and then an event of another shape. None of that loses the rest: what could not be read is counted in ``warnings``.
+
+The text is cut between two events and every part decoded as an array. A cut at a wrong place (inside a string, or
+inside an event's arguments) gives two parts that are no JSON, so a part that decodes was cut rightly; one that does
+not is read event by event.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
+from kgprof.analysis.trace_bytes import TraceBytes
 from kgprof.errors import InputError
 
-MAX_TRACE_BYTES = 2**30  # unpacked; beyond it reading stops with a warning, so that a gzip bomb cannot take the machine
-_CHUNK_BYTES = 2**20
-_PIECE_BYTES = 2**12
-_GZIP_MAGIC = b"\x1f\x8b"
+NONE = -1  # in the columns ``stream`` and ``correlation``
+_LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
+_LATEST_US = 2.0**63 / 2000  # so that an end in nanoseconds, a start and a duration, is a number of 64 bits
+_SEPARATORS = b", \r\n\t"
+_END = re.compile(rb"\}\s*,\s*\{")  # of an event that another one follows
+_LAST_END = re.compile(rb"\}\s*\]")  # of the last one
+_LAST_ENDS = 4  # a part is cut at the last place that looks like an end, or at one of these before it
+_TAIL_BYTES = 2**14  # where it is looked for first
+_NEXT = re.compile(r"\}\s*,\s*(?=\{)")
 _BETWEEN_EVENTS = re.compile(r"[\s,]*")
-_START_OF_EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+_START_OF_EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_START_BYTES = 64  # of which a part may lie in the next piece
+
+Column = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +59,79 @@ class TraceEvent:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """Complete events in the file's order, one array a field. ``category``, ``name`` and ``thread`` are indices."""
+
+    category: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    thread: npt.NDArray[np.int32]
+    start_ns: Column
+    duration_ns: Column
+    stream: Column  # NONE where an event has none
+    correlation: Column
+    categories: tuple[str, ...]
+    names: tuple[str, ...]
+    threads: tuple[tuple[int | str, int | str], ...]  # process and thread
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @cached_property
+    def end_ns(self) -> Column:
+        return self.start_ns + self.duration_ns
+
+    def of_category(self, *categories: str) -> npt.NDArray[np.bool_]:
+        """Which events are of one of these."""
+        wanted = [index for index, known in enumerate(self.categories) if known in categories]
+        return np.isin(self.category, wanted)
+
+    def named(self, *prefixes: str) -> npt.NDArray[np.bool_]:
+        """Which events' names begin with one of these."""
+        wanted = [index for index, known in enumerate(self.names) if known.startswith(prefixes)]
+        return np.isin(self.name, wanted)
+
+    def event(self, index: int) -> TraceEvent:
+        process, thread = self.threads[self.thread[index]]
+        return TraceEvent(
+            category=self.categories[self.category[index]],
+            name=self.names[self.name[index]],
+            process=process,
+            thread=thread,
+            start_ns=int(self.start_ns[index]),
+            duration_ns=int(self.duration_ns[index]),
+            stream=_or_none(self.stream[index]),
+            correlation=_or_none(self.correlation[index]),
+        )
+
+
+def _or_none(value: np.integer[Any]) -> int | None:
+    return None if value == NONE else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trace:
-    events: tuple[TraceEvent, ...]  # in the file's order
+    columns: Columns
     warnings: tuple[str, ...] = ()
 
+    @cached_property
+    def events(self) -> tuple[TraceEvent, ...]:
+        """Every event as an object, in the file's order: a few hundred bytes each, so not for large traces."""
+        return tuple(self.columns.event(index) for index in range(len(self.columns)))
 
-class _Arguments(msgspec.Struct):
+
+# ---------------------------------------------------------------- reading
+
+
+class _Arguments(msgspec.Struct, gc=False):
     stream: int | None = None
     correlation: int | None = None
 
 
-class _Event(msgspec.Struct):
+_NO_ARGUMENTS = _Arguments()
+
+
+class _Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
@@ -67,138 +142,130 @@ class _Event(msgspec.Struct):
     args: _Arguments | None = None
 
 
-class _File(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
+_EVENTS = msgspec.json.Decoder(list[_Event])
+_READER = json.JSONDecoder(strict=False)  # a garbage name may hold raw control characters
 
 
 def read(path: Path) -> Trace:
     """Read one trace file. Raises InputError when it is missing, empty or no Kineto trace at all."""
-    data, warnings = _unpacked(path)
-    if not data.strip():
-        raise InputError("the trace is empty", path=path.name)
-    text = data.decode("utf-8", errors="replace")
-    try:
-        raw = msgspec.json.decode(text, type=_File).events
-    except msgspec.DecodeError:
-        raw, more = _one_by_one(text, path.name)
-        warnings += more
-    events = tuple(_complete(raw))
-    return Trace(events=events, warnings=warnings)
+    data = TraceBytes(path)
+    pieces = iter(data)
+    gathered = _Gathered()
+    text = _Text(rest=_first_events(pieces, path.name))
+    for piece in pieces:
+        gathered.add(text.events(piece))
+    gathered.add(text.events(b"", last=True))
+    return Trace(columns=gathered.columns(), warnings=(*data.warnings, *text.warnings(), *gathered.warnings()))
 
 
-def _complete(raw: list[_Event]) -> Iterator[TraceEvent]:
-    for event in raw:
-        if event.ph != "X":
-            continue
-        arguments = event.args
-        yield TraceEvent(
-            category=event.cat,
-            name=event.name,
-            process=event.pid,
-            thread=event.tid,
-            start_ns=round(event.ts * 1000),
-            duration_ns=round(event.dur * 1000),
-            stream=arguments.stream if arguments else None,
-            correlation=arguments.correlation if arguments else None,
-        )
-
-
-# ---------------------------------------------------------------- bytes
-
-
-def _unpacked(path: Path) -> tuple[bytes, tuple[str, ...]]:
-    try:
-        with path.open("rb") as file:
-            head = file.read(_CHUNK_BYTES)
-            chunks = _chunks(head, iter(lambda: file.read(_CHUNK_BYTES), b""))
-            return _inflated(chunks) if head.startswith(_GZIP_MAGIC) else _limited(chunks)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path=path.name) from error
-
-
-def _chunks(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield head
-    yield from rest
-
-
-def _limited(chunks: Iterator[bytes]) -> tuple[bytes, tuple[str, ...]]:
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > MAX_TRACE_BYTES:
-            return bytes(data[:MAX_TRACE_BYTES]), (_too_large(),)
-    return bytes(data), ()
-
-
-def _inflated(chunks: Iterator[bytes]) -> tuple[bytes, tuple[str, ...]]:
-    """Everything that unpacks, and a warning where the compressed data breaks off or is damaged."""
-    data = bytearray()
-    stream = zlib.decompressobj(wbits=31)
-    try:
-        for piece in _pieces(chunks):
-            pending = piece
-            while pending:
-                data += stream.decompress(pending, MAX_TRACE_BYTES + 1 - len(data))
-                if len(data) > MAX_TRACE_BYTES:
-                    return bytes(data[:MAX_TRACE_BYTES]), (_too_large(),)
-                # A gzip file may consist of several members, one after the other.
-                pending = stream.unused_data if stream.eof else stream.unconsumed_tail
-                if stream.eof and pending:
-                    stream = zlib.decompressobj(wbits=31)
-    except zlib.error as error:
-        return bytes(data), (f"the gzip data is damaged after {len(data):,} unpacked bytes: {error}",)
-    if not stream.eof:
-        return bytes(data), (f"the gzip data breaks off after {len(data):,} unpacked bytes",)
-    return bytes(data), ()
-
-
-def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """zlib gives nothing of a piece that holds an error, so the pieces are small."""
-    for chunk in chunks:
-        yield from (chunk[start : start + _PIECE_BYTES] for start in range(0, len(chunk), _PIECE_BYTES))
-
-
-def _too_large() -> str:
-    return f"the trace is larger than {MAX_TRACE_BYTES:,} bytes: only its beginning was read"
-
-
-# ---------------------------------------------------------------- damaged traces
-
-
-def _one_by_one(text: str, name: str) -> tuple[list[_Event], tuple[str, ...]]:
-    """The slow way for a trace that does not decode as a whole: event after event, until nothing more decodes."""
-    position = _first_event(text, name)
-    decoder = json.JSONDecoder(strict=False)  # a garbage name may hold raw control characters
-    events: list[_Event] = []
-    malformed = 0
-    while (position := _after(text, position)) < len(text) and text[position] != "]":
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError):
-            break
-        event = _event(value)
-        malformed += event is None
-        if event is not None:
-            events.append(event)
-    warnings = []
-    if position >= len(text) or text[position] != "]":
-        warnings.append(
-            f"the trace breaks off: {len(events):,} events were read from its first {position:,} of "
-            f"{len(text):,} characters"
-        )
-    if malformed:
-        warnings.append(f"{malformed:,} events of an unknown shape were left out")
-    return events, tuple(warnings)
-
-
-def _first_event(text: str, name: str) -> int:
-    found = _START_OF_EVENTS.search(text)
-    if found:
-        return found.end()
-    start = _after(text, 0)
-    if text[start : start + 1] == "[":  # the bare array that the trace event format also allows
-        return start + 1
+def _first_events(pieces: Iterator[bytes], name: str) -> bytes:
+    """What follows the bracket that opens the array of events, as far as it has been read."""
+    head, nothing, at_start = b"", True, True
+    for piece in pieces:
+        head += piece
+        nothing = nothing and not head.strip()
+        if found := _START_OF_EVENTS.search(head):
+            return head[found.end() :]
+        if at_start and head.lstrip()[:1] == b"[":  # the bare array that the trace event format also allows
+            return head.lstrip()[1:]
+        head, at_start = head[-_START_BYTES:], nothing
+    if nothing:
+        raise InputError("the trace is empty", path=name)
     raise InputError("this is no Kineto trace: it holds no traceEvents", path=name)
+
+
+# ---------------------------------------------------------------- from text to events
+
+
+@dataclass(kw_only=True)
+class _Text:
+    """What has been read of the array of events and not yet been taken."""
+
+    rest: bytes
+    closed: bool = False  # its closing bracket was reached
+    malformed: int = 0
+    lost_bytes: int = 0  # between two events
+
+    def events(self, piece: bytes, *, last: bool = False) -> list[_Event]:
+        """The events that are whole with this piece; with ``last`` all there will ever be."""
+        if self.closed:
+            return []
+        self.rest = (self.rest + piece).lstrip(_SEPARATORS)
+        quick = self._all_at_once(last=last)
+        return self._one_by_one(last=last) if quick is None else quick
+
+    def _all_at_once(self, *, last: bool) -> list[_Event] | None:
+        """Up to the last place that looks like the end of an event; None where that does not decode."""
+        for end in _ends(self.rest, _LAST_END if last else _END):
+            events = _decoded(self.rest[:end])
+            if events is not None:
+                self.rest, self.closed = self.rest[end:], last
+                return events
+        return None
+
+    def _one_by_one(self, *, last: bool) -> list[_Event]:
+        """The slow way, for what does not decode as a whole."""
+        text = self.rest.decode("utf-8", errors="surrogateescape")
+        events: list[_Event] = []
+        at = _after(text, 0)
+        while at < len(text) and not self.closed:
+            if text[at] == "]":
+                self.closed = True
+                break
+            try:
+                value, end = _READER.raw_decode(text, at)
+            except (json.JSONDecodeError, RecursionError):
+                following = _following(text, at) if last or len(text) - at > _LONGEST_EVENT else None
+                if following is None:
+                    break  # the rest of it may come, or it was the end
+                self.lost_bytes += following - at
+                at = following
+                continue
+            at = _after(text, end)
+            event = _event(value)
+            if event is None:
+                self.malformed += 1
+            else:
+                events.append(event)
+        self.rest = text[at:].encode("utf-8", errors="surrogateescape")
+        return events
+
+    def warnings(self) -> Iterator[str]:
+        if not self.closed:
+            yield f"the trace breaks off: its last {len(self.rest):,} bytes hold no whole event"
+        if self.lost_bytes:
+            yield f"{self.lost_bytes:,} bytes between the events could not be read"
+        if self.malformed:
+            yield f"{self.malformed:,} events of an unknown shape were left out"
+
+
+def _ends(text: bytes, end: re.Pattern[bytes]) -> list[int]:
+    """The last places where an event seems to end, the last one first: just behind its brace."""
+    window = _TAIL_BYTES
+    while True:
+        start = max(0, len(text) - window)
+        found = [match.start() + 1 for match in end.finditer(text, start)]
+        if found or not start:
+            return found[: -_LAST_ENDS - 1 : -1]
+        window *= 8
+
+
+def _decoded(part: bytes) -> list[_Event] | None:
+    """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it is none."""
+    try:
+        return _EVENTS.decode(b"[%b]" % part)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        repaired = f"[{part.decode('utf-8', errors='replace')}]"
+    try:
+        return _EVENTS.decode(repaired)
+    except msgspec.DecodeError:
+        return None  # which event it was shows when they are read one by one
+
+
+def _following(text: str, position: int) -> int | None:
+    """Where the next event seems to begin."""
+    found = _NEXT.search(text, position)
+    return found.end() if found else None
 
 
 def _after(text: str, position: int) -> int:
@@ -211,7 +278,67 @@ def _event(value: Any) -> _Event | None:
         event = msgspec.convert(value, _Event, strict=False)
     except msgspec.ValidationError:
         return None
-    if not (math.isfinite(event.ts) and math.isfinite(event.dur)):
-        return None
-    # json lets lone surrogates through, which no UTF-8 document can hold.
-    return msgspec.structs.replace(event, name=event.name.encode("utf-8", errors="replace").decode())
+    # json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here.
+    event.name = event.name.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return event
+
+
+# ---------------------------------------------------------------- from events to columns
+
+
+class _Gathered:
+    """Columns in the making: an array a part and field."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._categories: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        self._threads: dict[tuple[int | str, int | str], int] = {}
+        self._impossible = 0
+
+    def add(self, events: list[_Event]) -> None:
+        every = [event for event in events if event.ph == "X"]
+        complete = [event for event in every if abs(event.ts) <= _LATEST_US and 0 <= event.dur <= _LATEST_US]
+        self._impossible += len(every) - len(complete)
+        arguments = [event.args or _NO_ARGUMENTS for event in complete]
+        categories, names, threads = self._categories, self._names, self._threads
+        self._parts.append(
+            (
+                np.array([categories.setdefault(e.cat, len(categories)) for e in complete], np.int32),
+                np.array([names.setdefault(e.name, len(names)) for e in complete], np.int32),
+                np.array([threads.setdefault((e.pid, e.tid), len(threads)) for e in complete], np.int32),
+                _nanoseconds([e.ts for e in complete]),
+                _nanoseconds([e.dur for e in complete]),
+                _numbers([a.stream for a in arguments]),
+                _numbers([a.correlation for a in arguments]),
+            )
+        )
+
+    def columns(self) -> Columns:
+        category, name, thread, start_ns, duration_ns, stream, correlation = (
+            np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)
+        )
+        return Columns(
+            category=category,
+            name=name,
+            thread=thread,
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            stream=stream,
+            correlation=correlation,
+            categories=tuple(self._categories),
+            names=tuple(self._names),
+            threads=tuple(self._threads),
+        )
+
+    def warnings(self) -> Iterator[str]:
+        if self._impossible:
+            yield f"{self._impossible:,} events with an impossible time were left out"
+
+
+def _nanoseconds(microseconds: list[float]) -> Column:
+    return np.rint(np.array(microseconds, np.float64) * 1000).astype(np.int64)
+
+
+def _numbers(values: list[int | None]) -> Column:
+    return np.array([NONE if value is None or value.bit_length() > 63 else value for value in values], np.int64)

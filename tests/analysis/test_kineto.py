@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from kgprof.analysis import kineto
+from kgprof.analysis import kineto, trace_bytes
 from kgprof.analysis.kineto import TraceEvent
 from kgprof.errors import InputError
 from tests.analysis.events import event, step, write
@@ -25,7 +27,7 @@ def test_nanoseconds_survive(tmp_path: Path, packed: bool) -> None:
 
     trace = kineto.read(path)
 
-    assert trace == kineto.Trace(events=(ADD,))
+    assert (trace.events, trace.warnings) == ((ADD,), ())
 
 
 def test_stream_and_correlation_are_kept_and_other_phases_are_not(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_raw_control_characters_in_a_name_do_not_lose_the_rest(tmp_path: Path) -
 
     trace = kineto.read(path)
 
-    assert [e.name for e in trace.events] == ["a\x01\nb?", "aten::add"]
+    assert [e.name for e in trace.events] == ["a\x01\nb\ufffd", "aten::add"]
 
 
 def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
@@ -66,8 +68,8 @@ def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
     trace = kineto.read(path)
 
     assert [e.name for e in trace.events] == [f"op{i}" for i in range(7)]
-    (warning,) = trace.warnings
-    assert warning.startswith("the trace breaks off: 7 events were read from its first ")
+    lost = len(whole[whole.index('{"ph": "X", "cat": "cpu_op", "name": "op7') : whole.index("op7") + 3])
+    assert trace.warnings == (f"the trace breaks off: its last {lost} bytes hold no whole event",)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
@@ -95,7 +97,10 @@ def test_events_of_another_shape_are_counted(tmp_path: Path) -> None:
     trace = kineto.read(path)
 
     assert [e.name for e in trace.events] == ["aten::add"]
-    assert trace.warnings == ("3 events of an unknown shape were left out",)
+    assert trace.warnings == (
+        "2 events of an unknown shape were left out",
+        "1 events with an impossible time were left out",
+    )
 
 
 def test_a_bare_array_is_a_trace_too(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ def test_a_bare_array_is_a_trace_too(tmp_path: Path) -> None:
 
 def test_reading_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given: data that unpacks to a thousand times its size
-    monkeypatch.setattr(kineto, "MAX_TRACE_BYTES", 100_000)
+    monkeypatch.setattr(trace_bytes, "MAX_BYTES", 100_000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 50_000_000, mtime=0))
 
@@ -143,3 +148,83 @@ def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_a_trace_of_one_event_is_a_trace(tmp_path: Path) -> None:
     assert len(kineto.read(write(tmp_path / "t.json", [step(0, 1, 2)])).events) == 1
+
+
+# ---------------------------------------------------------------- cutting the text
+
+
+names = st.text(max_size=12) | st.sampled_from(['}, {"ph": "X"', "}]", "},\n  {", '"', "\\", "]}, "])
+
+
+@given(st.lists(names, max_size=12), st.integers(1, 400), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_wherever_the_text_is_cut_no_event_is_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: list[str], size: int, packed: bool
+) -> None:
+    # given: names that look like the end of an event, and nested arguments, in pieces of any size
+    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", size)
+    events = [event("cpu_op", name, number, 1) for number, name in enumerate(found)]
+    for number, each in enumerate(events):
+        each["args"]["Input Dims"] = [{"shape": [number]}, {"shape": []}]
+    path = write(tmp_path / "t", events, packed=packed)
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == found
+    assert trace.warnings == ()
+
+
+@pytest.mark.parametrize("keep", range(1, 130, 7))
+def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: int
+) -> None:
+    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 50)
+    text = json.dumps({"traceEvents": [event("cpu_op", "a", 1, 1), event("cpu_op", "b", 2, 1)]})
+    start, second = text.index("[") + 1, text.index("{", text.index("}}") + 2)
+    path = tmp_path / "t.json"
+    path.write_text(text[: start + keep], encoding="utf-8")
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == (["a"] if start + keep >= text.index("}}") + 2 else [])
+    begin = start if start + keep < text.index("}}") + 2 else min(second, start + keep)
+    assert trace.warnings == (f"the trace breaks off: its last {start + keep - begin} bytes hold no whole event",)
+
+
+def test_what_is_broken_in_the_middle_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 50)
+    monkeypatch.setattr(kineto, "_LONGEST_EVENT", 200)
+    parts = [json.dumps(event("cpu_op", name, number, 1)) for number, name in enumerate("abcdef")]
+    parts[2] = '{"ph": "X", "name": 0x17, "ts": 5}'
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + ", ".join(parts) + '], "traceName": "t"}', encoding="utf-8")
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == ["a", "b", "d", "e", "f"]
+    assert trace.warnings == (f"{len(parts[2]) + 2} bytes between the events could not be read",)
+
+
+def test_numbers_beyond_sixty_four_bits_are_none_of_ours(tmp_path: Path) -> None:
+    odd = event("kernel", "k", 1.0, 2.0, stream=7)
+    odd["args"]["correlation"] = 2**70
+    late = event("kernel", "k", 1e300, 1.0)
+    back = event("kernel", "k", 1.0, -1.0)
+
+    trace = kineto.read(write(tmp_path / "t.json", [odd, late, back]))
+
+    assert [(e.stream, e.correlation) for e in trace.events] == [(7, None)]
+    assert trace.warnings == ("2 events with an impossible time were left out",)
+
+
+def test_what_stands_around_the_events_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 64)
+    ranks = [{"rank": number, "cat": "kernel", "ph": "X"} for number in range(9)]
+    whole = {"before": ranks, "note": 'no "traceEvents": [ here', "traceEvents": [step(0, 1, 2)], "after": ranks}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(whole), encoding="utf-8")
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == ["ProfilerStep#0"]
+    assert trace.warnings == ()

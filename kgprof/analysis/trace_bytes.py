@@ -1,0 +1,76 @@
+"""The bytes of a trace file, unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from kgprof.errors import InputError
+
+MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
+PIECE_BYTES = 2**22
+_READ_BYTES = 2**18  # packed
+_SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class TraceBytes:
+    """Iterates over the pieces of ``path``; ``warnings`` is whole when the iteration is over.
+
+    Raises InputError for a file that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.warnings: list[str] = []
+        self._path = path
+        self._unpacked = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with self._path.open("rb") as file:
+                head = file.read(len(_GZIP_MAGIC))
+                file.seek(0)
+                size = _READ_BYTES if head == _GZIP_MAGIC else PIECE_BYTES
+                chunks = iter(lambda: file.read(size), b"")
+                yield from self._limited(self._inflated(chunks) if head == _GZIP_MAGIC else chunks)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}", path=self._path.name) from error
+
+    def _limited(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            left = MAX_BYTES - self._unpacked
+            self._unpacked += len(piece)
+            yield piece[:left]
+            if len(piece) > left:
+                self.warnings.append(f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read")
+                return
+
+    def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Everything that unpacks. A gzip file may consist of several members, one after the other."""
+        member = zlib.decompressobj(wbits=31)
+        for chunk in chunks:
+            pending = chunk
+            while pending:
+                if member.eof:
+                    member = zlib.decompressobj(wbits=31)
+                before = member.copy()
+                try:
+                    yield member.decompress(pending, PIECE_BYTES)
+                except zlib.error as error:
+                    yield from _salvaged(before, pending)
+                    self.warnings.append(f"the gzip data is damaged after {self._unpacked:,} unpacked bytes: {error}")
+                    return
+                pending = member.unused_data if member.eof else member.unconsumed_tail
+        if not member.eof:
+            yield member.flush()
+            self.warnings.append(f"the gzip data breaks off after {self._unpacked:,} unpacked bytes")
+
+
+def _salvaged(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """What comes before the error."""
+    try:
+        for start in range(0, len(data), _SALVAGE_BYTES):
+            yield member.decompress(data[start : start + _SALVAGE_BYTES])
+    except zlib.error:
+        return  # the caller says which error ended it
