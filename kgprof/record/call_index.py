@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 BEFORE_THE_FIRST = -1
+
+
+class CallWatcher(Protocol):
+    """Looks at the workload before and after each call."""
+
+    def call_begins(self) -> None: ...
+
+    def call_ended(self) -> None:
+        """Not after a call that raised."""
 
 
 class CallIndex:
     """``current`` counts from 0; it is BEFORE_THE_FIRST until a call has begun, and stays after the last one ended."""
 
-    __slots__ = ("current",)
+    __slots__ = ("current", "watchers")
 
     def __init__(self) -> None:
         self.current = BEFORE_THE_FIRST
+        self.watchers: list[CallWatcher] = []
 
     @contextmanager
     def call(self) -> Iterator[None]:
         self.current += 1
+        for watcher in self.watchers:
+            watcher.call_begins()
         yield
+        for watcher in self.watchers:
+            watcher.call_ended()

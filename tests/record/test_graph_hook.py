@@ -12,7 +12,8 @@ from torch._dynamo.output_graph import OutputGraph
 from kgprof.compile_records import GraphRuns
 from kgprof.record import graph_hook
 from kgprof.record.call_index import CallIndex
-from kgprof.record.graph_hook import PREFIX, GraphHook
+from kgprof.record.graph_hook import GraphHook
+from kgprof.record.installed_graphs import PREFIX
 from kgprof.record.source import listening, unavailable
 
 
@@ -149,7 +150,7 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 def test_whether_cuda_graphs_were_asked_for(options: dict[str, Any], asked: bool | None) -> None:
     compiler_fn = torch._dynamo.eval_frame.get_compiler_fn(_backend_of(options))
 
-    assert graph_hook._asks_for_cuda_graphs(compiler_fn) is asked
+    assert graph_hook.asks_for_cuda_graphs(compiler_fn) is asked
 
 
 def _backend_of(options: dict[str, Any]) -> object:
