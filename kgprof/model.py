@@ -446,6 +446,31 @@ class KindTotal(Model, frozen=True, kw_only=True):
     total_us: float
 
 
+class HostSpan(Model, frozen=True, kw_only=True):
+    name: str  # of the innermost span in the trace
+    total_us: float
+
+
+class DeviceIdle(Tagged, frozen=True, kw_only=True, tag="deviceidle"):
+    """The part of the window in which the device did nothing. ``total_us`` is the sum of the four causes."""
+
+    total_us: float
+    host_us: float  # the host had not yet asked for what came next
+    launch_us: float  # it had, and the launch was on its way
+    unknown_us: float  # the trace does not hold the call that launched what came next
+    edges_us: float  # before the first and after the last device work of the window
+    gaps: int
+    host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
+
+
+class SpanTotal(Model, frozen=True, kw_only=True):
+    """Device time that was launched inside a span of the host's."""
+
+    span: str
+    count: int
+    total_us: float
+
+
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
 
@@ -461,6 +486,11 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     rows: tuple[KernelRow, ...]  # every kernel, largest first
     fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
     graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
+    idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no device to wait")
+    # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none; empty on a CPU.
+    by_step: tuple[SpanTotal, ...] = ()
+    by_region: tuple[SpanTotal, ...] = ()
+    by_span: tuple[SpanTotal, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -9,14 +9,14 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from kgprof.analysis import kernel_kinds, timeline
+from kgprof.analysis import attribution, kernel_kinds, timeline
+from kgprof.analysis.idle import device_idle
 from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
+from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES
 from kgprof.analysis.timeline import Intervals, Window
 from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
 
-DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
 GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
@@ -82,6 +82,10 @@ def _of_device(trace: Trace, on_device: npt.NDArray[np.bool_], measured_in: Pass
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
         **_tables(groups),
+        idle=device_idle(columns, window),
+        by_step=attribution.by_step(columns),
+        by_region=attribution.by_region(columns),
+        by_span=attribution.by_span(columns),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 
@@ -125,7 +129,7 @@ def _of_host(
     inside = inside[window.touches(timeline.intervals_of(columns, operators))]
     if not len(inside):
         return Skipped(reason="no operator ran inside the traced steps")
-    clipped = window.clip(np.stack([columns.start_ns[inside], columns.end_ns[inside]], axis=1))
+    clipped = window.clip(timeline.intervals_of(columns, inside))
     own_ns = _self_times(clipped, columns.thread[inside])
     tables = _tables(_groups(columns, inside, own_ns, _of_operator))
     return KernelBreakdown(

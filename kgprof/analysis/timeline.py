@@ -14,6 +14,7 @@ from kgprof.analysis.kineto import Columns
 
 Intervals = npt.NDArray[np.int64]
 STEP_PREFIX = "ProfilerStep#"
+NOBODY = -1
 _NEVER = 2**62
 
 
@@ -49,8 +50,8 @@ def as_intervals(intervals: npt.ArrayLike) -> Intervals:
     return np.asarray(intervals, np.int64).reshape(-1, 2)
 
 
-def intervals_of(columns: Columns, which: npt.NDArray[np.bool_]) -> Intervals:
-    """When each of these events began and ended."""
+def intervals_of(columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Intervals:
+    """When each of these events (a mask, or indices) began and ended."""
     return np.stack([columns.start_ns[which], columns.end_ns[which]], axis=1)
 
 
@@ -77,36 +78,84 @@ def union_ns(intervals: npt.ArrayLike) -> int:
     return int(ordered[0, 1] - ordered[0, 0] + np.maximum(0, ordered[1:, 1] - added_from).sum())
 
 
-def self_times_ns(intervals: npt.ArrayLike) -> Intervals:
-    """Of one thread: each interval's time without what ran inside it, in the order given, of shape [n].
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Owners:
+    """Who owns each moment: from ``start_ns[i]`` to ``start_ns[i + 1]`` it is ``owner[i]``, NOBODY in between.
 
-    Every moment belongs to the interval that started last among those that are open. For properly nested intervals
-    that is duration minus children; for intervals that merely overlap (Kineto rounds, and mixes clocks) it still
-    assigns each moment once, so the result always adds up to union_ns.
+    Shapes [m]. The first stretch begins before all time and is nobody's; the last one is nobody's too.
     """
+
+    start_ns: npt.NDArray[np.int64]
+    owner: npt.NDArray[np.int64]
+
+    def at(self, moments_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Whose each moment is."""
+        found: npt.NDArray[np.int64] = self.owner[np.searchsorted(self.start_ns, moments_ns, side="right") - 1]
+        return found
+
+    def within(self, intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The stretches inside disjoint intervals: owners and lengths in nanoseconds, of shape [k] each."""
+        points = np.unique(np.concatenate([self.start_ns, intervals.ravel()]))
+        lengths = np.diff(points)
+        begun = np.searchsorted(np.sort(intervals[:, 0]), points[:-1], side="right")
+        ended = np.searchsorted(np.sort(intervals[:, 1]), points[:-1], side="right")
+        inside = begun > ended
+        return self.at(points[:-1])[inside], lengths[inside]
+
+
+def owners(intervals: npt.ArrayLike) -> Owners:
+    """Of one thread: every moment belongs to the interval that started last among those that are open."""
     every = as_intervals(intervals)
     ends: list[int] = every[:, 1].tolist()
-    own = [0] * len(ends)
+    starts_ns, owner = [-_NEVER], [NOBODY]
     open_now: list[int] = []
-    clock = -_NEVER
 
-    def advance(until: int) -> None:
-        nonlocal clock
-        while open_now and clock < until:
-            top = open_now[-1]
-            end = ends[top]
-            if end > clock:
-                reached = min(end, until)
-                own[top] += reached - clock
-                clock = reached
-            if end <= clock:
+    def give(start: int, to: int) -> None:
+        if start == starts_ns[-1]:
+            owner[-1] = to
+        else:
+            starts_ns.append(start)
+            owner.append(to)
+
+    def close(until: int) -> None:
+        """Those that end by then; one whose end had passed while a later one was open leaves with that one."""
+        while open_now and ends[open_now[-1]] <= until:
+            end = max(ends[open_now.pop()], starts_ns[-1])
+            while open_now and ends[open_now[-1]] <= end:
                 open_now.pop()
-        clock = until
+            give(end, open_now[-1] if open_now else NOBODY)
 
     # Of two that start together the longer one is the outer one.
     order = np.lexsort((-every[:, 1], every[:, 0]))
     for index, start in zip(order.tolist(), every[order, 0].tolist(), strict=True):
-        advance(start)
-        open_now.append(index)
-    advance(_NEVER)
-    return np.array(own, np.int64)
+        close(start)
+        if ends[index] > start:
+            open_now.append(index)
+            give(start, index)
+    close(_NEVER)
+    return Owners(start_ns=np.array(starts_ns, np.int64), owner=np.array(owner, np.int64))
+
+
+def self_times_ns(intervals: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Of one thread: each interval's time without what ran inside it, in the order given, of shape [n].
+
+    For properly nested intervals that is duration minus children; for intervals that merely overlap (Kineto rounds,
+    and mixes clocks) each moment is still assigned once, as ``owners`` says, so that it always adds up to union_ns.
+    """
+    every = as_intervals(intervals)
+    found = owners(every)
+    own = np.zeros(len(every), np.int64)
+    owned = found.owner[:-1] != NOBODY
+    np.add.at(own, found.owner[:-1][owned], np.diff(found.start_ns)[owned])
+    return own
+
+
+def gaps(intervals: npt.ArrayLike) -> Intervals:
+    """The stretches between the first start and the last end that no interval covers."""
+    every = as_intervals(intervals)
+    if not len(every):
+        return every
+    ordered = every[np.argsort(every[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(ordered[:, 1])
+    found = np.stack([reached[:-1], ordered[1:, 0]], axis=1)
+    return found[found[:, 0] < found[:, 1]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from kgprof.errors import InputError
 
 MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
-PIECE_BYTES = 2**22
+PIECE_BYTES = 2**19  # larger ones are no faster, and the events of one piece are in memory at once
 _READ_BYTES = 2**18  # packed
 _SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -1,0 +1,46 @@
+"""From a device event back to the host: the call that launched it, and the spans that call stood in.
+
+The trace's own annotations on the GPU show the innermost ``record_function`` only, which for compiled code is
+Inductor's; so every device event is followed by its correlation id to the runtime or driver call, and that call's
+thread and moment say which spans were open.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.analysis import timeline
+from kgprof.analysis.kineto import NONE, Columns
+from kgprof.analysis.timeline import NOBODY
+
+DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
+
+Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+
+def launched_by(columns: Columns, device_events: Indices) -> Indices:
+    """The host call of each device event, as an index into ``columns``; NOBODY where the trace holds none."""
+    calls = np.flatnonzero(columns.of_category(*LAUNCH_CATEGORIES) & (columns.correlation != NONE))
+    wanted = columns.correlation[device_events]
+    if not len(calls):
+        return np.full(len(wanted), NOBODY, np.intp)
+    # The first of two calls with one id is the one that the other was made by.
+    ids, first = np.unique(columns.correlation[calls], return_index=True)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    found: Indices = np.where((ids[at] == wanted) & (wanted != NONE), calls[first[at]], NOBODY)
+    return found
+
+
+def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
+    """Of ``spans`` the innermost one that was open on a call's thread when it was made; NOBODY where none was."""
+    found = np.full(len(calls), NOBODY, np.intp)
+    known = calls != NOBODY
+    for thread in np.unique(columns.thread[calls[known]]):
+        here = known & (columns.thread[calls] == thread)
+        mine = np.flatnonzero(spans & (columns.thread == thread))
+        owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[calls[here]])
+        found[here] = np.where(owner == NOBODY, NOBODY, mine[owner]) if len(mine) else NOBODY
+    return found
