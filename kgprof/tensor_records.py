@@ -101,6 +101,7 @@ class WatchedGraph(Written, frozen=True, kw_only=True):
     function: str
     file: str
     first_line: int  # of the code object
+    arguments: tuple[str, ...] = ()  # of the code object; a function that goes on after a break has its locals here
     returns: bool  # it ends the function; False where a graph break follows
     cuda_graphs: bool | None  # Inductor was asked for CUDA graphs; None where another backend compiled
     inputs: tuple[GraphInput, ...] = ()

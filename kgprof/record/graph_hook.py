@@ -73,12 +73,16 @@ class GraphHook:
 
 def input_names(output: Any) -> tuple[str, ...]:
     """Dynamo's names of the graph's inputs in the order of its placeholders; empty where this torch hides them."""
-    names = []
-    for node in getattr(output, "placeholders", ()):
-        source = getattr(node, "_dynamo_source", None)
-        name = getattr(source, "name", "")
-        names.append(str(name() if callable(name) else name))
-    return tuple(names)
+    return tuple(name_of(node) for node in getattr(output, "placeholders", ()))
+
+
+def name_of(placeholder: Any) -> str:
+    """Dynamo's source of one input, ``L['x']``: metadata before a backend is called, an attribute from then on."""
+    source = getattr(placeholder, "_dynamo_source", None)
+    if source is None:
+        source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
 
 
 def asks_for_cuda_graphs(backend: Any) -> bool | None:

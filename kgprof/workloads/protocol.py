@@ -37,6 +37,17 @@ class ResultSession(Session, Protocol):
         """Named arrays: of the last whole evaluation, or of the last step where there is none."""
 
 
+@runtime_checkable
+class BufferSession(Session, Protocol):
+    """A session with tensors that live from step to step, and are meant to stay where they are."""
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """The tensors that stand under these names now; asked before and after each call that is watched.
+
+        A name is the attribute's that holds the tensor, so that the line that rebinds it can be found.
+        """
+
+
 class Workload(Protocol):
     """A program to measure."""
 

@@ -5,6 +5,9 @@
         baseline = "naive"                                # optional: what speed-ups are relative to
     attention = Attention()
 
+A strategy may say which tensors live from step to step: ``buffers``, a mapping from name to tensor or a method that
+gives one; an nn.Module says so by its registered buffers.
+
 A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named arrays. Otherwise
 the result of a run is what its *first* step returned: every run starts from the same seed and the same state, and
 what later steps return depends on how many there were.
@@ -103,7 +106,10 @@ class UserWorkload:
             step = torch.compile(step, mode=run.mode)
         evaluate = getattr(strategy, "evaluate", None)
         result = getattr(strategy, "result", None)
-        return UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result)
+        session = UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result)
+        if (buffers := _buffers(strategy)) is not None:
+            session.buffers = buffers  # type: ignore[attr-defined]  # on the instance: only some are a BufferSession
+        return session
 
     def agreement(self, results: Mapping[RunKey, Arrays], baseline: RunKey | None) -> Agreement:
         """Every run against the baseline run, within assert_close's tolerance for each dtype."""
@@ -114,6 +120,23 @@ class UserWorkload:
 def _step(strategy: object) -> Callable[[], object]:
     step = getattr(strategy, "step", None)
     return step if callable(step) else strategy  # type: ignore[return-value]
+
+
+def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | None:
+    """A function that gives the declared buffers as they are when it is called; None where none are declared."""
+    if isinstance(strategy, torch.nn.Module):
+        return (lambda: dict(strategy.named_buffers())) if dict(strategy.named_buffers()) else None
+    if not hasattr(strategy, "buffers"):
+        return None
+
+    def declared() -> Mapping[str, torch.Tensor]:
+        found = strategy.buffers  # a mapping of its own may be another in each step
+        found = found() if callable(found) else found
+        if not isinstance(found, Mapping):
+            raise UsageError(f"buffers is a {type(found).__name__}, not a mapping from name to tensor")
+        return {str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+
+    return declared
 
 
 def _check_strategy(what: str, strategy: object) -> None:

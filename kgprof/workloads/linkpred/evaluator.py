@@ -49,6 +49,9 @@ class Search(Protocol):
 
     def found(self) -> Found: ...
 
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """The tensors that live from step to step, by the name of the attribute."""
+
 
 class SlotSearch:
     """A SlotStrategy, its step compiled unless ``mode`` is eager. ``backend`` is for tests; runs use Inductor."""
@@ -77,6 +80,10 @@ class SlotSearch:
             nans=int(strategy.nans),
         )
 
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        """Of the slots, the queue and the results; the tables of the problem are no state."""
+        return dict(self.strategy.named_buffers(recurse=False))
+
 
 def compiled(step: Callable[[], Stepped], mode: str, backend: str) -> Callable[[], Stepped]:
     """``step`` as one graph of static shapes in a mode of torch.compile, or as it is when the mode is eager."""
@@ -88,7 +95,7 @@ def compiled(step: Callable[[], Stepped], mode: str, backend: str) -> Callable[[
 
 
 class EvaluatorSession:
-    """EvaluationSession and ResultSession of one strategy in one mode."""
+    """EvaluationSession, ResultSession and BufferSession of one strategy in one mode."""
 
     def __init__(
         self, search: Search, candidates: Candidates, settings: Mapping[str, str], max_steps: int | None
@@ -103,6 +110,9 @@ class EvaluatorSession:
         if self._search.done:
             self._search.restart()
         self._search.advance()
+
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        return self._search.buffers()
 
     def evaluate(self, tick: Callable[[], None]) -> Evaluation:
         """From the start to the end, or to the step cap, which leaves candidates unfinished."""

@@ -5,10 +5,12 @@ A step is one candidate. The policy is asked in float64 on the CPU, whatever the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
@@ -55,3 +57,7 @@ class Reference:
     def found(self) -> Found:
         nans = self._choose.nans - self._nans_before
         return Found(outcome=self._outcome.copy(), steps=self._steps.copy(), dropped=self._dropped, nans=nans)
+
+    def buffers(self) -> Mapping[str, Tensor]:
+        """Plain Python keeps no tensors."""
+        return {}

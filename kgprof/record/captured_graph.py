@@ -1,0 +1,185 @@
+"""What Dynamo's graph says before a backend has seen it: what it takes and returns, and which operators write."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kgprof.record.graph_hook import name_of
+from kgprof.sync_records import Frame
+from kgprof.tensor_records import InPlace
+
+STACK = 8  # frames that are kept of one operator
+LEAVES = 1024  # tensors that are looked at in what a function returns
+
+_AUGMENTED = frozenset(
+    getattr(operator, f"i{name}")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")
+) | {operator.iand, operator.ior, operator.ixor}
+_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
+# How VariableTracker names what a container holds, in torch 2.11 to 2.13.
+_CONTENTS = ("items", "_base_vt", "_tuple_vt", "_dict_vt", "_list_vt")
+
+# Dynamo's words for a tensor whose address the backend may rely on.
+STATIC_INPUT = "_dynamo_static_input_type"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapturedGraph:
+    names: tuple[str, ...]  # of the placeholders, in order: "L['x']"
+    static: tuple[str, ...]  # likewise: "parameter", "fixed" or empty
+    in_place: tuple[InPlace, ...]
+    returns: bool  # False where a graph break follows
+    returned_inputs: tuple[str, ...]
+    returned_twice: tuple[str, ...]
+
+
+def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
+    """``output`` is Dynamo's OutputGraph; ``returned`` what ``returned_tensors`` gave of the same function."""
+    graph: torch.fx.Graph = output.graph  # the backend gets a copy, whose nodes have forgotten their sources
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    reason = getattr(output, "compile_subgraph_reason", None)
+    leaves = list(returned)
+    seen: dict[object, int] = {}
+    for leaf in leaves:
+        seen[leaf.identity] = seen.get(leaf.identity, 0) + 1
+    return CapturedGraph(
+        names=tuple(name_of(node) for node in placeholders),
+        static=tuple(_static(node) for node in placeholders),
+        in_place=tuple(_in_place(graph, placeholders)),
+        returns=not getattr(reason, "graph_break", False),
+        returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
+        returned_twice=tuple(dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)),
+    )
+
+
+def _static(placeholder: torch.fx.Node) -> str:
+    kept = placeholder.meta.get("tensor_dict") or {}
+    if not kept.get(STATIC_INPUT):
+        return ""
+    return "parameter" if ".grad" not in name_of(placeholder) and "_parameters[" in name_of(placeholder) else "fixed"
+
+
+# ---------------------------------------------------------------- what writes
+
+
+def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Iterator[InPlace]:
+    """Which placeholder an operator writes to is told by the storages of the tensors that Dynamo traced with."""
+    inputs: dict[int, list[int]] = {}
+    for index, node in enumerate(placeholders):
+        if (storage := _traced_storage(node)) is not None:
+            inputs.setdefault(storage, []).append(index)
+    for node in graph.nodes:
+        for target in _written(node):
+            storage = _traced_storage(target)
+            for index in inputs.get(storage, ()) if storage is not None else ():
+                yield InPlace(input=index, operator=_operator(node), frames=frames_of(node))
+
+
+def _traced_storage(node: torch.fx.Node) -> int | None:
+    value = node.meta.get("example_value")
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    try:
+        return int(value.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):  # a subclass without a storage of its own
+        return None
+
+
+def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The tensors that an operator of Dynamo's graph changes: torch's own convention is a name that ends in ``_``."""
+    if node.op not in ("call_function", "call_method"):
+        return
+    target, name = node.target, _operator(node)
+    out = node.kwargs.get("out")
+    yield from _nodes(out)
+    if node.kwargs.get("inplace") is True or target in _AUGMENTED or target is operator.setitem:
+        yield from _nodes(node.args[:1])
+    elif isinstance(target, torch._ops.OpOverload):
+        arguments = zip(target._schema.arguments, node.args, strict=False)
+        yield from _nodes([value for argument, value in arguments if argument.is_write])
+    elif (name.endswith("_") and not name.endswith("__")) or name == "__setitem__":
+        yield from _nodes(node.args[:1])
+
+
+def _nodes(value: Any) -> Iterator[torch.fx.Node]:
+    if isinstance(value, torch.fx.Node):
+        yield value
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _nodes(entry)
+
+
+def _operator(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+
+
+def frames_of(node: torch.fx.Node) -> tuple[Frame, ...]:
+    """The user's stack where the operator was traced, innermost first."""
+    text = node.meta.get("stack_trace") or ""
+    found = [
+        Frame(file=match["file"], line=int(match["line"]), function=match["function"])
+        for match in _FRAME.finditer(text)
+    ]
+    return tuple(reversed(found))[:STACK]
+
+
+# ---------------------------------------------------------------- what is returned
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Returned:
+    """One tensor in what a function returns."""
+
+    identity: object  # equal for the same tensor
+    name: str
+    source: str  # Dynamo's, for an input that is returned as it is
+
+
+def returned_tensors(translator: Any) -> tuple[Returned, ...]:
+    """At Dynamo's RETURN_VALUE: the value lies on the top of its stack. Inputs that come back as they are never reach
+    the graph's own outputs, and a tensor that is returned twice is there once."""
+    stack = getattr(translator, "stack", None)
+    return tuple(_leaves(stack[-1], [LEAVES])) if stack else ()
+
+
+def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
+    room[0] -= 1
+    if room[0] < 0:
+        return
+    if hasattr(tracker, "is_realized"):
+        if not tracker.is_realized():
+            yield from _untouched(tracker)
+            return
+        tracker = tracker.realize()
+    proxy = getattr(tracker, "proxy", None)
+    if proxy is not None and hasattr(proxy, "node"):
+        node = proxy.node
+        is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
+        if is_tensor:
+            yield Returned(identity=node, name=node.name, source=name_of(node) if node.op == "placeholder" else "")
+        return
+    for attribute in _CONTENTS:
+        contents = getattr(tracker, attribute, None)
+        if contents is None or callable(contents):
+            continue
+        inner = contents.values() if isinstance(contents, Mapping) else contents
+        for entry in inner if isinstance(inner, Iterable) else (inner,):
+            yield from _leaves(entry, room)
+        return
+
+
+def _untouched(tracker: Any) -> Iterator[Returned]:
+    """An argument that the function returns without having looked at it."""
+    peek = getattr(tracker, "peek_value", None)
+    value = peek() if callable(peek) else None
+    source = getattr(tracker, "source", None)
+    if isinstance(value, torch.Tensor) and source is not None:
+        name = source.name
+        name = str(name() if callable(name) else name)
+        yield Returned(identity=name, name=name, source=name)
