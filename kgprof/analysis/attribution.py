@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof.analysis import launches
 from kgprof.analysis.kineto import Columns
-from kgprof.analysis.launches import Indices, Mask
+from kgprof.analysis.launches import Launched, Mask
 from kgprof.analysis.timeline import NOBODY, STEP_PREFIX
 from kgprof.model import SpanTotal
 
@@ -16,39 +15,37 @@ GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation 
 UNATTRIBUTED = "(unattributed)"
 
 
-def by_step(columns: Columns) -> tuple[SpanTotal, ...]:
+def by_step(columns: Columns, launched: Launched) -> tuple[SpanTotal, ...]:
     """Device time of each ProfilerStep that launched it, in their order."""
-    return _totals(columns, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    return _totals(columns, launched, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
 
 
-def by_region(columns: Columns) -> tuple[SpanTotal, ...]:
+def by_region(columns: Columns, launched: Launched) -> tuple[SpanTotal, ...]:
     """Device time of each compiled region, under its compile id ("0/1"); a graph's replay counts for its region."""
-    found = _totals(columns, columns.named(REGION_PREFIX))
+    found = _totals(columns, launched, columns.named(REGION_PREFIX))
     return tuple(
         SpanTotal(span=total.span.removeprefix(REGION_PREFIX), count=total.count, total_us=total.total_us)
         for total in found
     )
 
 
-def by_span(columns: Columns) -> tuple[SpanTotal, ...]:
+def by_span(columns: Columns, launched: Launched) -> tuple[SpanTotal, ...]:
     """Device time of each ``record_function`` of the user's, the innermost one at the launch."""
     torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX)
-    return _totals(columns, columns.of_category("user_annotation") & ~torchs_own)
+    return _totals(columns, launched, columns.of_category("user_annotation") & ~torchs_own)
 
 
-def _totals(columns: Columns, spans: Mask) -> tuple[SpanTotal, ...]:
+def _totals(columns: Columns, launched: Launched, spans: Mask) -> tuple[SpanTotal, ...]:
     """By the spans' names in the order of their first launch, and what stands in none of them last, always."""
-    events = np.flatnonzero(columns.of_category(*launches.DEVICE_CATEGORIES))
-    span = launches.innermost(columns, spans, launches.launched_by(columns, events))
-    names = np.where(span == NOBODY, NOBODY, columns.name[span])
-    different, first = np.unique(names, return_index=True)
-    ordered = [name for _, name in sorted(zip(first.tolist(), different.tolist(), strict=True)) if name != NOBODY]
-    return (
-        *(_total(columns.names[name], columns, events[names == name]) for name in ordered),
-        _total(UNATTRIBUTED, columns, events[names == NOBODY]),
+    span = launches.innermost(columns, spans, launched.calls)
+    labels = (*columns.names, UNATTRIBUTED)
+    label = np.where(span == NOBODY, len(columns.names), columns.name[span])
+    counts = np.bincount(label, minlength=len(labels))
+    totals_ns, first = np.zeros(len(labels), np.int64), np.full(len(labels), len(label))
+    np.add.at(totals_ns, label, columns.duration_ns[launched.events])
+    np.minimum.at(first, label, np.arange(len(label)))
+    found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
+    return tuple(
+        SpanTotal(span=labels[one], count=int(counts[one]), total_us=int(totals_ns[one]) / 1000)
+        for one in (*found, len(labels) - 1)
     )
-
-
-def _total(span: str, columns: Columns, events: Indices) -> SpanTotal:
-    durations: npt.NDArray[np.int64] = columns.duration_ns[events]
-    return SpanTotal(span=span, count=len(events), total_us=int(durations.sum()) / 1000)

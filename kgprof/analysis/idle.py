@@ -10,15 +10,12 @@ open on its thread; from the call on it waited for the launch to arrive.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
 from kgprof.analysis import launches, timeline
 from kgprof.analysis.kineto import Columns
-from kgprof.analysis.launches import Indices
+from kgprof.analysis.launches import Indices, Launched
 from kgprof.analysis.timeline import NOBODY, Intervals, Window
 from kgprof.model import DeviceIdle, HostSpan
 
@@ -26,13 +23,11 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "
 BETWEEN_SPANS = "(outside of every span)"  # Python that nothing in the trace names
 
 
-def device_idle(columns: Columns, window: Window) -> DeviceIdle:
+def device_idle(columns: Columns, launched: Launched, window: Window) -> DeviceIdle:
     """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
-    events = np.flatnonzero(columns.of_category(*launches.DEVICE_CATEGORIES))
-    events = events[np.argsort(columns.start_ns[events], kind="stable")]
-    intervals = window.clip(timeline.intervals_of(columns, events))
+    intervals = window.clip(timeline.intervals_of(columns, launched.events))
     gaps = timeline.gaps(intervals)
-    calls = launches.launched_by(columns, _ended_by(columns, events, gaps))
+    calls = launched.calls[np.searchsorted(intervals[:, 0], gaps[:, 1])]  # of what ended each gap
     known = calls != NOBODY
     asked_ns = np.clip(columns.start_ns[calls[known]], gaps[known, 0], gaps[known, 1])
     waiting = np.stack([gaps[known, 0], asked_ns], axis=1)
@@ -49,28 +44,23 @@ def device_idle(columns: Columns, window: Window) -> DeviceIdle:
     )
 
 
-def _ended_by(columns: Columns, events: Indices, gaps: Intervals) -> Indices:
-    """The device event with which each gap ended; ``events`` are sorted by their start."""
-    ended: Indices = events[np.searchsorted(columns.start_ns[events], gaps[:, 1])]
-    return ended
-
-
 def _lengths(intervals: Intervals) -> npt.NDArray[np.int64]:
     return intervals[:, 1] - intervals[:, 0]
 
 
 def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's name; largest first."""
-    spent: Counter[str] = Counter()
-    for thread in np.unique(columns.thread[calls]):
-        mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
-        owner = timeline.owners(timeline.intervals_of(columns, mine))
-        for index, length in zip(*owner.within(waiting[columns.thread[calls] == thread]), strict=True):
-            spent[BETWEEN_SPANS if index == NOBODY else columns.names[columns.name[mine[index]]]] += int(length)
-    return tuple(_ranked(spent))
-
-
-def _ranked(spent: Counter[str]) -> Iterator[HostSpan]:
-    for name, length in sorted(spent.items(), key=lambda item: (-item[1], item[0])):
-        if length:
-            yield HostSpan(name=name, total_us=length / 1000)
+    on_host = columns.of_category(*HOST_CATEGORIES)
+    spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
+    for thread in launches.threads_of(columns, calls):
+        mine = np.flatnonzero(on_host & (columns.thread == thread))
+        owners = timeline.owners(timeline.intervals_of(columns, mine))
+        owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
+        names = np.append(columns.name[mine], len(columns.names))  # NOBODY takes the last one
+        np.add.at(spent_ns, names[owner], length_ns)
+    spans = [
+        HostSpan(name=name, total_us=length / 1000)
+        for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True)
+        if length
+    ]
+    return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))

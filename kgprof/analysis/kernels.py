@@ -13,7 +13,7 @@ from kgprof.analysis import attribution, kernel_kinds, timeline
 from kgprof.analysis.idle import device_idle
 from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
-from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES
+from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched
 from kgprof.analysis.timeline import Intervals, Window
 from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
 
@@ -51,10 +51,8 @@ def breakdown(
 ) -> KernelBreakdown | Skipped:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
     columns = trace.columns
-    if device == "cuda":
-        on_device = columns.of_category(*DEVICE_CATEGORIES)
-        if on_device.any():
-            return _of_device(trace, on_device, measured_in)
+    if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
+        return _of_device(trace, measured_in)
     if not columns.of_category("cpu_op").any():
         return Skipped(reason="the trace holds no operator and no device kernel")
     warnings = (
@@ -66,14 +64,14 @@ def breakdown(
 # ---------------------------------------------------------------- CUDA
 
 
-def _of_device(trace: Trace, on_device: npt.NDArray[np.bool_], measured_in: PassName) -> KernelBreakdown:
+def _of_device(trace: Trace, measured_in: PassName) -> KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
-    columns = trace.columns
-    intervals = timeline.intervals_of(columns, on_device)
+    columns, work = trace.columns, launched(trace.columns)
+    intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
-    groups = _groups(columns, np.flatnonzero(on_device), columns.duration_ns[on_device], _of_device_event)
+    groups = _groups(columns, work.events, columns.duration_ns[work.events], _of_device_event)
     return KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
@@ -82,10 +80,10 @@ def _of_device(trace: Trace, on_device: npt.NDArray[np.bool_], measured_in: Pass
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
         **_tables(groups),
-        idle=device_idle(columns, window),
-        by_step=attribution.by_step(columns),
-        by_region=attribution.by_region(columns),
-        by_span=attribution.by_span(columns),
+        idle=device_idle(columns, work, window),
+        by_step=attribution.by_step(columns, work),
+        by_region=attribution.by_region(columns, work),
+        by_span=attribution.by_span(columns, work),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 
@@ -155,7 +153,7 @@ def _of_operator(name: str, category: str) -> Classified:
 
 def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     own_ns = np.zeros(len(intervals), np.int64)
-    for thread in np.unique(threads):
+    for thread in set(threads.tolist()):
         here = threads == thread
         own_ns[here] = timeline.self_times_ns(intervals[here])
     return own_ns
@@ -197,8 +195,9 @@ def _groups(
     """The events ``which``, by name and category."""
     keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
     order = np.argsort(keys, kind="stable")
-    different, starts = np.unique(keys[order], return_index=True)
-    for key, times in zip(different.tolist(), np.split(own_ns[order], starts[1:]), strict=True):
+    ordered = keys[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    for key, times in zip(ordered[starts].tolist(), np.split(own_ns[order], starts[1:]), strict=True):
         name, category = divmod(key, len(columns.categories))
         classified = classify(columns.names[name], columns.categories[category])
         yield _Group(name=columns.names[name], classified=classified, own_ns=times)

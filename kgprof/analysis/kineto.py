@@ -83,13 +83,11 @@ class Columns:
 
     def of_category(self, *categories: str) -> npt.NDArray[np.bool_]:
         """Which events are of one of these."""
-        wanted = [index for index, known in enumerate(self.categories) if known in categories]
-        return np.isin(self.category, wanted)
+        return np.array([known in categories for known in self.categories], np.bool_)[self.category]
 
     def named(self, *prefixes: str) -> npt.NDArray[np.bool_]:
         """Which events' names begin with one of these."""
-        wanted = [index for index, known in enumerate(self.names) if known.startswith(prefixes)]
-        return np.isin(self.name, wanted)
+        return np.array([known.startswith(prefixes) for known in self.names], np.bool_)[self.name]
 
     def event(self, index: int) -> TraceEvent:
         process, thread = self.threads[self.thread[index]]

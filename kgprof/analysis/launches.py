@@ -7,6 +7,8 @@ thread and moment say which spans were open.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,10 +23,24 @@ Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 
-def launched_by(columns: Columns, device_events: Indices) -> Indices:
-    """The host call of each device event, as an index into ``columns``; NOBODY where the trace holds none."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Launched:
+    """Device events in the order of their start, and the host call of each: indices, of shape [n] both."""
+
+    events: Indices
+    calls: Indices  # NOBODY where the trace holds none
+
+
+def launched(columns: Columns) -> Launched:
+    """Every kernel, copy and fill."""
+    events = np.flatnonzero(columns.of_category(*DEVICE_CATEGORIES))
+    events = events[np.argsort(columns.start_ns[events], kind="stable")]
+    return Launched(events=events, calls=_calls(columns, columns.correlation[events]))
+
+
+def _calls(columns: Columns, wanted: npt.NDArray[np.int64]) -> Indices:
+    """The runtime or driver call with each correlation id."""
     calls = np.flatnonzero(columns.of_category(*LAUNCH_CATEGORIES) & (columns.correlation != NONE))
-    wanted = columns.correlation[device_events]
     if not len(calls):
         return np.full(len(wanted), NOBODY, np.intp)
     # The first of two calls with one id is the one that the other was made by.
@@ -38,9 +54,16 @@ def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
     """Of ``spans`` the innermost one that was open on a call's thread when it was made; NOBODY where none was."""
     found = np.full(len(calls), NOBODY, np.intp)
     known = calls != NOBODY
-    for thread in np.unique(columns.thread[calls[known]]):
+    for thread in threads_of(columns, calls[known]):
         here = known & (columns.thread[calls] == thread)
         mine = np.flatnonzero(spans & (columns.thread == thread))
         owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[calls[here]])
         found[here] = np.where(owner == NOBODY, NOBODY, mine[owner]) if len(mine) else NOBODY
     return found
+
+
+def threads_of(columns: Columns, calls: Indices) -> list[int]:
+    """The threads that made these calls, by their index."""
+    used = np.zeros(len(columns.threads), np.bool_)
+    used[columns.thread[calls]] = True
+    return [int(thread) for thread in np.flatnonzero(used)]

@@ -95,7 +95,7 @@ class Owners:
 
     def within(self, intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The stretches inside disjoint intervals: owners and lengths in nanoseconds, of shape [k] each."""
-        points = np.unique(np.concatenate([self.start_ns, intervals.ravel()]))
+        points = np.sort(np.concatenate([self.start_ns, intervals.ravel()]))  # two at one moment are a stretch of none
         lengths = np.diff(points)
         begun = np.searchsorted(np.sort(intervals[:, 0]), points[:-1], side="right")
         ended = np.searchsorted(np.sort(intervals[:, 1]), points[:-1], side="right")
@@ -106,7 +106,50 @@ class Owners:
 def owners(intervals: npt.ArrayLike) -> Owners:
     """Of one thread: every moment belongs to the interval that started last among those that are open."""
     every = as_intervals(intervals)
-    ends: list[int] = every[:, 1].tolist()
+    # Of two that start together the longer one is the outer one.
+    order = np.lexsort((-every[:, 1], every[:, 0]))
+    order = order[every[order, 0] < every[order, 1]]
+    ordered = every[order]
+    nested = _parents(ordered)
+    found = _of_overlapping(ordered) if nested is None else _of_nested(ordered, *nested)
+    numbers = np.append(order, NOBODY)  # so that NOBODY, the last one, stays what it is
+    return Owners(start_ns=found.start_ns, owner=numbers[found.owner])
+
+
+def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Of properly nested intervals each one's parent (NOBODY where it has none) and depth; None of others."""
+    starts, ends = ordered[:, 0], ordered[:, 1]
+    depth = np.arange(len(ordered)) - np.searchsorted(np.sort(ends), starts, side="right")
+    parent = np.full(len(ordered), NOBODY, np.int64)
+    above = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        here = np.flatnonzero(depth == level)
+        before = np.searchsorted(above, here) - 1
+        if (before < 0).any():
+            return None
+        parent[here] = above[before]
+        above = here
+    inner = parent != NOBODY
+    if (ends[inner] > ends[parent[inner]]).any():
+        return None
+    return parent, depth
+
+
+def _of_nested(ordered: Intervals, parent: npt.NDArray[np.int64], depth: npt.NDArray[np.int64]) -> Owners:
+    """At its start an interval takes over, at its end its parent does."""
+    moments = np.concatenate([[-_NEVER], ordered[:, 1], ordered[:, 0]])
+    owner = np.concatenate([[NOBODY], parent, np.arange(len(ordered))])
+    # Of what happens at one moment the last counts: ends before starts, inner ends first, outer starts first.
+    rank = np.concatenate([[-_NEVER], -1 - depth, depth])
+    order = np.lexsort((rank, moments))
+    moments, owner = moments[order], owner[order]
+    last = np.append(moments[1:] != moments[:-1], True)
+    return Owners(start_ns=moments[last], owner=owner[last])
+
+
+def _of_overlapping(ordered: Intervals) -> Owners:
+    """One after the other, for intervals that are not properly nested."""
+    ends: list[int] = ordered[:, 1].tolist()
     starts_ns, owner = [-_NEVER], [NOBODY]
     open_now: list[int] = []
 
@@ -125,13 +168,10 @@ def owners(intervals: npt.ArrayLike) -> Owners:
                 open_now.pop()
             give(end, open_now[-1] if open_now else NOBODY)
 
-    # Of two that start together the longer one is the outer one.
-    order = np.lexsort((-every[:, 1], every[:, 0]))
-    for index, start in zip(order.tolist(), every[order, 0].tolist(), strict=True):
+    for index, start in enumerate(ordered[:, 0].tolist()):
         close(start)
-        if ends[index] > start:
-            open_now.append(index)
-            give(start, index)
+        open_now.append(index)
+        give(start, index)
     close(_NEVER)
     return Owners(start_ns=np.array(starts_ns, np.int64), owner=np.array(owner, np.int64))
 

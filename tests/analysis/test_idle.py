@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kgprof.analysis import attribution, kernels, kineto, timeline
 from kgprof.analysis.idle import BETWEEN_SPANS, device_idle
+from kgprof.analysis.launches import launched
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
 from tests.analysis.events import event, step, write
 from tests.conftest import SHARED
@@ -183,6 +184,6 @@ def test_a_trace_without_gaps_has_no_idle(tmp_path: Path) -> None:
     trace = kineto.read(write(tmp_path / "t.json", [launch(0, 1, 1), kernel(1, 5, 1)]))
     window = timeline.window_of([(1000, 6000)])
 
-    assert device_idle(trace.columns, window) == DeviceIdle(
+    assert device_idle(trace.columns, launched(trace.columns), window) == DeviceIdle(
         total_us=0.0, host_us=0.0, launch_us=0.0, unknown_us=0.0, edges_us=0.0, gaps=0, host_spans=()
     )

@@ -58,3 +58,45 @@ def test_a_window_widens_around_what_reaches_out_of_it() -> None:
 
     assert window.around([(12, 25), (5, 7)]) == Window(start_ns=5, end_ns=25)
     assert window.around([]) == window
+
+
+def enclosed(children: list[list[Interval]]) -> list[Interval]:
+    """The children side by side, and a span around them."""
+    placed: list[Interval] = []
+    clock = 0
+    for child in children:
+        placed += [(start + clock, end + clock) for start, end in child]
+        clock += max(end for _, end in child)
+    return [(0, clock), *placed]
+
+
+# Nested by construction: a span that begins inside another one ends inside it.
+trees = st.recursive(
+    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: [(pair[0], pair[0] + pair[1])]),
+    lambda children: st.lists(children, max_size=3).map(enclosed),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_nested_intervals_have_the_owners_that_one_after_the_other_finds(spans: list[Interval]) -> None:
+    ordered = timeline.as_intervals([s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]])
+    parents = timeline._parents(ordered)
+    slow = timeline._of_overlapping(ordered)
+
+    assert parents is not None
+    quick = timeline._of_nested(ordered, *parents)
+    moments = timeline.as_intervals([(m, m) for m in range(-1, 120)])[:, 0]
+    assert quick.at(moments).tolist() == slow.at(moments).tolist()
+
+
+@given(intervals)
+def test_what_is_taken_for_nested_has_the_same_owners_either_way(spans: list[Interval]) -> None:
+    ordered = timeline.as_intervals([s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]])
+    parents = timeline._parents(ordered)
+    moments = timeline.as_intervals([(m, m) for m in range(-1, 100)])[:, 0]
+
+    quick = None if parents is None else timeline._of_nested(ordered, *parents)
+
+    slow = timeline._of_overlapping(ordered).at(moments).tolist()
+    assert quick is None or quick.at(moments).tolist() == slow
