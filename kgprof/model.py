@@ -84,10 +84,17 @@ class Options(Model, frozen=True, kw_only=True):
     evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
     passes: tuple[PassName, ...] = ()  # empty: all of them; check-graphs asks for COMPILE alone
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
+    max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
+    duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
 
     @property
     def compile_only(self) -> bool:
         return self.passes == (PassName.COMPILE,)
+
+    @property
+    def untimed(self) -> bool:
+        """No pass that gives times was asked for."""
+        return bool(self.passes) and PassName.TIMING not in self.passes
 
 
 class Plan(Model, frozen=True, kw_only=True):
@@ -128,7 +135,7 @@ class Environment(Model, frozen=True, kw_only=True):
 
 
 class Exit(Model, frozen=True, kw_only=True):
-    """How a child ended. ``outcome``: ok, raised, timed-out, killed, interrupted."""
+    """How a child ended. ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted."""
 
     outcome: str
     message: str = ""  # the exception's last line, or the signal's name
@@ -140,7 +147,7 @@ class Exit(Model, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """The end of a sentence about the run: "was killed during TIMING: SIGKILL"."""
-        how = {"timed-out": "timed out", "killed": "was killed", "interrupted": "was interrupted"}
+        how = {"timed-out": "timed out", "exited": "ended itself", "killed": "was killed", "interrupted": "was interrupted"}
         during = f" during {self.during.upper()}" if self.during else ""
         why = f": {self.message}" if self.message else ""
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
@@ -182,6 +189,7 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+    calls: int | None = None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
 
 
 class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
@@ -317,6 +325,17 @@ class Agreement(Tagged, frozen=True, kw_only=True, tag="agreements"):
     runs: tuple[tuple[RunKey, RunAgreement | Skipped], ...]
 
 
+class ScriptRun(Model, frozen=True, kw_only=True):
+    """What stands in a script's run for the calls of a workload: what was counted as a step, and by which choice."""
+
+    step: str  # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there was none
+    steps: int
+    counted: dict[str, int]  # how many there were of each of the three
+    stopped: str = ""  # why the recording ended before the program did
+    rank: int | None = None  # under torchrun
+    notes: tuple[str, ...] = ()
+
+
 class RunRecord(Model, frozen=True, kw_only=True):
     """Everything that one strategy x mode left in the Recording."""
 
@@ -332,6 +351,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     log: str  # what torch and the workload wrote, raw
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
     memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
+    script: ScriptRun | None = None  # None: a workload with steps of its own
 
 
 class RecordingHeader(Model, frozen=True, kw_only=True):
@@ -494,6 +514,42 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     warnings: tuple[str, ...] = ()
 
 
+class HolisticCall(Model, frozen=True, kw_only=True):
+    """One call of HTA's. ``outcome``: ok, empty, raised, not called."""
+
+    name: str
+    outcome: str
+    reason: str = ""
+
+
+class HolisticIdle(Model, frozen=True, kw_only=True):
+    stream: int
+    cause: str  # HTA's word: host_wait, kernel_wait, other
+    total_us: float
+
+
+class HolisticRank(Model, frozen=True, kw_only=True):
+    """What HTA says of one trace; empty where it said nothing."""
+
+    rank: int
+    kernels: dict[str, float]  # microseconds by name
+    window_us: float | Skipped  # from the first device event's start to the last one's end
+    idle_us: float | Skipped
+    compute_us: float | Skipped  # computing, overlapped or not
+    idle_causes: tuple[HolisticIdle, ...]
+    queue_length: dict[str, float]  # the longest, by stream
+    bandwidth_gb_per_s: dict[str, float]  # mean, by kind of copy
+    overlap_percent: float | Skipped  # of communication, with computation
+
+
+class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
+    """HolisticTraceAnalysis' answer, from the process that ran it once."""
+
+    versions: dict[str, str]
+    calls: tuple[HolisticCall, ...]
+    ranks: tuple[HolisticRank, ...]
+
+
 class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
     steps: int
     total_self_us: float
@@ -552,6 +608,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     log: LogExcerpt
     memory: MemorySummary | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
+    script: ScriptRun | None = None  # None: a workload with steps of its own
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
 
 
