@@ -6,12 +6,12 @@ Nothing here imports torch or the programs: marks are comments, found by the tok
 from __future__ import annotations
 
 import ast
-import operator
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.corpus.marks import Condition, Grammar, MarkError, WrittenMark, constant, hold, one_of, written_marks
 
 CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
 CALLS = 20  # a program that says nothing else is called this often
@@ -45,10 +45,6 @@ GUARD_CLASSES = frozenset(
 )
 SCOPES = frozenset({"frame", "rest"})
 
-_COMPARISONS = {"<=": operator.le, ">=": operator.ge, "==": operator.eq, "<": operator.lt, ">": operator.gt}
-_MARK = re.compile(r"(?P<rule>KGP\d{3}|note=converged)(?P<fields>(?: [a-z]+=[^ ;\[\]]+)*)(?: \[(?P<where>[^]]+)\])?")
-_CONDITION = re.compile(r"(?P<subject>torch|python)(?P<comparison><=|>=|==|<|>)(?P<version>\d+(?:\.\d+)*)")
-_RESEMBLES_A_MARK = re.compile(r"kgp\W?\d|note\s*=|guard\s*=|converged", re.IGNORECASE)
 _FIELDS_OF = {
     **dict.fromkeys(BREAKS, frozenset({"n", "by"})),
     "KGP102": frozenset({"n", "by", "scope"}),
@@ -58,23 +54,7 @@ _FIELDS_OF = {
     "KGP107": frozenset({"by"}),
     NOTE: frozenset({"guard", "at", "by"}),
 }
-
-
-class MarkError(ValueError):
-    """A mark that cannot be read; the message starts with file:line."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Condition:
-    """``torch<2.13``: the mark counts only there."""
-
-    subject: str
-    comparison: str
-    version: tuple[int, ...]
-
-    def holds(self, versions: dict[str, tuple[int, ...]]) -> bool:
-        actual = versions[self.subject][: len(self.version)]
-        return bool(_COMPARISONS[self.comparison](actual, self.version))
+_GRAMMAR = Grammar(fields_of=_FIELDS_OF, resembles=re.compile(r"kgp\W?\d|note\s*=|guard\s*=|converged", re.IGNORECASE))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +77,7 @@ class Mark:
         return self.rule != NOTE
 
     def applies(self, *, torch: str, python: str) -> bool:
-        versions = {"torch": _version(torch), "python": _version(python)}
-        return all(condition.holds(versions) for condition in self.conditions)
+        return hold(self.conditions, torch=torch, python=python, device="cpu")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,11 +108,7 @@ def programs(corpus: Path = CORPUS) -> tuple[Program, ...]:
 
 def marks_of(path: Path) -> Iterator[Mark]:
     """The marks in one file, in the order of their lines. Raises MarkError."""
-    with path.open("rb") as source:
-        for token in tokenize.tokenize(source.readline):
-            if token.type == tokenize.COMMENT and _RESEMBLES_A_MARK.search(token.string):
-                for text in token.string.removeprefix("#").split(";"):
-                    yield _mark(text.strip(), path, token.start[0])
+    yield from (_mark(written) for written in written_marks(path, _GRAMMAR))
 
 
 def _program(path: Path, lent: tuple[Mark, ...]) -> Program:
@@ -142,49 +117,29 @@ def _program(path: Path, lent: tuple[Mark, ...]) -> Program:
     return Program(
         name=path.stem,
         path=path,
-        calls=_constant(tree, "CALLS", CALLS),
+        calls=constant(tree, "CALLS", CALLS),
         is_clean="# clean" in said,
         marks=(*marks_of(path), *lent),
     )
 
 
-def _constant(tree: ast.Module, name: str, default: int) -> int:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return int(ast.literal_eval(node.value))
-    return default
-
-
-def _mark(text: str, path: Path, line: int) -> Mark:
-    found = _MARK.fullmatch(text)
-    if found is None:
-        raise MarkError(f"{path}:{line}: {text!r} looks like a mark and is none")
-    rule = found["rule"]
-    pairs = [field.split("=", 1) for field in found["fields"].split()]
-    fields = dict(pairs)
-    if rule not in _FIELDS_OF or len(fields) != len(pairs) or not fields.keys() <= _FIELDS_OF[rule]:
-        raise MarkError(f"{path}:{line}: {text!r}: unknown rule or field, or a field twice")
+def _mark(written: WrittenMark) -> Mark:
+    fields = written.fields
     try:
         return Mark(
-            rule=rule,
-            program=fields.get("by", path.stem),
-            path=path,
-            line=line,
-            guard=_one_of(GUARD_CLASSES, fields.get("guard")),
+            rule=written.word,
+            program=fields.get("by", written.path.stem),
+            path=written.path,
+            line=written.line,
+            guard=one_of(GUARD_CLASSES, fields.get("guard")),
             records=int(fields["n"]) if "n" in fields else None,
             calls=_calls(fields["at"]) if "at" in fields else (),
             eager_calls=int(fields["eager"]) if "eager" in fields else None,
-            scope=_one_of(SCOPES, fields.get("scope", "frame" if rule == "KGP102" else None)),
-            conditions=tuple(_condition(part.strip()) for part in (found["where"] or "").split(",") if part),
+            scope=one_of(SCOPES, fields.get("scope", "frame" if written.word == "KGP102" else None)),
+            conditions=written.conditions,
         )
     except ValueError as error:
-        raise MarkError(f"{path}:{line}: {text!r}: {error}") from error
-
-
-def _one_of(known: frozenset[str], word: str | None) -> str:
-    if word is not None and word not in known:
-        raise ValueError(f"{word!r} is none of {', '.join(sorted(known))}")
-    return word or ""
+        raise written.error(error) from error
 
 
 def _calls(text: str) -> tuple[int, ...]:
@@ -196,15 +151,3 @@ def _calls(text: str) -> tuple[int, ...]:
     if not calls or calls != sorted(set(calls)):
         raise ValueError("the calls of at= have to rise")
     return tuple(calls)
-
-
-def _condition(text: str) -> Condition:
-    found = _CONDITION.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no condition such as torch<2.13")
-    return Condition(subject=found["subject"], comparison=found["comparison"], version=_version(found["version"]))
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """``2.13.0+cpu`` -> (2, 13, 0)."""
-    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0]))
