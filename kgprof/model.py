@@ -147,7 +147,12 @@ class Exit(Model, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """The end of a sentence about the run: "was killed during TIMING: SIGKILL"."""
-        how = {"timed-out": "timed out", "exited": "ended itself", "killed": "was killed", "interrupted": "was interrupted"}
+        how = {
+            "timed-out": "timed out",
+            "exited": "ended itself",
+            "killed": "was killed",
+            "interrupted": "was interrupted",
+        }
         during = f" during {self.during.upper()}" if self.during else ""
         why = f": {self.message}" if self.message else ""
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
@@ -189,7 +194,9 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
-    calls: int | None = None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
+    calls: int | None = (
+        None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
+    )
 
 
 class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):

@@ -92,9 +92,15 @@ def _report(recording: Recording, run: RunRecord) -> RunReport:
         host=host.host_functions(run.host),
         observers=comparison.observer_costs(run),
         log=_excerpt(run.log),
-        notes=run.timing.notes if isinstance(run.timing, TimingPass) else (),
+        notes=_notes(run),
+        script=run.script,
         records_lacking=_records_lacking(run),
     )
+
+
+def _notes(run: RunRecord) -> tuple[str, ...]:
+    timing = run.timing.notes if isinstance(run.timing, TimingPass) else ()
+    return (*(run.script.notes if run.script else ()), *timing)
 
 
 def _compile_summary(run: RunRecord) -> CompileSummary | Skipped:
@@ -186,7 +192,7 @@ def _exit_code(recording: Recording) -> int:
         ended.outcome != "ok" for run in recording.runs for ended in (run.exit, run.kernels_exit) if ended is not None
     ):
         return EXIT_WORKLOAD
-    if not any(collectors.measured(run) for run in recording.runs) and not recording.header.options.compile_only:
+    if not any(collectors.measured(run, recording.header.options) for run in recording.runs):
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
 

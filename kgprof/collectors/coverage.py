@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.model import CompilePass, Finding, Level, Model, Recording, Rule, RunKey, RunRecord, Skipped, TimingPass
+from kgprof.model import (
+    CompilePass,
+    Finding,
+    Level,
+    Model,
+    Options,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TimingPass,
+    TracePass,
+)
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = Rule(
@@ -39,17 +52,31 @@ class CoverageEvent(Model, frozen=True, kw_only=True):
     compilations: int | None  # None: not observed
 
 
-def measured(run: RunRecord) -> bool:
-    """Whether the run has at least one time taken under nothing but a clock."""
+def measured(run: RunRecord, options: Options) -> bool:
+    """Whether there is at least one time taken under nothing but a clock; where none was asked for, anything at all.
+
+    The gate (COMPILE alone) judges for itself whether it has seen enough.
+    """
+    if options.compile_only:
+        return True
+    if options.untimed and run.script is not None:
+        compiled = isinstance(run.compile, CompilePass) and bool(run.compile.compilations)
+        return bool(run.script.steps) or compiled or isinstance(run.trace, TracePass)
     return isinstance(run.timing, TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
 
 
 def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
-    untimed = recording.header.options.compile_only
+    options = recording.header.options
     return tuple(
-        CoverageEvent(run=run.key, timed=None if untimed else measured(run), compilations=_compilations(run.compile))
+        CoverageEvent(run=run.key, timed=_timed(run, options), compilations=_compilations(run.compile))
         for run in recording.runs
     )
+
+
+def _timed(run: RunRecord, options: Options) -> bool | None:
+    if options.compile_only or (run.script is not None and options.untimed and measured(run, options)):
+        return None
+    return measured(run, options)
 
 
 def _compilations(compiled: CompilePass | Skipped) -> int | None:

@@ -117,7 +117,8 @@ def run_trace(run: RunRecord) -> RunTrace | None:
     """None where the COMPILE pass did not come to its end."""
     if isinstance(run.records, Skipped) or isinstance(run.compile, Skipped):
         return None
-    return RunTrace(run.key, run.records, calls=len(run.compile.call_us), steady_from=run.compile.steady_from)
+    calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
+    return RunTrace(run.key, run.records, calls=calls, steady_from=run.compile.steady_from)
 
 
 def run_traces(recording: Recording) -> tuple[RunTrace, ...]:

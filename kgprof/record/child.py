@@ -40,7 +40,10 @@ from kgprof.record.job import Done, Event, Failed, Job, Phase, Task
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PACKAGE = Path(__file__).resolve().parent.parent
 NOT_ASKED_FOR = Skipped(reason="only the COMPILE pass was asked for")
-PLUMBING = (str(PACKAGE / "record"), str(PACKAGE / "workloads" / "loading.py"), str(PACKAGE / "workloads" / "user.py"))
+PLUMBING = (
+    str(PACKAGE / "record"),
+    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
+)
 
 
 class Events:
@@ -69,12 +72,14 @@ def main(job_file: str, descriptor: str) -> None:
     end_with_the_parent(job.parent_pid)
     make_crashes_speak()
     try:
-        TASKS[job.task](job, events)
+        code = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
         failed = describe_failure(error)
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
         sys.exit(1)
+    if code is not None:
+        sys.exit(code)  # of a program; it has said itself how it ended
     events.send(Done())
 
 
@@ -164,6 +169,16 @@ def measure_passes(job: Job, events: Events) -> None:
         run.write(PassName.HOST, host_pass(session, device, options))
 
 
+def script(job: Job, events: Events) -> int:
+    """A whole program, from its first line on with the backend that was asked for; its exit code."""
+    from kgprof.record import script as scripts
+    from kgprof.workloads.backend import in_place_of_inductor
+
+    rerun = len(job.options.passes) == 1 and not job.options.compile_only
+    with events.phase(job.options.passes[0] if rerun else "script"), in_place_of_inductor(job.options.backend):
+        return scripts.run(job, events.send, plumbing=PLUMBING)
+
+
 def kernels(job: Job, events: Events) -> None:
     """Child B: the same run compiled anew, with Inductor's C++ kernels visible to the profiler."""
     from kgprof.record.torch_profiler import profile_cpp_kernels, trace_pass
@@ -198,8 +213,9 @@ def agreement(job: Job, events: Events) -> None:
         store.write_agreement(recording, Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
 
 
-TASKS: Mapping[Task, Callable[[Job, Events], None]] = {
+TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
     Task.PLAN: plan,
+    Task.SCRIPT: script,
     Task.MEASURE: measure,
     Task.KERNELS: kernels,
     Task.AGREEMENT: agreement,

@@ -25,11 +25,13 @@ import msgspec
 import kgprof
 from kgprof.errors import EXIT_INTERNAL
 from kgprof.model import Exit, encode_json
-from kgprof.record.job import EVENT_DECODER, Done, Failed, Job, Phase
+from kgprof.record.job import EVENT_DECODER, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
 OnPhase = Callable[[str], None]
+Echo = Callable[[bytes], None]
 
+PROGRAM_GRACE_S = 30.0  # for a program that Ctrl-C ends, or that has atexit handlers of its own
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
@@ -41,6 +43,8 @@ BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
     "from kgprof.record.child import main; main(*sys.argv[2:])"
 )
+# A program would see -P in sys.flags, and hand it on to what it starts; there the current folder is taken off by hand.
+PROGRAM_BOOTSTRAP = "import sys; del sys.path[0]; " + BOOTSTRAP
 HOME = Path(kgprof.__file__).resolve().parent.parent
 
 
@@ -64,14 +68,25 @@ class Interrupted(KeyboardInterrupt):
         self.ended = ended
 
 
-def run(job: Job, *, scratch: Path, log: Path, caches: Caches, on_phase: OnPhase = lambda name: None) -> Ended:
-    """Run one job to its end. Raises Interrupted on Ctrl-C, OSError when the log could not be written."""
+def run(
+    job: Job,
+    *,
+    scratch: Path,
+    log: Path,
+    caches: Caches,
+    on_phase: OnPhase = lambda name: None,
+    echo: Echo = lambda data: None,
+) -> Ended:
+    """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
+
+    Raises Interrupted on Ctrl-C, OSError when the log could not be written.
+    """
     job_file = scratch / "job.json"
     job_file.write_bytes(encode_json(job))
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
         with _Interruptions(news) as interruptions:
-            child = _Child.start(job_file, log, caches.environment(), on_phase, interruptions)
+            child = _Child.start(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
             ended = child.wait(job.options.timeout_s)
         if interruptions.came:
             raise Interrupted(ended.exit)
@@ -138,13 +153,17 @@ class _Child:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
+        is_program: bool,
         events: IO[bytes],
         log: BoundedLog,
         on_phase: OnPhase,
+        echo: Echo,
         interruptions: _Interruptions,
     ) -> None:
         self._process = process
+        self._is_program = is_program
         self._log = log
+        self._echo = echo
         self._on_phase = on_phase
         self._began = time.monotonic()
         self._phase = "start"
@@ -153,9 +172,11 @@ class _Child:
         self._news = interruptions.news  # something for ``wait`` to look at
         assert process.stdout is not None  # Popen was asked for a pipe
         self._readers = [
-            threading.Thread(target=self._read_log, args=(process.stdout,), daemon=True),
+            threading.Thread(target=self._read_log, args=(process.stdout, echo), daemon=True),
             threading.Thread(target=self._read_events, args=(events,), daemon=True),
         ]
+        if process.stderr is not None:
+            self._readers.append(threading.Thread(target=self._read_log, args=(process.stderr, _nowhere), daemon=True))
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
             thread.start()
@@ -163,21 +184,25 @@ class _Child:
     @classmethod
     def start(
         cls,
+        job: Job,
         job_file: Path,
         log: Path,
         environment: Mapping[str, str],
         on_phase: OnPhase,
+        echo: Echo,
         interruptions: _Interruptions,
     ) -> _Child:
         kept = BoundedLog(log)
+        is_program = job.task is Task.SCRIPT
+        python = ["-c", PROGRAM_BOOTSTRAP] if is_program else ["-P", "-c", BOOTSTRAP]
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOTSTRAP, str(HOME), str(job_file), str(writing)],
+                [sys.executable, *python, str(HOME), str(job_file), str(writing)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.PIPE if is_program else subprocess.STDOUT,
                 pass_fds=(writing,),
                 env=environment,
                 start_new_session=True,
@@ -188,7 +213,7 @@ class _Child:
             raise
         finally:
             os.close(writing)
-        return cls(process, events, kept, on_phase, interruptions)
+        return cls(process, is_program, events, kept, on_phase, echo, interruptions)
 
     def wait(self, timeout_s: float) -> Ended:
         """Until it ends, its time is up, or Ctrl-C; nothing of its group is left then."""
@@ -201,6 +226,8 @@ class _Child:
                 timed_out = True
                 self._ask_for_its_stack()
             interrupted = self._interruptions.came  # one that comes later finds it ended already
+            if self._is_program and (interrupted or timed_out):
+                self._press_ctrl_c()
             left_alone = self._process.poll() is not None
         finally:
             self._end()
@@ -213,7 +240,7 @@ class _Child:
     def _let_it_exit(self) -> None:
         if self._last_word is not None and not self._interruptions.came:
             with contextlib.suppress(queue.Empty):
-                self._news.get(timeout=EXIT_GRACE_S)
+                self._news.get(timeout=PROGRAM_GRACE_S if self._is_program else EXIT_GRACE_S)
 
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
@@ -221,7 +248,8 @@ class _Child:
             return Ended(exit=self._exit("killed", _signal_name(-code)))
         match self._last_word:
             case Failed() as failed:
-                return Ended(exit=self._exit("raised", failed.message, failed.traceback), failed=failed)
+                outcome = "exited" if failed.exited else "raised"
+                return Ended(exit=self._exit(outcome, failed.message, failed.traceback), failed=failed)
             case Done() if code == 0:
                 return Ended(exit=self._exit("ok"))
         return Ended(exit=self._exit("raised", f"the process ended itself with exit code {code}"))
@@ -241,6 +269,16 @@ class _Child:
     def _ask_for_its_stack(self) -> None:
         self._process.send_signal(signal.SIGUSR1)
         time.sleep(STACK_GRACE_S)
+
+    def _press_ctrl_c(self) -> None:
+        """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
+        if self._process.poll() is not None:
+            return
+        self._signal_group(signal.SIGINT)
+        with contextlib.suppress(queue.Empty):
+            self._news.get(timeout=PROGRAM_GRACE_S)  # its last word, its end, or a second Ctrl-C
+            if self._last_word is not None:
+                self._news.get(timeout=EXIT_GRACE_S)
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent), then take what is left in the pipes."""
@@ -267,10 +305,11 @@ class _Child:
         self._process.wait()
         self._news.put(None)
 
-    def _read_log(self, stream: IO[bytes]) -> None:
+    def _read_log(self, stream: IO[bytes], echo: Echo) -> None:
         with stream:
             while data := os.read(stream.fileno(), 65536):
                 self._log.feed(data)
+                echo(data)
 
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:
@@ -289,6 +328,10 @@ class _Child:
         else:
             self._last_word = event
             self._news.put(None)
+
+
+def _nowhere(data: bytes) -> None:
+    return None
 
 
 def _signal_name(number: int) -> str:

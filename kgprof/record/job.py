@@ -11,6 +11,7 @@ from kgprof.model import Model, Options, Plan, RunKey
 
 class Task(StrEnum):
     PLAN = "plan"  # what can run here, and on which machine
+    SCRIPT = "script"  # a whole program, run once as it stands, under the passes that the options name
     MEASURE = "measure"  # child A: COMPILE, TIMING, TRACE, HOST
     KERNELS = "kernels"  # child B: TRACE of code compiled with C++ kernel profiling
     AGREEMENT = "agreement"  # are the results of the runs equal?
@@ -47,6 +48,7 @@ class Failed(Model, frozen=True, kw_only=True, tag_field="event", tag="failed"):
     hint: str = ""
     traceback: str = ""
     exit_code: int | None = None
+    exited: bool = False  # a script that ended itself with a code other than 0
 
 
 Event = Phase | Done | Failed

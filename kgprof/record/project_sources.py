@@ -22,7 +22,7 @@ import kgprof
 from kgprof.compile_records import RegistryEntry, SourceFile, Sources
 from kgprof.errors import KgprofError
 from kgprof.project import ProjectFiles
-from kgprof.workloads import loading
+from kgprof.workloads import loading, programs
 
 FILE_BYTES = 256 * 1024  # of one source file
 TEXT_BYTES = 4 * 2**20  # of all of them together
@@ -56,6 +56,8 @@ def project_files(workload: str) -> ProjectFiles:
 def _workload_folders(workload: str) -> Iterator[str]:
     try:
         target = loading.find(workload)
+        if programs.is_program(workload):
+            yield from programs.folders(programs.find(workload))
     except KgprofError:  # a name that only a test knows
         return
     if target is None:

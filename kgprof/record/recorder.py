@@ -33,16 +33,25 @@ from kgprof.model import (
 )
 from kgprof.progress import Progress
 from kgprof.record import children, store
-from kgprof.record.children import Caches, Ended, Interrupted
+from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task
-from kgprof.workloads import modes
+from kgprof.workloads import modes, programs
 
+RERUNS = (PassName.TIMING, PassName.HOST)  # of a program: each runs it once more
+ONE_RUN = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)  # what one run of a program gives
+UNASKED = {
+    PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
+    PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
+    PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
+}
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
-def record(options: Options, folder: Path, progress: Progress) -> Path:
+def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = lambda data: None) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
+
+    ``echo`` gets what a program prints to stdout.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written, WorkloadError for a workload
     that cannot be loaded. A run that fails, hangs or is killed is no error: it is in the Recording.
@@ -51,12 +60,14 @@ def record(options: Options, folder: Path, progress: Progress) -> Path:
     made = store.claim(folder)
     with _scratch() as scratch:
         plan = _make_plan(options, folder, made, scratch, progress)
-        session = _Recording(folder / store.FOLDER, options, plan, scratch, progress)
+        session = _Recording(folder / store.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         session.create()
         try:
             for key in plan.runs:
-                if session.measure(key):
+                if programs.is_program(options.workload):
+                    session.run_program(key)
+                elif session.measure(key):
                     session.measure_kernels(key)
             session.compare_results()
         except KeyboardInterrupt:
@@ -147,8 +158,11 @@ def _leave_no_empty_folder(output: Path, made: bool) -> None:
 class _Recording:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
-    def __init__(self, folder: Path, options: Options, plan: Plan, scratch: Path, progress: Progress) -> None:
+    def __init__(
+        self, folder: Path, options: Options, plan: Plan, scratch: Path, progress: Progress, echo: Echo
+    ) -> None:
         self.folder = folder
+        self._echo = echo
         self._plan = plan
         self._scratch = scratch
         self._progress = progress
@@ -162,6 +176,22 @@ class _Recording:
 
     def create(self) -> None:
         store.create(self.folder, self._header)
+
+    def run_program(self, key: RunKey) -> None:
+        """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for."""
+        asked = self._header.options.passes
+        for name, why in UNASKED.items():
+            if name not in asked:
+                store.write_pass(self.folder, key, name, Skipped(reason=why))
+        store.write_evaluation(self.folder, key, Skipped(reason="a script has no evaluation"))
+        reruns = [name for name in RERUNS if name in asked]
+        ended = self._start(Task.SCRIPT, key, tuple(name for name in asked if name not in RERUNS))
+        if ended.outcome != "ok":
+            return
+        for name in reruns:
+            again = self._start(Task.SCRIPT, key, (name,))
+            if again.outcome != "ok":
+                return
 
     def measure(self, key: RunKey) -> bool:
         """Child A; whether it wrote every pass."""
@@ -215,11 +245,12 @@ class _Recording:
             return "nothing was compiled"
         return ""
 
-    def _start(self, task: Task, key: RunKey | None) -> Exit:
+    def _start(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None = None) -> Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
+        options = self._header.options
         job = Job(
             task=task,
-            options=self._header.options,
+            options=options if passes is None else msgspec.structs.replace(options, passes=passes),
             parent_pid=os.getpid(),
             recording=str(self.folder.resolve()),
             key=key,
@@ -231,9 +262,10 @@ class _Recording:
             ended = children.run(
                 job,
                 scratch=self._scratch,
-                log=self._log(task, key),
+                log=self._log(task, key, passes),
                 caches=self._caches(),
                 on_phase=lambda name: self._progress.phase(name, key) if name != first else None,
+                echo=self._echo,
             )
         except Interrupted as interrupted:
             self._write_exit(task, key, interrupted.ended)
@@ -247,9 +279,11 @@ class _Recording:
         if key is not None:
             store.write_exit(self.folder, key, ended, kernels=task is Task.KERNELS)
 
-    def _log(self, task: Task, key: RunKey | None) -> Path:
+    def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None) -> Path:
         if key is None:
             return self.folder / store.AGREEMENT_LOG
+        if passes is not None and passes[0] in RERUNS:
+            return store.run_folder(self.folder, key) / f"{passes[0]}_{store.LOG}"
         return store.run_folder(self.folder, key) / (store.KERNELS_LOG if task is Task.KERNELS else store.LOG)
 
     def _caches(self) -> Caches:

@@ -8,6 +8,7 @@
         exit.json kernels_exit.json      how child A and child B ended
         trace.json.gz kernels.json.gz    what torch.profiler exported
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
+        script.json                      of a whole program: what a step was taken to be, and how many there were
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
         log.txt kernels_log.txt          what torch and the workload wrote in child A and B, head and tail
@@ -55,6 +56,7 @@ from kgprof.model import (
     RecordingHeader,
     RunKey,
     RunRecord,
+    ScriptRun,
     Skipped,
     TimingPass,
     TracePass,
@@ -74,6 +76,7 @@ TRACE_FILES = {PassName.TRACE: "trace.json.gz", PassName.KERNELS: "kernels.json.
 TRACE_RECORDS = "trace_records.jsonl.gz"
 SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
+SCRIPT = "script.json"
 LOG = "log.txt"
 KERNELS_LOG = "kernels_log.txt"  # child B's
 AGREEMENT_LOG = "agreement_log.txt"
@@ -142,6 +145,11 @@ def write_pass(folder: Path, key: RunKey, name: PassName, value: Model) -> None:
 
 def write_evaluation(folder: Path, key: RunKey, value: Evaluation | Skipped) -> None:
     _write(run_folder(folder, key) / f"{EVALUATION}.json", encode_json(value))
+
+
+def write_script(folder: Path, key: RunKey, value: ScriptRun) -> None:
+    """What was counted as a step in the run of a script."""
+    _write(run_folder(folder, key) / SCRIPT, encode_json(value))
 
 
 def write_exit(folder: Path, key: RunKey, value: Exit, *, kernels: bool = False) -> None:
@@ -320,6 +328,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
         log=_read_log(run / LOG) + _read_log(run / KERNELS_LOG),
         records=_read_records(run) or missing,
+        script=_read_if_there(run / SCRIPT, ScriptRun),
     )
 
 

@@ -43,7 +43,7 @@ def _profile(session: Session, device: torch.device, options: Options) -> tuple[
         warnings.filterwarnings("ignore", message="Profiler won't be using warmup")
         warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
         window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
-        profiler = profile(activities=_activities(device), schedule=window)
+        profiler = profile(activities=activities(device), schedule=window)
         # What the device still has to do from before would lie in the window, so it is awaited before each way into it.
         timing.synchronize(device)
         profiler.start()
@@ -53,14 +53,14 @@ def _profile(session: Session, device: torch.device, options: Options) -> tuple[
             clock.start()
             _run(options.steps - 1, session.step, clock.tick, profiler.step)
             _run(1, session.step, clock.tick)
-            _await_the_last_step(device)
+            await_the_last_step(device)
             profiler.step()
         finally:
             profiler.stop()
     return profiler, clock.stop()
 
 
-def _await_the_last_step(device: torch.device) -> None:
+def await_the_last_step(device: torch.device) -> None:
     """Its span must not end before the device has."""
     if device.type == "cuda":
         with record_function(AWAITING):
@@ -73,7 +73,7 @@ def _run(times: int, *calls: Callable[[], object]) -> None:
             call()
 
 
-def _activities(device: torch.device) -> list[ProfilerActivity]:
+def activities(device: torch.device) -> list[ProfilerActivity]:
     if device.type == "cuda":
         return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     return [ProfilerActivity.CPU]

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, CompilePass, Options, Skipped
+from kgprof.project import ProjectFiles
 from kgprof.record import project_sources, store, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
@@ -100,25 +101,53 @@ def compile_pass(
 ) -> CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    trace, frames, graphs = StructuredTrace(calls), FrameHook(calls, project), GraphHook(calls)
-    cuda_graphs = CudaGraphLog(calls)
-    sources: tuple[Source, ...] = (TorchLogs(), SkipRecords(), trace, frames, graphs, cuda_graphs)
-    with listening(sources):
+    listened = CompileSources(calls, project)
+    with listening(listened.sources):
         call_us = [_timed_call(session, device, calls)]
         after_first_call()
         on_wall_clock = min(max(1, options.warmup), options.steps)
         call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
         clock = timing.clock_for(device)
         call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
-    lines = [*_as_lines(trace), *frames.lines(), *graphs.lines(), *cuda_graphs.lines()]
+    lines = list(listened.lines())
     write_records(records_to, lines)
     store.write_sources(records_to, project_sources.gather(lines, project))
     return CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,
-        compilations=tuple(compilations(trace.records)),
-        capture_unavailable=unavailable(sources) + _switched_off(),
+        compilations=listened.compilations(),
+        capture_unavailable=listened.unavailable(),
     )
+
+
+class CompileSources:
+    """All that COMPILE listens to, each event labelled with the call in which it came."""
+
+    def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
+        self._trace = StructuredTrace(calls)
+        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
+        self._cuda_graphs = CudaGraphLog(calls)
+        self.sources: tuple[Source, ...] = (
+            TorchLogs(),
+            SkipRecords(),
+            self._trace,
+            self._frames,
+            self._graphs,
+            self._cuda_graphs,
+        )
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Of the file of records, as far as they have come."""
+        yield from _as_lines(self._trace)
+        yield from self._frames.lines()
+        yield from self._graphs.lines()
+        yield from self._cuda_graphs.lines()
+
+    def compilations(self) -> tuple[Compilation, ...]:
+        return tuple(compilations(self._trace.records))
+
+    def unavailable(self) -> tuple[str, ...]:
+        return unavailable(self.sources) + _switched_off()
 
 
 class _Counted:

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kgprof.errors import InputError, UsageError, WorkloadError
+from kgprof.workloads import programs
 
 if TYPE_CHECKING:
     from kgprof.model import RunKey
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 LINKPRED = "linkpred"
 BUILT_IN = (LINKPRED,)
-FORMS = "linkpred, pkg.mod:name or path/file.py:name"
+FORMS = "linkpred, pkg.mod:name, path/file.py:name, or a whole script.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,11 @@ class Target:
 
 
 def find(workload: str) -> Target | None:
-    """Where a user's workload is, or None for a built-in. Raises UsageError for anything else."""
+    """Where a user's workload is; None for a built-in or a whole program. Raises UsageError for anything else."""
     if workload in BUILT_IN:
+        return None
+    if programs.is_program(workload):
+        programs.find(workload)
         return None
     place, colon, name = workload.rpartition(":")
     if not colon:
@@ -62,8 +66,6 @@ def find(workload: str) -> Target | None:
 
 
 def _no_such_workload(workload: str) -> str:
-    if workload.endswith(".py"):
-        return f"workload {workload!r} names a file and nothing in it (whole scripts are not in this version)"
     near = difflib.get_close_matches(workload, BUILT_IN, n=1, cutoff=0.5)
     return f"no workload {workload!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -94,6 +96,8 @@ def help_text(workload: str) -> str:
 def load(workload: str, args: Sequence[str], seed: int) -> Workload:
     """Raises UsageError for a name that is not there, WorkloadError (with its cause) for a module that raises."""
     target = find(workload)
+    if programs.is_program(workload):
+        return programs.ProgramWorkload(workload)
     if target is None:
         from kgprof.workloads.linkpred.workload import build
 

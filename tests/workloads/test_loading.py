@@ -45,7 +45,6 @@ def test_a_file_and_a_module_are_told_apart(tmp_path: Path, monkeypatch: pytest.
     [
         ("linkpre", "no workload 'linkpre'; did you mean 'linkpred'?"),
         ("zzz", "no workload 'zzz'"),
-        ("model.py", "workload 'model.py' names a file and nothing in it (whole scripts are not in this version)"),
         ("model.py:", "workload 'model.py:' is not complete"),
         (":step", "workload ':step' is not complete"),
         ("not-a-module:step", "'not-a-module' is no module name"),
@@ -56,7 +55,7 @@ def test_what_is_no_workload_is_refused(workload: str, message: str) -> None:
         find(workload)
 
     assert caught.value.message == message
-    assert caught.value.hint == "a workload is one of: linkpred, pkg.mod:name or path/file.py:name"
+    assert caught.value.hint == "a workload is one of: linkpred, pkg.mod:name, path/file.py:name, or a whole script.py"
 
 
 def test_a_missing_file_is_named() -> None:

@@ -1,0 +1,535 @@
+"""The child that runs a whole program: ``script.py`` or ``-m pkg.mod`` as ``__main__``, once, while it is watched.
+
+The program has no steps that could be called, so the instruments follow it: COMPILE's sources and the reads of tensors
+are listened to from its first line on, torch.profiler is on for some of its steps, and what was seen is written down
+again and again, because a program may end in any way it likes. TIMING and HOST are reruns of it under a clock or
+cProfile alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import importlib
+import os
+import statistics
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+import torch
+
+from kgprof.errors import KgprofError
+from kgprof.model import (
+    CompilePass,
+    HostPass,
+    MemoryPass,
+    Model,
+    Options,
+    PassName,
+    Plan,
+    RunKey,
+    ScriptRun,
+    Skipped,
+    TimingPass,
+    TracePass,
+)
+from kgprof.record import project_sources, store
+from kgprof.record.flags import flags
+from kgprof.record.host_profiler import host_table
+from kgprof.record.job import Done, Event, Failed, Job
+from kgprof.record.source import unavailable
+from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.torch_trace import CompileSources, write_records
+from kgprof.record.trace_window import TraceWindow
+from kgprof.sync_records import SyncRecords
+from kgprof.workloads import programs
+from kgprof.workloads.programs import Program
+
+WRITTEN_EVERY_S = 2.0  # at most, at the next mark; a write that takes long is made rarer
+WRITING_SHARE = 0.05  # of the program's time, at most
+CALLS_TIMED = 10_000  # first steps whose times are kept
+RANK = "RANK"  # torchrun's
+
+Send = Callable[[Event], None]
+
+
+class Watcher(Protocol):
+    """One instrument around one run of the program."""
+
+    def begin(self) -> None: ...
+    def end(self, why: str = "") -> None:
+        """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
+
+
+def run(job: Job, send: Send, *, plumbing: Sequence[str]) -> int:
+    """Run the program under what ``job.options.passes`` asks for; its own exit code. Everything is told by then."""
+    place = Place(job)
+    program = programs.find(job.options.workload)
+    watcher = place.watcher()
+    with _last_words(watcher, send):
+        code, said = _run_to_its_end(program, job.options.workload_args, watcher, plumbing)
+    _only_in_the_program_itself(place.pid, code)
+    watcher.end()
+    send(said)
+    return code
+
+
+class Place:
+    """Which run this is, and where its passes go."""
+
+    def __init__(self, job: Job) -> None:
+        if job.key is None or job.plan is None:
+            raise KgprofError("a script job without a run or a plan")
+        self.pid = os.getpid()
+        self.key: RunKey = job.key
+        self.plan: Plan = job.plan
+        self.options: Options = job.options
+        self.recording = Path(job.recording)
+        self.folder = store.run_folder(self.recording, self.key)
+        self.device = torch.device(job.plan.device)
+
+    def watcher(self) -> Watcher:
+        match self.options.passes:
+            case (PassName.TIMING,):
+                return Timed(self)
+            case (PassName.HOST,):
+                return HostProfiled(self)
+        return Capture(self)
+
+    def write(self, name: PassName, value: Model) -> None:
+        store.write_pass(self.recording, self.key, name, value)
+
+
+# ---------------------------------------------------------------- the program
+
+
+def _run_to_its_end(
+    program: Program, args: Sequence[str], watcher: Watcher, plumbing: Sequence[str]
+) -> tuple[int, Event]:
+    """Its exit code, and what is to be said about it; whatever it raises ends here, as it would end in Python."""
+    try:
+        code, module = programs.prepared(program, args)
+        programs.become_main(module)
+        watcher.begin()
+        exec(code, module.__dict__)
+        _wait_for_its_threads()
+    except SystemExit as error:
+        return _exited(error.code)
+    except BaseException as error:  # noqa: BLE001  a program may raise anything
+        return _raised(error, plumbing)
+    return 0, Done()
+
+
+def _wait_for_its_threads() -> None:
+    """As Python does before it ends; they belong to what is watched."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _exited(code: object) -> tuple[int, Event]:
+    """sys.exit() takes None, a number, or anything else to be printed with exit code 1."""
+    if code is None or code == 0:
+        return 0, Done()
+    if isinstance(code, int):
+        return code & 0xFF, Failed(message=f"sys.exit({code})", exited=True)
+    print(code, file=sys.stderr, flush=True)  # noqa: T201
+    return 1, Failed(message=f"sys.exit: {code}", exited=True)
+
+
+def _raised(error: BaseException, plumbing: Sequence[str]) -> tuple[int, Event]:
+    """The traceback from the program's first frame on, through its own excepthook where it has one."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(tuple(plumbing)):
+        frames = frames.tb_next
+    try:
+        sys.excepthook(type(error), error, frames)
+    except Exception:  # noqa: BLE001  as Python does: a hook that fails is shown, and the error itself
+        traceback.print_exc()
+        traceback.print_exception(type(error), error, frames)
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    message = traceback.format_exception_only(type(error), error)[-1].strip()
+    if isinstance(error, SyntaxError) and error.filename:
+        message = f"{message} [{error.filename}:{error.lineno}]"
+    return (130 if isinstance(error, KeyboardInterrupt) else 1), Failed(message=message, traceback=text)
+
+
+def _only_in_the_program_itself(pid: int, code: int) -> None:
+    """A process that it forked came this way as well: it ends as it would have, and writes nothing."""
+    if os.getpid() != pid:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _last_words(watcher: Watcher, send: Send) -> Iterator[None]:
+    """``os._exit`` ends a process on the spot; what was seen is written down first."""
+    original, pid = os._exit, os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() == pid:
+            os._exit = original
+            watcher.end()
+            send(Failed(message=f"os._exit({status})", exited=True) if status else Done())
+        original(status)
+
+    os._exit = leave
+    try:
+        yield
+    finally:
+        if os._exit is leave:
+            os._exit = original
+
+
+# ---------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
+
+
+class Capture:
+    """Everything that one run of the program can give."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._options = place, place.options
+        self._project = project_sources.project_files(place.options.workload)
+        self._steps = Steps(self._marked)
+        self._marks = StepMarks(self._steps)
+        self._compile = CompileSources(self._steps, self._project)
+        self._syncs = self._sync_source()
+        self._window = self._trace_window()
+        self._stack = ExitStack()
+        self._flags = flags(os.environ)
+        self._began = self._written = 0.0
+        self._pause_s = WRITTEN_EVERY_S
+        self._stopped = ""
+        self._over = False
+        self._logs_chosen: frozenset[str] = frozenset()
+
+    def begin(self) -> None:
+        for source in self._sources():
+            self._stack.enter_context(source)
+        self._logs_chosen = _chosen_artifacts()
+        self._began = self._written = time.monotonic()
+
+    def end(self, why: str = "") -> None:
+        if self._over:
+            return
+        self._over = True
+        self._stopped = why
+        self._steps.paused = True
+        own_logs = self._logs_chosen != _chosen_artifacts()
+        if self._window is not None:
+            self._window.close(f"the recording stopped: {why}" if why else "")
+        self._stack.close()
+        self._write(own_logs=own_logs)
+
+    def _sources(self) -> Iterator[Any]:
+        yield from self._compile.sources
+        if not isinstance(self._syncs, Skipped):
+            yield self._syncs
+        if self._window is not None:
+            yield self._window
+        yield self._marks
+
+    def _asked_for(self, name: PassName) -> bool:
+        return name in self._options.passes
+
+    def _sync_source(self) -> Any:
+        if not self._asked_for(PassName.MEMORY):
+            return Skipped(reason="the MEMORY pass was not asked for")
+        try:
+            syncs = importlib.import_module("kgprof.record.syncs")
+        except ModuleNotFoundError:
+            return Skipped(reason="this kgprof has no source for syncs")
+        return syncs.Syncs(self._steps, self._place.device, self._project)
+
+    def _trace_window(self) -> TraceWindow | None:
+        if not self._asked_for(PassName.TRACE):
+            return None
+        path = self._place.folder / store.TRACE_FILES[PassName.TRACE]
+        return TraceWindow(self._steps, self._place.device, self._options, path)
+
+    # ---- while it runs
+
+    def _marked(self, kind: Kind) -> None:
+        """At each mark, which stands before the step that it begins."""
+        now = time.monotonic()
+        if why := self._enough(now):
+            self.end(why)
+            return
+        if self._window is not None:
+            self._window.marked(kind)
+        if now - self._written > self._pause_s:
+            self._write(unfinished=True)
+
+    def _enough(self, now: float) -> str:
+        chosen, limit = self._steps.chosen, self._options.max_steps
+        if limit is not None and self._steps.ended(chosen) >= limit:
+            return f"{limit} steps (--max-steps)"
+        if self._options.duration_s is not None and now - self._began > self._options.duration_s:
+            return f"{self._options.duration_s:g} s (--duration)"
+        return f"{self._steps.current + 1:,} marks of steps, which are as many as are kept" if self._steps.full else ""
+
+    def _step_count(self, kind: Kind | None) -> int:
+        """With the one that the program's end cut off, where marks begin steps and it was watched."""
+        begins = kind in (Kind.EXPLICIT, Kind.REGION)
+        return self._steps.ended(kind) + int(begins and not self._stopped)
+
+    # ---- what is written
+
+    def _write(self, *, unfinished: bool = False, own_logs: bool = False) -> None:
+        began = time.monotonic()
+        kind = self._steps.chosen
+        number = self._steps.numbers(kind)
+        lines = [renumbered(line, number) for line in self._compile.lines()]
+        records = self._place.folder / store.TRACE_RECORDS
+        write_records(records, lines)
+        store.write_sources(records, project_sources.gather(lines, self._project))
+        call_us = self._call_us(kind, number)
+        self._place.write(PassName.COMPILE, self._compile_pass(kind, call_us, own_logs))
+        self._place.write(PassName.MEMORY, self._memory_pass(number))
+        trace = self._trace()
+        if trace is not None:
+            self._place.write(PassName.TRACE, trace)
+        notes = self._notes(kind, call_us, trace, unfinished)
+        store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
+        self._written = time.monotonic()
+        self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
+
+    def _trace(self) -> TracePass | Skipped | None:
+        if self._window is None:
+            return Skipped(reason="the TRACE pass was not asked for")
+        return self._window.result
+
+    def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> CompilePass:
+        lost = ("capture torch logs incomplete: the program called torch._logging.set_logs itself",) if own_logs else ()
+        return CompilePass(
+            call_us=call_us,
+            steady_from=self._options.warmup,
+            compilations=self._compile.compilations(),
+            capture_unavailable=(*self._compile.unavailable(), *unavailable((self._marks,)), *lost),
+            calls=self._step_count(kind),
+        )
+
+    def _call_us(self, kind: Kind | None, number: Callable[[int], int]) -> tuple[float, ...]:
+        """Of the steps that ended before the TRACE window; of a program with no such step, of all of it."""
+        at = self._steps.boundaries(kind)
+        until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
+        whole = tuple((after - before) / 1e3 for before, after in pairwise(at))[:CALLS_TIMED]
+        return whole[:until] or ((time.monotonic() - self._began) * 1e6,)
+
+    def _memory_pass(self, number: Callable[[int], int]) -> MemoryPass | Skipped:
+        if isinstance(self._syncs, Skipped):
+            return self._syncs
+        not_in_a_script = Skipped(reason="not measured in a script: its one run holds compilation and the profiler")
+        return MemoryPass(
+            step_us=(),
+            steady_from=self._options.warmup,
+            syncs=renumbered_syncs(self._syncs.records(), number),
+            tensors=Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
+            peaks=not_in_a_script,
+            capture_unavailable=unavailable((self._syncs,)),
+        )
+
+    def _script_run(self, kind: Kind | None, notes: tuple[str, ...]) -> ScriptRun:
+        rank = os.environ.get(RANK, "")
+        return ScriptRun(
+            step=kind.words if kind is not None else "",
+            steps=self._step_count(kind),
+            counted={kind.words: self._steps.counts[kind] for kind in Kind},
+            stopped=self._stopped,
+            rank=int(rank) if rank.isdecimal() else None,
+            notes=notes,
+        )
+
+    def _notes(
+        self, kind: Kind | None, call_us: Sequence[float], trace: TracePass | Skipped | None, unfinished: bool
+    ) -> tuple[str, ...]:
+        return tuple(
+            filter(
+                None,
+                (
+                    _what_a_step_is(kind, self._steps.counts),
+                    f"the recording stopped after {self._stopped}; the program ran on" if self._stopped else "",
+                    _what_the_profiler_cost(trace, call_us[self._options.warmup :]),
+                    self._other_steps_in_trace(kind, trace),
+                    _set_too_late(self._flags, flags(os.environ)),
+                    "the process ended without a word: what came after the last mark that was written is missing"
+                    if unfinished
+                    else "",
+                ),
+            )
+        )
+
+    def _other_steps_in_trace(self, kind: Kind | None, trace: TracePass | Skipped | None) -> str:
+        if not isinstance(trace, TracePass) or self._window is None or self._window.kind in (None, kind):
+            return ""
+        return f"the steps of TRACE are each {self._window.kind.words}: the first of the other kind came later"
+
+
+def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+    """A line of the file of records, with its label made the number of its step."""
+    if "metadata" in line:
+        return {**line, "call": number(line["call"])}
+    for source in ("frame", "log"):
+        if source in line:
+            return {source: {**line[source], "call": number(line[source]["call"])}}
+    if "graph" in line:
+        return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
+    return line
+
+
+def renumbered_syncs(records: SyncRecords | Skipped, number: Callable[[int], int]) -> SyncRecords | Skipped:
+    if isinstance(records, Skipped):
+        return records
+    again = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in records.records)
+    return msgspec.structs.replace(records, records=tuple(again))
+
+
+def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
+    """By step, what was counted by mark."""
+    found: dict[int, int] = {}
+    for label, count in counts.items():
+        step = number(int(label))
+        found[step] = found.get(step, 0) + count
+    return found
+
+
+def _chosen_artifacts() -> frozenset[str]:
+    from torch._logging import _internal
+
+    return frozenset(_internal.log_state.artifact_names)
+
+
+def _what_a_step_is(kind: Kind | None, counts: Sequence[int]) -> str:
+    if kind is None:
+        return "no step was seen: no compiled function, optimizer or kgprof.step() was called"
+    others = [f"{counts[other]:,} times {other.words}" for other in Kind if other is not kind and counts[other]]
+    also = f" (also seen: {', '.join(others)})" if others else ""
+    return f"a step is {kind.words}{also}"
+
+
+def _what_the_profiler_cost(trace: TracePass | Skipped | None, bare_us: Sequence[float]) -> str:
+    if not isinstance(trace, TracePass):
+        return ""
+    steps = f"TRACE: {len(trace.step_us)} steps"
+    if not bare_us:
+        return f"{steps}; there is no step without the profiler after warm-up to set them against"
+    traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
+    against = f"{traced:,.0f} us under torch.profiler, {bare:,.0f} us in the {len(bare_us)} before it (medians)"
+    return f"{steps} of {against}: {traced / bare:.2f} times; COMPILE's listeners were on in both"
+
+
+def _set_too_late(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    set_by_it = sorted(name for name in now if now[name] != before.get(name))
+    if not set_by_it:
+        return ""
+    return f"the program itself set {', '.join(set_by_it)}, after torch had been imported to listen: perhaps too late"
+
+
+# ---------------------------------------------------------------- reruns
+
+
+class Timed:
+    """TIMING: a rerun with nothing but the marks and their clock."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._steps = Steps(self._marked)
+        self._marks = StepMarks(self._steps)
+        self._over = False
+
+    def begin(self) -> None:
+        self._marks.__enter__()
+
+    def end(self, why: str = "") -> None:
+        if self._over:
+            return
+        self._over = True
+        self._steps.paused = True
+        self._marks.__exit__(None, None, None)
+        self._place.write(PassName.TIMING, self._timing())
+
+    def _marked(self, kind: Kind) -> None:
+        if self._steps.full:
+            self.end()
+
+    def _timing(self) -> TimingPass | Skipped:
+        options, kind = self._place.options, self._steps.chosen
+        at = self._steps.boundaries(kind)
+        step_us = [(after - before) / 1e3 for before, after in pairwise(at)]
+        kept = tuple(step_us[options.warmup : options.max_steps])
+        if kind is None or not kept:
+            return Skipped(
+                reason=f"the rerun for TIMING had {len(step_us)} whole steps, and --warmup is {options.warmup}"
+            )
+        from_to = f"steps {options.warmup} to {options.warmup + len(kept) - 1} of one rerun of the program"
+        return TimingPass(
+            clock="perf_counter",
+            step_us=(kept,),
+            evaluation_s=(),
+            notes=(f"TIMING: {from_to}; a step is {kind.words}, and its time is the host's up to the next",),
+        )
+
+
+class HostProfiled:
+    """HOST: a rerun with cProfile on for ``--steps`` of its steps."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._steps = Steps(self._marked)
+        self._marks = StepMarks(self._steps)
+        self._profiler = cProfile.Profile()
+        self._result: HostPass | Skipped | None = None
+        self._times: list[int] = []
+        self._kind: Kind | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        self._marks.__enter__()
+
+    def end(self, why: str = "") -> None:
+        if self._over:
+            return
+        self._over = True
+        self._steps.paused = True
+        self._marks.__exit__(None, None, None)
+        if self._result is None:
+            self._close()
+        self._place.write(PassName.HOST, self._result or Skipped(reason="cProfile was never on"))
+
+    def _marked(self, kind: Kind) -> None:
+        if self._result is not None or kind is not (self._kind or self._steps.chosen):
+            return
+        options = self._place.options
+        if self._kind is None:
+            if self._steps.counts[kind] > options.warmup:
+                self._open(kind)
+            return
+        self._profiler.disable()
+        self._times.append(time.perf_counter_ns())
+        if len(self._times) > options.steps:
+            self._close()
+        else:
+            self._profiler.enable()
+
+    def _open(self, kind: Kind) -> None:
+        self._kind = kind
+        try:
+            self._profiler.enable()
+        except ValueError as error:  # the program has a profiler of its own
+            self._result = Skipped(reason=f"cProfile cannot be switched on: {error}")
+            return
+        self._times.append(time.perf_counter_ns())
+
+    def _close(self) -> None:
+        self._profiler.disable()
+        steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
+        why = f"the rerun for HOST had no whole step after --warmup {self._place.options.warmup}"
+        self._result = host_table(self._profiler, steps) if steps else Skipped(reason=why)

@@ -1,0 +1,207 @@
+"""What a step of a script is, when the script does not say: three ways to count, and the choice between them.
+
+All three are counted while the program runs, because which of them it has is known only then. Everything that a source
+writes down is labelled with the number of *marks* so far, of whichever kind; when the choice is made, a label becomes
+the number of the step.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from enum import IntEnum
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+import kgprof
+from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+
+MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
+
+
+class Kind(IntEnum):
+    """In the order in which they are preferred."""
+
+    EXPLICIT = 0  # the program calls kgprof.step(), which begins a step
+    OPTIMIZER = 1  # the first optimizer that steps; its step ends one
+    REGION = 2  # a call of compiled code from code that is not compiled, which begins one
+
+    @property
+    def words(self) -> str:
+        return ("a call of kgprof.step()", "an optimizer step", "a call of a compiled function")[self]
+
+
+class Steps(CallIndex):
+    """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
+
+    __slots__ = ("_began_in", "_first", "_kinds", "_on_mark", "_times", "counts", "paused")
+
+    def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
+        super().__init__()
+        self._kinds = bytearray()
+        self._times = array("q")  # ns of time.perf_counter
+        self._on_mark = on_mark
+        self._began_in = os.getpid()
+        self.counts = [0 for _ in Kind]
+        self._first = [-1 for _ in Kind]  # label of the first mark of each kind
+        self.paused = False
+
+    def mark(self, kind: Kind) -> None:
+        """Nothing in a process that was forked from the one that is watched."""
+        if self.paused or os.getpid() != self._began_in:
+            return
+        self._times.append(time.perf_counter_ns())
+        self._kinds.append(kind)
+        self.counts[kind] += 1
+        self.current += 1
+        if self.counts[kind] == 1:
+            self._first[kind] = self.current
+        self._on_mark(kind)
+
+    @property
+    def full(self) -> bool:
+        return len(self._kinds) >= MARKS
+
+    @property
+    def chosen(self) -> Kind | None:
+        """The first kind that there was any mark of, in the order of preference."""
+        return next((kind for kind in Kind if self.counts[kind]), None)
+
+    def numbers(self, kind: Kind | None) -> Callable[[int], int]:
+        """From a label to the number of its step, -1 before the first one."""
+        if kind is None:
+            return lambda label: BEFORE_THE_FIRST
+        at = [index for index, marked in enumerate(self._kinds) if marked == kind]
+        ahead = self._ahead(kind)
+
+        def number(label: int) -> int:
+            passed = bisect_right(at, label)
+            return passed - 1 + ahead if label >= 0 else BEFORE_THE_FIRST
+
+        return number
+
+    def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
+        """When the first step began, and where each later one did; the end of the last only where a mark ends steps."""
+        if kind is None:
+            return ()
+        at = [index for index, marked in enumerate(self._kinds) if marked == kind]
+        first = (self._times[0],) if self._ahead(kind) else ()
+        return (*first, *(self._times[index] for index in at))
+
+    def ended(self, kind: Kind | None) -> int:
+        """How many steps are over."""
+        return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
+
+    def _ahead(self, kind: Kind) -> int:
+        """1 where the first step began before the first mark of a kind that ends steps: compiled code ran before it."""
+        return int(kind is Kind.OPTIMIZER and self._first[kind] > 0)
+
+
+class StepMarks:
+    """Source: puts the three kinds of marks into ``steps`` while it listens."""
+
+    name = "step marks"
+
+    def __init__(self, steps: Steps) -> None:
+        self.unavailable = ""
+        self._steps = steps
+        self._optimizer: Callable[[], object] | None = None
+        self._restore: list[Callable[[], None]] = []
+
+    def __enter__(self) -> StepMarks:
+        self._watch_explicit()
+        missing = [why for why in (self._watch_optimizers(), self._watch_regions()) if why]
+        self.unavailable = "; ".join(missing)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._restore:
+            self._restore.pop()()
+
+    def _watch_explicit(self) -> None:
+        before = kgprof._on_step
+
+        def restore() -> None:
+            kgprof._on_step = before
+
+        def marked() -> None:
+            if not _is_being_traced():
+                self._steps.mark(Kind.EXPLICIT)
+
+        kgprof._on_step = marked
+        self._restore.append(restore)
+
+    def _watch_optimizers(self) -> str:
+        try:
+            from torch.optim.optimizer import register_optimizer_step_post_hook
+        except ImportError as error:
+            return f"this torch has no register_optimizer_step_post_hook ({error})"
+
+        def stepped(optimizer: Any, args: object, kwargs: object) -> None:
+            # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
+            if not _is_being_traced():
+                self._optimizer_stepped(optimizer)
+
+        _keep_dynamo_out_of(stepped)
+        self._restore.append(register_optimizer_step_post_hook(stepped).remove)
+        return ""
+
+    def _optimizer_stepped(self, optimizer: object) -> None:
+        if self._optimizer is None:
+            self._optimizer = weakref.ref(optimizer)
+        if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
+            self._steps.mark(Kind.OPTIMIZER)
+
+    def _watch_regions(self) -> str:
+        """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
+        try:
+            from torch._dynamo import eval_frame
+
+            original = eval_frame._callback_from_stance
+        except (ImportError, AttributeError) as error:
+            return f"this torch has no torch._dynamo.eval_frame._callback_from_stance ({error})"
+
+        def entered(callback: Any) -> Any:
+            if callback is not None and callback is not False and _is_outermost(sys._getframe(1)):
+                self._steps.mark(Kind.REGION)
+            return original(callback)
+
+        def restore() -> None:
+            if eval_frame._callback_from_stance is entered:
+                eval_frame._callback_from_stance = original
+
+        eval_frame._callback_from_stance = entered
+        self._restore.append(restore)
+        return ""
+
+
+def _is_being_traced() -> bool:
+    return torch.compiler.is_compiling()
+
+
+def _keep_dynamo_out_of(function: Any) -> None:
+    try:
+        from torch._dynamo.eval_frame import skip_code
+    except ImportError:
+        return  # it is offered to Dynamo like any function then; the frame hook leaves kgprof's own files out
+    skip_code(function.__code__)
+
+
+def _is_outermost(frame: FrameType) -> bool:
+    """``frame`` is the wrapper that torch.compile put around a function; not so where another one stands above it."""
+    wrapper = frame.f_code
+    above = frame.f_back
+    while above is not None:
+        if above.f_code is wrapper:
+            return False
+        above = above.f_back
+    return True

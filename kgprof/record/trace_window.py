@@ -1,0 +1,131 @@
+"""TRACE of a script: torch.profiler over some of its steps, while it runs.
+
+Kineto has one session a process. A program that profiles itself has the first claim on it: the window closes before
+the program's own session begins.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.profiler import profile as torch_profile
+from torch.profiler import schedule
+
+from kgprof.model import Options, Skipped, TracePass
+from kgprof.record import store, timing
+from kgprof.record.steps import Kind, Steps
+from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
+
+BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
+
+
+class TraceWindow:
+    """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``."""
+
+    name = "trace window"
+    unavailable = ""
+
+    def __init__(self, steps: Steps, device: torch.device, options: Options, path: Path) -> None:
+        self.result: TracePass | Skipped | None = None
+        self.opened_at: int | None = None  # the label of the mark
+        self.kind: Kind | None = None  # whose marks are its steps
+        self._steps, self._device, self._path = steps, device, path
+        self._opens_after = options.warmup + BARE_STEPS
+        self._wanted = options.steps
+        self._profiler: torch_profile | None = None
+        self._times: list[int] = []
+        self._ours = False
+        self._restore: Callable[[], None] | None = None
+
+    # ---- what the program does
+
+    def marked(self, kind: Kind) -> None:
+        """At each mark; steps of another kind than the preferred one so far are none of the window's."""
+        if self.result is not None or kind is not (self.kind or self._steps.chosen):
+            return
+        if self._profiler is None:
+            if self._steps.counts[kind] > self._opens_after:
+                self._open(kind)
+        elif len(self._times) < self._wanted:
+            self._times.append(time.perf_counter_ns())
+            self._tell(self._profiler.step)
+        else:
+            self.close()
+
+    def close(self, why: str = "") -> None:
+        """Once; ``why`` it was not open for as long as it should have been."""
+        if self.result is not None:
+            return
+        if self._profiler is None:
+            self.result = Skipped(reason=why or self._too_short())
+            return
+        self._times.append(time.perf_counter_ns())
+        await_the_last_step(self._device)
+        self._tell(self._profiler.stop)
+        steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
+        self.result = self._exported(self._profiler, steps) if steps else Skipped(reason=why or self._too_short())
+        self._profiler = None
+
+    def _too_short(self) -> str:
+        return f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
+
+    # ---- the profiler
+
+    def _open(self, kind: Kind) -> None:
+        self.kind, self.opened_at = kind, self._steps.current
+        window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
+        self._profiler = torch_profile(activities=activities(self._device), schedule=window)
+        timing.synchronize(self._device)
+        self._tell(self._profiler.start)
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        self._ours = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the program may have made errors of them
+                call()
+        finally:
+            self._ours = False
+
+    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> TracePass | Skipped:
+        with store.replacing(self._path) as partial:
+            profiler.export_chrome_trace(str(partial))
+        size = self._path.stat().st_size
+        if size > TRACE_BYTES:
+            self._path.unlink()
+            return Skipped(reason=f"the trace of {len(step_us)} steps takes {size} bytes, more than {TRACE_BYTES}")
+        return TracePass(step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False)
+
+    # ---- beside a program that profiles itself
+
+    def __enter__(self) -> TraceWindow:
+        session: Any = torch.autograd.profiler.profile
+        original: Any = session._prepare_trace
+
+        def prepare(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._ours:
+                self.close("the program runs torch.profiler itself, and there is one session a process")
+            return original(this, *args, **kwargs)
+
+        def restore() -> None:
+            if session._prepare_trace is prepare:
+                session._prepare_trace = original
+
+        session._prepare_trace = prepare
+        self._restore = restore
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+        self.close()

@@ -1,0 +1,170 @@
+"""Whole programs as workloads: ``script.py`` and ``-m pkg.mod``, found as Python finds them, and not yet run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
+
+from kgprof.errors import InputError, KgprofError, UsageError
+from kgprof.model import RunKey, StrategyPlan
+from kgprof.workloads.modes import AS_IS
+
+if TYPE_CHECKING:
+    import torch
+
+    from kgprof.workloads.protocol import Session
+
+MODULE_OPTION = "-m "  # before a module's name, in Options.workload
+SUMMARY = "a program as it stands, run once as __main__"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """``python file args`` or ``python -m module args``."""
+
+    file: Path | None = None  # as the user wrote it
+    module: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.file.stem if self.file else self.module
+
+    @property
+    def place(self) -> str:
+        return str(self.file) if self.file else f"module {self.module}"
+
+
+def is_program(workload: str) -> bool:
+    """Whether it can be nothing else: a module's name after -m, or a file without the name of anything in it."""
+    return workload.startswith(MODULE_OPTION) or workload.endswith(".py")
+
+
+def find(workload: str) -> Program:
+    """Raises InputError or UsageError for what ``python`` itself would refuse to start."""
+    if workload.startswith(MODULE_OPTION):
+        module = workload.removeprefix(MODULE_OPTION)
+        _find_module(module)
+        return Program(module=module)
+    file = Path(workload)
+    if file.is_dir():
+        raise InputError("is a folder, not a script", path=file, hint="name the script in it, or a module with -m")
+    if not file.is_file():
+        raise InputError(
+            "no such file", path=file, hint="a script is path/script.py; a workload in a file is file.py:name"
+        )
+    if not os.access(file, os.R_OK):
+        raise InputError("cannot be read: permission denied", path=file)
+    return Program(file=file)
+
+
+def _find_module(name: str) -> ModuleSpec:
+    """Of ``name``, or of its ``__main__`` where it is a package; the packages above it are not imported for it."""
+    if not name or not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"-m {name!r} is no module name", hint="-m takes pkg.mod; a file stands without -m")
+    spec = _spec(name)
+    if spec is None:
+        raise UsageError(f"no module named {name!r}", hint=f"looked for from {os.getcwd()} and on sys.path")
+    if spec.submodule_search_locations is None:
+        return spec
+    main = PathFinder.find_spec(f"{name}.__main__", list(spec.submodule_search_locations))
+    if main is None:
+        raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
+    return main
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    spec: ModuleSpec | None = None
+    search: list[str] | None = [os.getcwd(), *sys.path]
+    for end in range(1, name.count(".") + 2):
+        spec = PathFinder.find_spec(".".join(name.split(".")[:end]), search)
+        if spec is None:
+            return None
+        search = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def folders(program: Program) -> Iterator[str]:
+    """Whose files are the program's own, wherever they lie: a script's folder, a module's package."""
+    if program.file is not None:
+        yield str(program.file.absolute().parent)
+        return
+    top = _spec(program.module.partition(".")[0])
+    if top is not None and top.submodule_search_locations is not None:
+        yield from top.submodule_search_locations
+    elif top is not None and top.origin:
+        yield top.origin
+
+
+class ProgramWorkload:
+    """One strategy in one mode; a script child runs it (kgprof.record.script), because it has no steps to be called."""
+
+    def __init__(self, workload: str) -> None:
+        self.name = workload
+        self._label = find(workload).name
+
+    def strategies(self) -> Sequence[StrategyPlan]:
+        return [StrategyPlan(name=self._label, modes=(AS_IS,), summary=SUMMARY)]
+
+    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
+        return [RunKey(strategy=self._label, mode=AS_IS)]
+
+    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+        return None
+
+    def prepare(self, run: RunKey, device: torch.device) -> Session:
+        raise KgprofError(f"{self.name} is a program: it is run, not stepped")
+
+
+# ---------------------------------------------------------------- running it
+
+
+def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleType]:
+    """Its code and an empty ``__main__`` for it, with sys.argv and sys.path[0] as Python sets them.
+
+    Raises what compiling it raises (SyntaxError), or importing the packages above a module.
+    """
+    if program.file is not None:
+        # Python resolves links for sys.path[0] and not for __file__.
+        sys.argv = [str(program.file), *args]
+        sys.path.insert(0, str(program.file.resolve().parent))
+        file = str(program.file.absolute())
+        code = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
+        return code, _main_module(file=file, spec=None)
+    sys.argv = ["-m", *args]
+    sys.path.insert(0, os.getcwd())
+    name = program.module
+    found = importlib.util.find_spec(name)
+    if found is not None and found.submodule_search_locations is not None:
+        found = importlib.util.find_spec(f"{name}.__main__")
+    if found is None or found.loader is None or not hasattr(found.loader, "get_code"):
+        raise UsageError(f"no code for module {name!r}")
+    sys.argv[0] = found.origin or name
+    code = found.loader.get_code(found.name)
+    if code is None:
+        raise UsageError(f"no code for module {name!r}")
+    return code, _main_module(file=found.origin or "", spec=found)
+
+
+def _main_module(*, file: str, spec: ModuleSpec | None) -> ModuleType:
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=file,
+        __spec__=spec,
+        __loader__=spec.loader if spec else None,
+        __package__=spec.parent if spec else None,
+        __cached__=spec.cached if spec else None,
+        __builtins__=__builtins__,
+    )
+    return module
+
+
+def become_main(module: ModuleType) -> None:
+    """Where pickle and multiprocessing look for it; for good, as in Python."""
+    sys.modules["__main__"] = module
