@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from kgprof.collectors import (
+    addresses,
+    aliases,
     caches,
     compilations,
     coverage,
     cuda_graphs,
     disagreements,
     graph_breaks,
+    mutations,
     recompiles,
     results,
     skipped_frames,
@@ -47,6 +50,9 @@ COLLECTORS: tuple[Collector, ...] = (
     caches,
     compilations,
     cuda_graphs,
+    addresses,
+    aliases,
+    mutations,
     disagreements,
 )
 

@@ -82,6 +82,47 @@ class SourceText:
         own = [place for place in stack if self.project.holds(place.file)]
         return self.at(own[-1].file, own[-1].line, own[-1].function) if own else None
 
+    def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
+        """The names of a function's arguments as its ``def`` has them, whatever part of it the code object is."""
+        place = self.definition(file, first_line, function)
+        for node in ast.walk(self._tree(file)):
+            if isinstance(node, _Function) and node.lineno == place.line:
+                given = node.args
+                stars = [star for star in (given.vararg, given.kwarg) if star is not None]
+                return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
+        return ()
+
+    def rebound(self, name: str) -> tuple[Location, ...]:
+        """The project's lines that put something else under the attribute, key, global or closed-over variable
+        ``name``, constructors and the module's own level left out. A ``setattr`` with a computed name stands in for
+        them where there is none."""
+        found: list[Location] = []
+        computed: list[Location] = []
+        for file in self._files:
+            if self.project.holds(file):
+                for line, exact in _bindings(self._tree(file), name):
+                    (found if exact else computed).append(self.at(file, line))
+        return tuple(dict.fromkeys(found or computed))
+
+    def branches(self, place: Location, call: str) -> tuple[tuple[Location, ...], ...]:
+        """The lines on which each function given to ``call`` (``cond``) at ``place`` returns, in the order given."""
+        tree = self._tree(place.file)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _named(node.func) == call and _covers(node, place.line):
+                functions = [found for argument in node.args if (found := _function_in(tree, argument)) is not None]
+                return tuple(
+                    tuple(self.at(place.file, line) for line in dict.fromkeys(_returning(function)))
+                    for function in functions
+                )
+        return ()
+
+    def _tree(self, file: str) -> ast.AST:
+        text = self._files[file].text if file in self._files else None
+        try:
+            return ast.parse(text or "")
+        except (SyntaxError, ValueError):  # written for another Python, or no Python at all
+            return ast.Module(body=[], type_ignores=[])
+
     def _line(self, file: str, line: int) -> str:
         if file not in self._lines:
             text = self._files[file].text if file in self._files else None
@@ -120,3 +161,57 @@ def _definition(node: _Function, prefix: str) -> _Definition:
         line=node.lineno,
         last=node.end_lineno or node.lineno,
     )
+
+
+# ---------------------------------------------------------------- what rebinds a name
+
+
+def _bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
+    """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
+    for function in ast.walk(tree):
+        if not isinstance(function, _Function) or function.name == "__init__":
+            continue
+        outer = {n for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
+        for node in ast.walk(function):
+            if _binds(node, name, outer):
+                yield node.lineno, True  # type: ignore[attr-defined]
+            elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
+                given = node.args[1]
+                if not isinstance(given, ast.Constant) or given.value == name:
+                    yield node.lineno, isinstance(given, ast.Constant)
+
+
+def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        inner = node.value if node.attr == "data" else node
+        return isinstance(inner, ast.Attribute) and inner.attr == name
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return isinstance(node.slice, ast.Constant) and str(node.slice.value) == name
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name and name in outer
+
+
+# ---------------------------------------------------------------- what a branch returns
+
+
+def _named(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _covers(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _function_in(tree: ast.AST, argument: ast.expr) -> ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function that an argument names (or a method of that name), in the same file."""
+    if isinstance(argument, ast.Lambda):
+        return argument
+    name = _named(argument)
+    found = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name == name]
+    return found[-1] if name and found else None
+
+
+def _returning(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+    if isinstance(function, ast.Lambda):
+        yield function.body.lineno
+        return
+    yield from (node.lineno for node in ast.walk(function) if isinstance(node, ast.Return))

@@ -22,6 +22,9 @@ _AUGMENTED = frozenset(
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")
 ) | {operator.iand, operator.ior, operator.ixor}
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
+# Normalisation in training writes its second and third argument, which no name tells.
+_RUNNING_STATISTICS, _IN_TRAINING = ("batch_norm", "instance_norm"), 5
+
 # How VariableTracker names what a container holds, in torch 2.11 to 2.13.
 _CONTENTS = ("items", "_base_vt", "_tuple_vt", "_dict_vt", "_list_vt")
 
@@ -77,8 +80,18 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
     for node in graph.nodes:
         for target in _written(node):
             storage = _traced_storage(target)
-            for index in inputs.get(storage, ()) if storage is not None else ():
+            sharing = inputs.get(storage, []) if storage is not None else []
+            base = _base(target)
+            for index in [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing:
                 yield InPlace(input=index, operator=_operator(node), frames=frames_of(node))
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view was made of, view by view: inputs that lie in one storage are told apart by it alone."""
+    storage = _traced_storage(node)
+    while node.args and isinstance(node.args[0], torch.fx.Node) and _traced_storage(node.args[0]) == storage:
+        node = node.args[0]
+    return node
 
 
 def _traced_storage(node: torch.fx.Node) -> int | None:
@@ -100,6 +113,8 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     yield from _nodes(out)
     if node.kwargs.get("inplace") is True or target in _AUGMENTED or target is operator.setitem:
         yield from _nodes(node.args[:1])
+    elif name in _RUNNING_STATISTICS and len(node.args) > _IN_TRAINING and node.args[_IN_TRAINING] is True:
+        yield from _nodes(node.args[1:3])
     elif isinstance(target, torch._ops.OpOverload):
         arguments = zip(target._schema.arguments, node.args, strict=False)
         yield from _nodes([value for argument, value in arguments if argument.is_write])
@@ -165,8 +180,8 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
             yield Returned(identity=node, name=node.name, source=name_of(node) if node.op == "placeholder" else "")
         return
     for attribute in _CONTENTS:
-        contents = getattr(tracker, attribute, None)
-        if contents is None or callable(contents):
+        contents = vars(tracker).get(attribute)  # not getattr: what is a property there may raise
+        if contents is None:
             continue
         inner = contents.values() if isinstance(contents, Mapping) else contents
         for entry in inner if isinstance(inner, Iterable) else (inner,):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -47,6 +47,7 @@ REMEMBERED = 4096  # outputs of graphs that are still alive
 
 TORCH = str(Path(torch.__file__).parent)
 
+T = TypeVar("T")
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
 
@@ -134,15 +135,23 @@ class TensorProbe:
 
         def finishing(this: Any, translator: Any, reason: Any, *rest: Any, **named: Any) -> Any:
             if not getattr(reason, "graph_break", True) and translator is getattr(this, "root_tx", None):
-                self._returned[id(this)] = returned_tensors(translator)
+                self._read(self._returned, this, lambda: returned_tensors(translator))
             return compile_subgraph(this, translator, reason, *rest, **named)
 
         def compiling(this: Any, graph: Any, *rest: Any, **named: Any) -> Any:
-            self._captured[id(this)] = captured(this, self._returned.pop(id(this), ()))
+            returned = self._returned.pop(id(this), ())
+            self._read(self._captured, this, lambda: captured(this, returned))
             return call_user_compiler(this, graph, *rest, **named)
 
         self._patch(OutputGraph, "compile_subgraph", compile_subgraph, finishing)
         self._patch(OutputGraph, "call_user_compiler", call_user_compiler, compiling)
+
+    def _read(self, kept: dict[int, T], output: Any, read: Callable[[], T]) -> None:
+        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as unavailable."""
+        try:
+            kept[id(output)] = read()
+        except Exception as error:  # noqa: BLE001
+            self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
 
     def _patch(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
         setattr(owner, name, replacement)

@@ -13,7 +13,7 @@ from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, Level, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written
+from tests.collectors import written, written_tensors
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 DIRTY: dict[str, Recording] = {
@@ -28,6 +28,13 @@ DIRTY: dict[str, Recording] = {
     "KGP302": written.on_cuda(*written.compiled_once(), *written.partitioned("cpu ops", written.LOOP)),
     "KGP303": written.on_cuda(*written.compiled_once(), launches=0),
     "KGP304": written.on_cuda(*written.a_rerecording(), launches=4),
+    "KGP305": written_tensors.a_copied_input(),
+    "KGP401": written_tensors.a_moving_input(),
+    "KGP402": written_tensors.a_returned_input(),
+    "KGP403": written_tensors.two_results_of_one(),
+    "KGP404": written_tensors.a_written_argument(),
+    "KGP405": written_tensors.a_written_window(),
+    "KGP406": written_tensors.a_refused_branch(),
     "KGP501": recording(
         run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
     ),

@@ -1,0 +1,372 @@
+"""KGP305 and KGP401: inputs of compiled graphs that do not stay where they are, and what a CUDA graph copies for it.
+
+An address counts as another one also where the allocator has given an old one out again: nothing promises that it
+will. What one graph of a call hands to the next is no input of the program's, and gradients are new in each step by
+torch's own default; neither is reported.
+
+What a CUDA graph copies is proven by the ``aten::_foreach_copy_`` in the compiled region of the trace, beside a
+launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU both are a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.tensor_facts import (
+    RunTensors,
+    is_gradient,
+    last_name,
+    run_tensors,
+    said,
+    writes_what_moves,
+)
+from kgprof.errors import InputError
+from kgprof.model import (
+    Finding,
+    Level,
+    Location,
+    Model,
+    PassName,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TracePass,
+)
+from kgprof.record import store
+from kgprof.tensor_records import GraphInput, Held, WatchedBuffer, WatchedGraph
+
+COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
+
+COPIED = Rule(
+    id="KGP305",
+    name="input-copied-each-replay",
+    level=Level.WARNING,
+    summary="A CUDA graph copies this input into its own memory before each replay.",
+    why=(
+        "A CUDA graph reads the addresses that it was recorded with. An input that torch does not know to stay at "
+        "one address is therefore copied into a buffer of the graph before every replay: one more launch, and memory "
+        f"traffic of the input's size. It is told as a note below {COPY_BYTES:,} bytes a replay, and as a prediction "
+        "on a CPU."
+    ),
+    example="state = step(state) with mode='reduce-overhead': the whole state is copied in every step.",
+    remedy=(
+        "Keep the tensor in a buffer of the module, or mark it with torch._dynamo.mark_static_address, and write the "
+        "new values into it with copy_. For a batch that comes from outside the copy is the price; make it once."
+    ),
+)
+UNSTABLE = Rule(
+    id="KGP401",
+    name="unstable-input-address",
+    level=Level.WARNING,
+    summary="After warm-up an input of a compiled region lies at another address than in the call before.",
+    why=(
+        "CUDA graphs, and every cache that is keyed by an address, work on memory that stays. A tensor that is "
+        "carried from one step to the next and rebound instead of copied is new memory in each step: it is copied at "
+        "every replay, or the graph is recorded again. Where neither holds it is a note."
+    ),
+    example="self.state = self.cell(x, self.state), in place of self.state.copy_(self.cell(x, self.state)).",
+    remedy=(
+        "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for many, outside the "
+        "compiled function. A fresh batch in each step needs nothing of it unless CUDA graphs are used."
+    ),
+)
+RULES = (COPIED, UNSTABLE)
+
+FOREACH_COPY, REGION, LAUNCH = "aten::_foreach_copy_", "## Call CompiledFxGraph", "cudaGraphLaunch"
+MUTATED, REBOUND, COPIED_INTO, UNWRITTEN = "mutated", "rebound", "copied", "unwritten"
+
+
+class AddressChange(Model, frozen=True, kw_only=True):
+    """Inputs that one line passes at changing addresses, or a declared buffer that does not stay."""
+
+    run: RunKey
+    location: Location | None
+    related: tuple[Location, ...]  # other lines that bind the same name
+    names: tuple[str, ...]
+    functions: tuple[str, ...]  # that take them
+    calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
+    watched: int
+    carried: tuple[str, ...]  # graph outputs of earlier calls that they were: "0/0 output 1"
+    declared: bool
+    cuda_graphs: bool
+    size_bytes: int
+
+
+class CopiedInput(Model, frozen=True, kw_only=True):
+    """Inputs that one line passes to graphs that copy them."""
+
+    run: RunKey
+    location: Location | None
+    names: tuple[str, ...]
+    functions: tuple[str, ...]
+    size_bytes: int  # of all of them, in one replay of each graph
+    copies_per_step: float | Skipped  # seen in TRACE, of the whole step
+    on_cuda: bool
+
+
+class BufferUse(Model, frozen=True, kw_only=True):
+    """How one declared buffer gets its next values. ``pattern``: copied (written outside of compiled graphs), mutated
+    (inside), rebound, unwritten."""
+
+    run: RunKey
+    name: str
+    pattern: str
+    size_bytes: int
+    stable_since: int  # the call from which on it lay at one address; 0: from the first one on
+    calls: tuple[int, ...]  # after warm-up, in which it came to lie elsewhere
+    made_by: tuple[str, ...]  # graph outputs that became the buffer; empty: not observed
+    lines: tuple[Location, ...]  # that bind the name, where it is rebound
+    watched: int
+    unobservable: str
+
+
+Event = AddressChange | CopiedInput | BufferUse
+
+
+# ---------------------------------------------------------------- events
+
+
+def collect(recording: Recording) -> tuple[Event, ...]:
+    on_cuda = recording.header.plan.device == "cuda"
+    events: list[Event] = []
+    for tensors in run_tensors(recording):
+        buffers = tuple(_buffer(tensors, buffer) for buffer in tensors.tensors.buffers or ())
+        passed = _declared_inputs(tensors)
+        events += buffers
+        events += _changes(tensors, passed)
+        events += _of_buffers(tensors, [buffer for buffer in buffers if buffer.name not in passed.values()])
+        events += _copied(recording, tensors, on_cuda=on_cuda)
+    return tuple(events)
+
+
+def _buffer(tensors: RunTensors, buffer: WatchedBuffer) -> BufferUse:
+    calls = tensors.steady(tuple(sorted({*buffer.rebound, *buffer.moved})))
+    pattern = _pattern(tensors, buffer)
+    return BufferUse(
+        run=tensors.key,
+        name=buffer.name,
+        pattern=pattern,
+        size_bytes=buffer.last.size_bytes,
+        stable_since=max((*buffer.rebound, *buffer.moved), default=-1) + 1,
+        calls=calls,
+        made_by=tuple(buffer.made_by),
+        lines=tensors.source.rebound(buffer.name.rpartition(".")[2]) if pattern == REBOUND else (),
+        watched=buffer.watched,
+        unobservable=buffer.unobservable,
+    )
+
+
+def _pattern(tensors: RunTensors, buffer: WatchedBuffer) -> str:
+    """What happens after warm-up; what only the first calls do is set-up."""
+    if tensors.steady((*buffer.rebound, *buffer.moved)):
+        return REBOUND
+    if tensors.steady(buffer.written_inside):
+        return MUTATED
+    return COPIED_INTO if tensors.steady(buffer.written_outside) else UNWRITTEN
+
+
+def _declared_inputs(tensors: RunTensors) -> dict[str, str]:
+    """Names of arguments that take a declared buffer, by the memory where both lay first -> the buffer's name."""
+    lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
+    found: dict[str, str] = {}
+    for graph, tensor, held in _inputs(tensors):
+        name = lay.get((held.first.address, held.first.shape))
+        if name is not None and tensors.is_argument(graph, tensor.name):
+            found.setdefault(_slot(graph, tensor), name)
+    return found
+
+
+def _slot(graph: WatchedGraph, tensor: GraphInput) -> str:
+    return f"{graph.compile_id} {tensor.name}"
+
+
+def _changes(tensors: RunTensors, declared: dict[str, str]) -> Iterator[AddressChange]:
+    """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer that is captured
+    has an event of its own, at the line that rebinds it."""
+    captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
+    sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, tuple[Location, ...]]]] = {}
+    for graph, tensor, held in _inputs(tensors):
+        moved = tensors.steady(held.moved)
+        from_this_call = sum(held.made_now.values())
+        told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
+        if moved and len(held.moved) > from_this_call and not told:
+            lines = tensors.passing(graph, tensor.name, held)
+            key = (lines[0].file, lines[0].line) if lines else graph.compile_id
+            sites.setdefault(key, []).append((graph, tensor, held, lines))
+    for found in sites.values():
+        lines = found[0][3]
+        yield AddressChange(
+            run=tensors.key,
+            location=lines[0] if lines else None,
+            related=lines[1:],
+            names=_once(said(tensor.name) for _, tensor, _, _ in found),
+            functions=_once(_function(tensors, graph) for graph, _, _, _ in found),
+            calls=tuple(sorted({call for _, _, held, _ in found for call in tensors.steady(held.moved)})),
+            watched=max(held.watched for _, _, held, _ in found),
+            carried=_once(maker for _, _, held, _ in found for maker in held.made_before),
+            declared=any(_slot(graph, tensor) in declared for graph, tensor, _, _ in found),
+            cuda_graphs=any(graph.cuda_graphs for graph, _, _, _ in found),
+            size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
+        )
+
+
+def _inputs(tensors: RunTensors) -> Iterator[tuple[WatchedGraph, GraphInput, Held]]:
+    """What the program passes to its graphs."""
+    for graph in tensors.tensors.graphs:
+        for tensor in graph.inputs:
+            if is_gradient(tensor.name) or not tensors.is_users(graph, tensor.name):
+                continue
+            for held in tensor.held:
+                yield graph, tensor, held
+
+
+def _function(tensors: RunTensors, graph: WatchedGraph) -> str:
+    place = tensors.definition(graph)
+    return place.function if place else graph.function
+
+
+def _once(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[AddressChange]:
+    """A line that rebinds several buffers is one event."""
+    sites: dict[object, list[BufferUse]] = {}
+    for buffer in buffers:
+        if buffer.calls:
+            first = buffer.lines[0] if buffer.lines else None
+            sites.setdefault((first.file, first.line) if first else buffer.name, []).append(buffer)
+    for found in sites.values():
+        yield AddressChange(
+            run=tensors.key,
+            location=found[0].lines[0] if found[0].lines else None,
+            related=found[0].lines[1:],
+            names=tuple(buffer.name for buffer in found),
+            functions=(),
+            calls=tuple(sorted({call for buffer in found for call in buffer.calls})),
+            watched=max(buffer.watched for buffer in found),
+            carried=_once(maker for buffer in found for maker in buffer.made_by),
+            declared=True,
+            cuda_graphs=any(graph.cuda_graphs for graph in tensors.tensors.graphs),
+            size_bytes=sum(buffer.size_bytes for buffer in found),
+        )
+
+
+def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iterator[CopiedInput]:
+    graphs = [graph for graph in tensors.tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
+    if not graphs:
+        return
+    launches, copies = _copies(recording, tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU)
+    if launches == 0:
+        return  # no graph was replayed, so nothing was copied into one; KGP303 says so
+    sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, Location | None]]] = {}
+    for graph, tensor, held in _inputs(tensors):
+        if graph in graphs and _is_copied(tensor, held, on_cuda=on_cuda):
+            lines = tensors.passing(graph, tensor.name, held)
+            place = lines[0] if lines else None
+            sites.setdefault((place.file, place.line) if place else graph.compile_id, []).append(
+                (graph, tensor, held, place)
+            )
+    for found in sites.values():
+        yield CopiedInput(
+            run=tensors.key,
+            location=found[0][3],
+            names=_once(said(tensor.name) for _, tensor, _, _ in found),
+            functions=_once(_function(tensors, graph) for graph, _, _, _ in found),
+            size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
+            copies_per_step=copies,
+            on_cuda=on_cuda,
+        )
+
+
+NOT_ON_CPU = Skipped(reason="not observable on CPU")
+
+
+def _is_copied(tensor: GraphInput, held: Held, *, on_cuda: bool) -> bool:
+    """torch's own rule: neither fixed nor made by the graph before, and on the device."""
+    on_device = held.last.device.startswith("cuda") or not on_cuda
+    return not tensor.static and on_device and held.last.size_bytes > 0 and not held.made_now
+
+
+def _copies(recording: Recording, run: RunRecord) -> tuple[float | Skipped, float | Skipped]:
+    """Launches of CUDA graphs, and copies inside compiled regions, a step of TRACE."""
+    from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
+
+    if not isinstance(run.trace, TracePass):
+        return run.trace, run.trace
+    try:
+        columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+    except InputError as error:
+        return Skipped(reason=error.message), Skipped(reason=error.message)
+    steps = max(1, len(run.trace.step_us))
+    regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
+    inside = 0
+    for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
+        inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
+    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps
+
+
+# ---------------------------------------------------------------- findings
+
+
+def diagnose(events: tuple[Event, ...]) -> tuple[Finding, ...]:
+    found = [_moved(event) for event in events if isinstance(event, AddressChange)]
+    found += [_copied_finding(event) for event in events if isinstance(event, CopiedInput)]
+    return tuple(found)
+
+
+def _moved(event: AddressChange) -> Finding:
+    names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
+    taken = f", input of {', '.join(event.functions)}," if event.functions else ""
+    what = f"{'the declared buffer ' if event.declared else ''}{names}{taken}"
+    serious = event.declared or event.cuda_graphs or event.carried
+    why = "new memory"
+    if event.carried:
+        why += f", made by compiled graph {', '.join(event.carried)} in an earlier call"
+    else:
+        why += "; which operation allocated it was not observed"
+    if event.related:
+        why += "; it is bound on more than one line"
+    return Finding(
+        rule=UNSTABLE.id,
+        level=Level.WARNING if serious else Level.NOTE,
+        message=f"{what} lies at another address than before {times}, last in call {event.calls[-1]}: {why}",
+        run=event.run,
+        location=event.location,
+        count=len(event.calls),
+        related=event.related,
+        fingerprint=_fingerprint(UNSTABLE, event.run, event.location, event.names),
+    )
+
+
+def _copied_finding(event: CopiedInput) -> Finding:
+    names, size = ", ".join(event.names), f"{event.size_bytes:,} bytes"
+    functions = ", ".join(event.functions)
+    if not event.on_cuda:
+        message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"
+    else:
+        message = f"the CUDA graph of {functions} copies {names} before each replay: {size}"
+        if isinstance(event.copies_per_step, Skipped):
+            message += f" (by torch's rule; copies were not observed: {event.copies_per_step.reason})"
+        elif not event.copies_per_step:
+            message += " (by torch's rule; TRACE shows no copy in a compiled region)"
+    proven = event.on_cuda and not isinstance(event.copies_per_step, Skipped) and event.copies_per_step > 0
+    return Finding(
+        rule=COPIED.id,
+        level=Level.WARNING if proven and event.size_bytes >= COPY_BYTES else Level.NOTE,
+        message=message,
+        run=event.run,
+        location=event.location,
+        count=len(event.names),
+        fingerprint=_fingerprint(COPIED, event.run, event.location, event.names),
+    )
+
+
+def _fingerprint(rule: Rule, run: RunKey, place: Location | None, names: tuple[str, ...]) -> str:
+    where = (place.file, place.function, place.text.strip()) if place else ()
+    return fingerprint(rule.id, run, *where, *names)

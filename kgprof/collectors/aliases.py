@@ -1,0 +1,381 @@
+"""KGP402, 403, 405 and 406: tensors around a compiled function that share memory, and what that does to it.
+
+Sharing is exact: two ranges of one storage that interleave without a common element share nothing. What ran is the
+truth; what AOTAutograd had decided beforehand stands beside it in the detail, and misses inputs that come back as they
+are. KGP406 is an exception of torch's, told by the id of its explanation (GB0040, GB0041).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.source_text import SourceText
+from kgprof.collectors.structured_trace import run_traces
+from kgprof.collectors.tensor_facts import (
+    RunTensors,
+    at,
+    is_written,
+    overlaps_itself,
+    relation,
+    run_tensors,
+    said,
+)
+from kgprof.compile_records import CompileRecords, Sources
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, RunRecord
+from kgprof.tensor_records import Overlap, WatchedGraph
+
+OUTPUT_INPUT = Rule(
+    id="KGP402",
+    name="output-aliases-input",
+    level=Level.WARNING,
+    summary="What a compiled function returns shares memory with what it was given.",
+    why=(
+        "Whoever writes to the result writes to the argument, and the other way round. A buffer that is returned as "
+        "it is changes under its reader in the next step. torch has to make such an output anew outside of the graph "
+        "at every call. It is a note where nothing writes to the tensor and no CUDA graphs are used."
+    ),
+    example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
+    remedy="Return a copy (x.clone()), or let the caller make the view, and return only what was made.",
+)
+OUTPUTS = Rule(
+    id="KGP403",
+    name="outputs-alias-each-other",
+    level=Level.WARNING,
+    summary="Two results of a compiled function, or of two replays of its CUDA graph, share memory.",
+    why=(
+        "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: a result "
+        "that is kept from one step to the next is overwritten by it, or torch refuses to read it."
+    ),
+    example="return y, y.t(); or history.append(step(x)) with mode='reduce-overhead'.",
+    remedy=(
+        "Return one of the two and make the other outside, or clone it. Clone what is kept beyond the next step, and "
+        "call torch.compiler.cudagraph_mark_step_begin() where a step begins."
+    ),
+)
+OVERLAPPING = Rule(
+    id="KGP405",
+    name="overlapping-memory",
+    level=Level.WARNING,
+    summary="A compiled function writes to an input that shares memory with another one, or with itself.",
+    why=(
+        "torch then has to rebuild both inputs from one base and to guard on how they lie, which recompiles when "
+        "that changes; and the result of writing to an expanded tensor depends on the order of its elements."
+    ),
+    example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
+    remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
+)
+COND = Rule(
+    id="KGP406",
+    name="cond-branch-aliases",
+    level=Level.ERROR,
+    summary="A branch of torch.cond returns an operand or a view of it, one tensor twice, or writes to an operand.",
+    why=(
+        "torch.cond refuses it always, also when it is called in eager, and no fallback catches the error: what a "
+        "branch returns must be new memory, because the caller cannot know which branch ran."
+    ),
+    example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
+    remedy="Return x.clone() in place of x or of a view of it, and compute new values in place of writing to operands.",
+)
+RULES = (OUTPUT_INPUT, OUTPUTS, OVERLAPPING, COND)
+
+IDENTITY, VIEW, UNKNOWN, REPLAY, INPUTS, INTERNAL, ALIASING, MUTATION = (
+    "identity",
+    "view",
+    "unknown",
+    "replay",
+    "inputs",
+    "internal",
+    "aliasing",
+    "mutation",
+)
+_KINDS = {"the same tensor": IDENTITY, "unknown": UNKNOWN}
+
+# torch's own ids of what it refuses in a branch, in its registry of graph breaks.
+_REFUSED = {"gb0040": ALIASING, "gb0041": MUTATION}
+_ID = re.compile(r"/gb/(gb\d+)\.html")
+_OPERATOR = re.compile(r"Higher Order Operator: (\S+)")
+_FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_USER_CODE = "from user code:"
+
+
+class Alias(Model, frozen=True, kw_only=True):
+    """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403), inputs and
+    internal (405), aliasing and mutation (406)."""
+
+    run: RunKey
+    rule: str
+    kind: str
+    function: str
+    location: Location | None
+    pairs: tuple[str, ...]  # what shares memory with what
+    serious: bool
+    related: tuple[Location, ...] = ()
+    detail: str = ""
+    calls: int = 0
+
+
+def collect(recording: Recording) -> tuple[Alias, ...]:
+    on_cuda = recording.header.plan.device == "cuda"
+    events: list[Alias] = []
+    for tensors in run_tensors(recording):
+        events += _of_run(tensors, on_cuda=on_cuda)
+    return (*events, *_refused(recording))
+
+
+# ---------------------------------------------------------------- around compiled graphs
+
+
+def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
+    """One event a function and rule, whatever the number of its compilations."""
+    sites: dict[object, list[Alias]] = {}
+    for graph in tensors.tensors.graphs:
+        for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph)):
+            place = event.location
+            sites.setdefault((event.rule, place and (place.file, place.line), event.function), []).append(event)
+    yield from (_joined(events) for events in sites.values())
+
+
+def _joined(events: list[Alias]) -> Alias:
+    first = events[0]
+    kinds = [event.kind for event in events]
+    order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
+    return Alias(
+        run=first.run,
+        rule=first.rule,
+        kind=next(kind for kind in order if kind in kinds),
+        function=first.function,
+        location=first.location,
+        pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
+        serious=any(event.serious for event in events),
+        detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
+        calls=max(event.calls for event in events),
+    )
+
+
+def _outputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
+    """Only of a graph that ends its function: what another one gives out is no result of the program's."""
+    if not graph.returns:
+        return
+    from_inputs: dict[str, str] = {}  # output -> the input that it lies in
+    for overlap in graph.overlaps:
+        (kind, index), (other, _) = at(overlap.left), at(overlap.right)
+        if (kind, other) == ("input", "output") and _counts(tensors, graph, index) and (found := relation(overlap)):
+            from_inputs.setdefault(overlap.right, overlap.left)
+            yield _of_input(tensors, graph, index, f"{overlap.right} is {found}", _kind(found), overlap)
+    names = [tensor.name for tensor in graph.inputs]
+    for name in graph.returned_inputs:
+        if tensors.is_users(graph, name):
+            place = names.index(name) if name in names else None
+            yield _of_input(tensors, graph, place, "it is returned as it is", IDENTITY, None, name=name)
+    yield from _two_outputs(tensors, graph, set(from_inputs))
+
+
+def _counts(tensors: RunTensors, graph: WatchedGraph, index: int) -> bool:
+    """Whether sharing memory with this input is sharing it with something of the program's."""
+    return tensors.is_users(graph, graph.inputs[index].name)
+
+
+def _kind(found: str) -> str:
+    return _KINDS.get(found, VIEW)
+
+
+def _of_input(
+    tensors: RunTensors,
+    graph: WatchedGraph,
+    index: int | None,
+    words: str,
+    kind: str,
+    overlap: Overlap | None,
+    *,
+    name: str = "",
+) -> Alias:
+    written = index is not None and is_written(graph, index)
+    source = name or (graph.inputs[index].name if index is not None else "")
+    return _alias(
+        tensors,
+        graph,
+        OUTPUT_INPUT,
+        kind,
+        f"{said(source)}: {words}",
+        serious=written or bool(graph.cuda_graphs),
+        calls=overlap.runs if overlap else graph.runs,
+    )
+
+
+def _two_outputs(tensors: RunTensors, graph: WatchedGraph, from_inputs: set[str]) -> Iterator[Alias]:
+    """Two views of one input are told by that input."""
+    for overlap in graph.overlaps:
+        if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {overlap.left, overlap.right} <= from_inputs:
+            continue
+        if found := relation(overlap):
+            pair = f"{overlap.left} and {overlap.right}: one is {found}" if found != "unknown" else "not known exactly"
+            yield _alias(
+                tensors, graph, OUTPUTS, _kind(found), pair, serious=bool(graph.cuda_graphs), calls=overlap.runs
+            )
+    inputs = {tensor.name for tensor in graph.inputs}
+    for name in graph.returned_twice:
+        if name not in inputs and name not in graph.returned_inputs:
+            pair = f"{name} is returned twice"
+            yield _alias(tensors, graph, OUTPUTS, IDENTITY, pair, serious=bool(graph.cuda_graphs), calls=graph.runs)
+
+
+def _held(tensors: RunTensors, graph: WatchedGraph, *, on_cuda: bool) -> Iterator[Alias]:
+    """A result that is still there when the call after its own has ended: with CUDA graphs it was written over."""
+    if not graph.cuda_graphs:
+        return
+    marked = tensors.tensors.steps_marked
+    for held in graph.held_outputs:
+        if calls := tensors.steady(held.calls):
+            words = "is kept beyond the next replay" if on_cuda else "would be kept beyond the next replay on CUDA"
+            marks = f"cudagraph_mark_step_begin was called {marked} times" if marked else "no step was marked"
+            pair = f"output {held.output} {words} ({marks})"
+            yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda, calls=len(calls))
+
+
+def _inputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
+    """Only where one of the two is written to: reading does no harm."""
+    for overlap in graph.overlaps:
+        (kind, left), (other, right) = at(overlap.left), at(overlap.right)
+        if (kind, other) != ("input", "input") or not (is_written(graph, left) or is_written(graph, right)):
+            continue
+        if found := relation(overlap):
+            names = f"{said(graph.inputs[left].name)} and {said(graph.inputs[right].name)}"
+            kind = INPUTS if found != "unknown" else UNKNOWN
+            pair = f"{names} share memory, and one is written to"
+            yield _alias(tensors, graph, OVERLAPPING, kind, pair, serious=found != "unknown", calls=overlap.runs)
+    for index, tensor in enumerate(graph.inputs):
+        if is_written(graph, index) and (held := next(iter(tensor.held), None)) is not None:
+            itself = overlaps_itself(held.last)
+            if itself is not False:
+                pair = f"{said(tensor.name)} has elements that share memory (stride {list(held.last.stride)})"
+                kind = INTERNAL if itself else UNKNOWN
+                yield _alias(tensors, graph, OVERLAPPING, kind, pair, serious=bool(itself), calls=held.watched)
+
+
+def _alias(
+    tensors: RunTensors, graph: WatchedGraph, rule: Rule, kind: str, pair: str, *, serious: bool, calls: int
+) -> Alias:
+    place = tensors.definition(graph)
+    return Alias(
+        run=tensors.key,
+        rule=rule.id,
+        kind=kind,
+        function=place.function if place else graph.function,
+        location=place,
+        pairs=(pair,),
+        serious=serious,
+        detail=tensors.intent(graph),
+        calls=calls,
+    )
+
+
+# ---------------------------------------------------------------- torch.cond
+
+
+def _refused(recording: Recording) -> Iterator[Alias]:
+    """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
+    seen: set[object] = set()
+    for event in (*_raised_in_compile(recording), *_ended_the_run(recording)):
+        place = event.location
+        key = (event.run, place and (place.file, place.line))
+        if key not in seen:
+            seen.add(key)
+            yield event
+
+
+def _raised_in_compile(recording: Recording) -> Iterator[Alias]:
+    for trace in run_traces(recording):
+        for row in trace.all.frames:
+            if row.outcome == "raised" and (kind := _refusal(row.text)):
+                compiled = next(iter(trace.compilations_of(row)), None)
+                place = _user_line(trace.source, row.text) or (
+                    trace.source.innermost(compiled.stack) if compiled else None
+                )
+                yield _cond(trace.run, trace.source, kind, place, row.text)
+
+
+def _ended_the_run(recording: Recording) -> Iterator[Alias]:
+    for run in recording.runs:
+        text = run.exit.traceback
+        if run.exit.outcome == "raised" and (kind := _refusal(text)):
+            source = _source_of(run)
+            yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
+
+
+def _source_of(run: RunRecord) -> SourceText:
+    return SourceText(run.records.sources if isinstance(run.records, CompileRecords) else Sources())
+
+
+def _refusal(text: str) -> str:
+    """What torch refused, where it speaks of torch.cond."""
+    named = _OPERATOR.search(text)
+    found = next((_REFUSED[name] for name in _ID.findall(text) if name in _REFUSED), "")
+    return found if named is not None and named[1].endswith("cond") else ""
+
+
+def _user_line(source: SourceText, text: str) -> Location | None:
+    """torch's own quotation of the user's stack, outermost first; in an eager call it holds torch's frames alone."""
+    return source.innermost(_places(text.partition(_USER_CODE)[2]))
+
+
+def _raising_line(source: SourceText, text: str) -> Location | None:
+    """The innermost line of the project in Python's traceback."""
+    return source.innermost(_places(text.partition(_USER_CODE)[0]))
+
+
+def _places(text: str) -> tuple[Location, ...]:
+    return tuple(
+        Location(file=found["file"], line=int(found["line"]), function=found["function"])
+        for found in _FILE_LINE.finditer(text)
+    )
+
+
+def _cond(run: RunKey, source: SourceText, kind: str, place: Location | None, text: str) -> Alias:
+    function = place.function if place else ""
+    words = "returns an operand, a view of one, or one tensor twice" if kind == ALIASING else "writes to an operand"
+    lines = tuple(line for branch in source.branches(place, "cond") for line in branch) if place else ()
+    return Alias(
+        run=run,
+        rule=COND.id,
+        kind=kind,
+        function=function,
+        location=place,
+        pairs=(f"a branch of torch.cond {words}",),
+        serious=True,
+        related=lines,
+        detail=text[text.find("Encountered") if "Encountered" in text else 0 :].partition(_USER_CODE)[0].strip(),
+        calls=1,
+    )
+
+
+# ---------------------------------------------------------------- findings
+
+
+def diagnose(events: tuple[Alias, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event) for event in events)
+
+
+def _finding(event: Alias) -> Finding:
+    rule = next(rule for rule in RULES if rule.id == event.rule)
+    pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
+    place = event.location
+    where = (place.file, place.function) if place else (event.function,)
+    what = {
+        OUTPUT_INPUT.id: f"{event.function} returns memory of what it was given: {pairs}",
+        OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
+        OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
+        COND.id: f"{pairs}: torch refuses it",
+    }[event.rule]
+    return Finding(
+        rule=rule.id,
+        level=rule.level if event.serious else Level.NOTE,
+        message=what,
+        run=event.run,
+        location=place,
+        count=len(event.pairs),
+        related=event.related,
+        detail=event.detail,
+        fingerprint=fingerprint(rule.id, event.run, *where, event.kind, place.text.strip() if place else ""),
+    )

@@ -1,0 +1,133 @@
+"""KGP404: tensors that a compiled graph was given and that it writes to, with the line that writes.
+
+Two sources: the operators of the captured graph, which have lines, and the versions of the inputs around each run,
+which rise whatever wrote. Neither sees a write through ``.data`` or numpy inside an operator of the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+from kgprof.tensor_records import GraphInput, WatchedGraph
+
+INPUT_MUTATED = Rule(
+    id="KGP404",
+    name="input-mutated",
+    level=Level.WARNING,
+    summary="A compiled function writes into a tensor that was given to it or that it captured.",
+    why=(
+        "A CUDA graph that writes to an input at no fixed address would write into its own copy of it, so torch makes "
+        "none of such a function and launches every kernel from the host. Without CUDA graphs the write costs a copy "
+        "at the end of the graph. A parameter, a buffer of a module or a tensor that is marked static has a fixed "
+        "address: there it is harmless, and told as a note."
+    ),
+    example="def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x where cache is a captured tensor.",
+    remedy=(
+        "Return the new value and copy it outside of the compiled function, or make the tensor a registered buffer of "
+        "the module. torch._dynamo.mark_static_address(tensor) does the same for one that is no module's."
+    ),
+)
+RULES = (INPUT_MUTATED,)
+
+ARGUMENT, CAPTURED, FIXED = "argument", "captured tensor", "fixed address"
+
+
+class Mutation(Model, frozen=True, kw_only=True):
+    """One line that writes into inputs of a compiled function. ``kind``: the worst of them."""
+
+    run: RunKey
+    function: str
+    location: Location | None  # the def where no operator of the graph is known to write
+    names: tuple[str, ...]
+    operators: tuple[str, ...]
+    kind: str
+    cuda_graphs: bool
+    calls: int  # in which a version rose; 0: seen in the graph alone
+
+
+def collect(recording: Recording) -> tuple[Mutation, ...]:
+    return tuple(event for tensors in run_tensors(recording) for event in _of_run(tensors))
+
+
+def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
+    """One event a line."""
+    sites: dict[object, list[Mutation]] = {}
+    for graph in tensors.tensors.graphs:
+        for index, tensor in enumerate(graph.inputs):
+            if is_written(graph, index) and _is_given(tensors, graph, tensor):
+                for event in _writes(tensors, graph, index):
+                    place = event.location
+                    sites.setdefault((place.file, place.line) if place else event.function, []).append(event)
+    yield from (_joined(events) for events in sites.values())
+
+
+def _is_given(tensors: RunTensors, graph: WatchedGraph, tensor: GraphInput) -> bool:
+    """What an earlier graph of the same call made is a value of the function's own, behind a break."""
+    if is_gradient(tensor.name) or not tensors.is_users(graph, tensor.name):
+        return False
+    return not any(held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held)
+
+
+def _writes(tensors: RunTensors, graph: WatchedGraph, index: int) -> Iterator[Mutation]:
+    tensor = graph.inputs[index]
+    definition = tensors.definition(graph)
+    operators: dict[Location | None, list[str]] = {}
+    for write in graph.in_place:
+        if write.input == index:
+            operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
+    for place, names in (operators or {definition: []}).items():
+        yield Mutation(
+            run=tensors.key,
+            function=definition.function if definition else graph.function,
+            location=place,
+            names=(said(tensor.name),),
+            operators=tuple(dict.fromkeys(names)),
+            kind=FIXED if tensor.static else ARGUMENT if tensors.is_argument(graph, tensor.name) else CAPTURED,
+            cuda_graphs=bool(graph.cuda_graphs),
+            calls=len({call for held in tensor.held for call in held.written}),
+        )
+
+
+def _joined(events: list[Mutation]) -> Mutation:
+    first = events[0]
+    kinds = {event.kind for event in events}
+    return Mutation(
+        run=first.run,
+        function=first.function,
+        location=first.location,
+        names=tuple(dict.fromkeys(name for event in events for name in event.names)),
+        operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
+        kind=next(kind for kind in (ARGUMENT, CAPTURED, FIXED) if kind in kinds),
+        cuda_graphs=any(event.cuda_graphs for event in events),
+        calls=max(event.calls for event in events),
+    )
+
+
+def diagnose(events: tuple[Mutation, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event) for event in events)
+
+
+def _finding(event: Mutation) -> Finding:
+    names = ", ".join(event.names)
+    by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
+    what = {
+        ARGUMENT: f"the compiled {event.function} writes to its argument {names}{by}",
+        CAPTURED: f"the compiled {event.function} writes to {names}, a captured tensor at no fixed address{by}",
+        FIXED: f"the compiled {event.function} writes to {names}{by}, which is at a fixed address: harmless",
+    }[event.kind]
+    if event.kind != FIXED and event.cuda_graphs:
+        what += "; torch makes no CUDA graph of it"
+    place = event.location
+    where = (place.file, place.function, place.text.strip()) if place else ()
+    return Finding(
+        rule=INPUT_MUTATED.id,
+        level=Level.NOTE if event.kind == FIXED else Level.WARNING,
+        message=what,
+        run=event.run,
+        location=place,
+        count=len(event.names),
+        fingerprint=fingerprint(INPUT_MUTATED.id, event.run, *where, *event.names),
+    )

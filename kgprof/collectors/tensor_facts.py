@@ -1,0 +1,227 @@
+"""What the tensor records have in common for their collectors: names, places, and whether two tensors share memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kgprof.collectors.source_text import SourceText, is_resumed, user_function
+from kgprof.collectors.structured_trace import compile_id
+from kgprof.compile_records import CompileRecords, Sources
+from kgprof.model import Location, MemoryPass, Recording, RunKey, RunRecord
+from kgprof.sync_records import Frame
+from kgprof.tensor_records import GraphInput, Held, Memory, Overlap, TensorRecords, WatchedGraph
+
+MAX_WORK = 100_000  # of numpy's exact test, which is exponential at worst; beyond it the answer is "unknown"
+MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
+
+_LOCAL = re.compile(r"L\['(\w+)'\]")
+_LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
+_MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
+_STATIC_INDICES = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
+_OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
+_METADATA = "aot_forward_graph_fw_metadata"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunTensors:
+    """One run whose MEMORY pass has tensor records."""
+
+    run: RunRecord
+    tensors: TensorRecords
+    steady_from: int
+    source: SourceText
+
+    @property
+    def key(self) -> RunKey:
+        return self.run.key
+
+    def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(call for call in calls if call >= self.steady_from)
+
+    def definition(self, graph: WatchedGraph) -> Location | None:
+        """The ``def`` of the compiled function; for a library's the innermost line of the project that called it."""
+        if self.source.project.holds(graph.file):
+            return self.source.definition(graph.file, graph.first_line, graph.function)
+        frames = [frames for one in graph.inputs for held in one.held if (frames := held.frames)]
+        return self.innermost(frames[0]) if frames else None
+
+    def innermost(self, frames: tuple[Frame, ...]) -> Location | None:
+        """The project's line nearest to what happened (these stacks are innermost first)."""
+        own = next((frame for frame in frames if self.source.project.holds(frame.file)), None)
+        return self.source.at(own.file, own.line, own.function) if own else None
+
+    def passing(self, graph: WatchedGraph, name: str, held: Held) -> tuple[Location, ...]:
+        """The line that passes a tensor to a graph, first: the call of the compiled function; then what binds the
+        name of one that is captured. Where kgprof itself makes the call, these come first, else the def."""
+        caller = self.innermost(self._above(graph, held.frames))
+        bound = () if self.is_argument(graph, name) else self.source.rebound(last_name(name))
+        found = (*([caller] if caller else []), *(place for place in bound if place != caller))
+        definition = self.definition(graph)
+        return found or (() if definition is None else (definition,))
+
+    def _above(self, graph: WatchedGraph, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        """Without the function itself: it stands above what goes on after its own break."""
+        name = user_function(graph.function)
+        own = [f for f in frames if f.file == graph.file and user_function(f.function) == name]
+        return tuple(frame for frame in frames if frame not in own) if is_resumed(graph.function) else frames
+
+    def is_users(self, graph: WatchedGraph, name: str) -> bool:
+        """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments."""
+        local = _LOCAL.fullmatch(name)
+        if local is None or not is_resumed(graph.function):
+            return True
+        return local[1] in self.source.arguments(graph.file, graph.first_line, graph.function)
+
+    def is_argument(self, graph: WatchedGraph, name: str) -> bool:
+        """Given by the caller, as it is or inside a container."""
+        local = _LOCAL.match(name)
+        inside = name[local.end() :] if local else ""
+        return local is not None and local[1] in graph.arguments and "." not in inside
+
+    def intent(self, graph: WatchedGraph) -> str:
+        """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
+        if isinstance(self.run.records, CompileRecords):
+            for record in self.run.records.records:
+                artifact, text = record.metadata.get("artifact"), record.payload or ""
+                named = isinstance(artifact, dict) and artifact.get("name") == _METADATA
+                if named and compile_id(record.metadata) == graph.compile_id:
+                    return _intent(text)
+        return ""
+
+
+def _intent(text: str) -> str:
+    fixed = _STATIC_INDICES.search(text)
+    types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
+    return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {fixed[1] if fixed and fixed[1] else 'none'}"
+
+
+def run_tensors(recording: Recording) -> Iterator[RunTensors]:
+    """Of every run whose MEMORY pass watched tensors."""
+    for run in recording.runs:
+        if isinstance(run.memory, MemoryPass) and isinstance(run.memory.tensors, TensorRecords):
+            sources = run.records.sources if isinstance(run.records, CompileRecords) else Sources()
+            yield RunTensors(
+                run=run,
+                tensors=run.memory.tensors,
+                steady_from=run.memory.steady_from,
+                source=SourceText(sources),
+            )
+
+
+# ---------------------------------------------------------------- names
+
+
+def said(source: str) -> str:
+    """Dynamo's source as the program has it: ``L['self']._buffers['h']`` is ``self.h``."""
+    text = _MODULE_DICTS.sub(r".\1", source)
+    return re.sub(r"^[LG]\['(\w+)'\]", r"\1", text)
+
+
+def last_name(source: str) -> str:
+    """The attribute, key or variable that holds the tensor."""
+    found = _LAST.search(source)
+    return next((group for group in found.groups() if group), "") if found else source
+
+
+def at(position: str) -> tuple[str, int]:
+    """("input", 3) of "input 3"."""
+    kind, _, index = position.partition(" ")
+    return kind, int(index)
+
+
+def is_gradient(name: str) -> bool:
+    """A gradient is new memory in each step by torch's own default (zero_grad sets it to None)."""
+    return name.endswith(".grad")
+
+
+def is_written(graph: WatchedGraph, index: int) -> bool:
+    """Whether the graph writes to an input: an operator in it does, or its version rose. Views of one storage share
+    a version, so where an operator is known to write to another one of them, that is what it rose for."""
+    if any(write.input == index for write in graph.in_place):
+        return True
+    held = graph.inputs[index].held
+    storages = {one.last.storage for one in held}
+    others = {one.last.storage for write in graph.in_place for one in graph.inputs[write.input].held}
+    return any(one.written for one in held) and not storages & others
+
+
+def writes_what_moves(graph: WatchedGraph) -> bool:
+    """Whether the graph writes to an input at no fixed address: torch makes no CUDA graph of it then."""
+    return any(is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs))
+
+
+def last_held(tensor: GraphInput) -> Held | None:
+    return tensor.held[-1] if tensor.held else None
+
+
+# ---------------------------------------------------------------- memory
+
+
+class _Fake:
+    """Memory as numpy describes it. Nothing is read from the address, so it may be a GPU's."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "data": (memory.address, False),
+            "shape": memory.shape,
+            "strides": tuple(stride * memory.itemsize for stride in memory.stride),
+            "typestr": f"|V{memory.itemsize}",
+        }
+
+
+def share_an_element(one: Memory, other: Memory) -> bool | None:
+    """Exactly, over strided ranges; None where it is too hard to tell."""
+    return _share(one, other) if one.device == other.device else False
+
+
+@lru_cache(maxsize=4096)
+def _share(one: Memory, other: Memory) -> bool | None:
+    try:
+        arrays = np.asarray(_Fake(one)), np.asarray(_Fake(other))
+        return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number is allowed
+    except np.exceptions.TooHardError:
+        return None
+
+
+def overlaps_itself(memory: Memory) -> bool | None:
+    """Whether two elements of one tensor lie at one place; None where it is too hard to tell."""
+    steps = sorted((stride, n) for n, stride in zip(memory.shape, memory.stride, strict=True) if n > 1)
+    if 0 in memory.shape:
+        return False
+    if steps and steps[0][0] == 0:
+        return True
+    extent = 0
+    for stride, n in steps:
+        if stride <= extent:
+            return _two_fall_together(memory)
+        extent += stride * (n - 1)
+    return False
+
+
+def _two_fall_together(memory: Memory) -> bool | None:
+    if memory.size_bytes // memory.itemsize > MAX_OFFSETS:
+        return None
+    offsets = np.zeros(1, dtype=np.int64)
+    for n, stride in zip(memory.shape, memory.stride, strict=True):
+        offsets = np.add.outer(offsets, np.arange(n) * stride).ravel()
+    return len(np.unique(offsets)) != len(offsets)
+
+
+def relation(overlap: Overlap) -> str:
+    """ "the same tensor", "a view of it", "overlapping memory", "unknown", or empty where they share no element."""
+    ours, theirs = overlap.left_memory, overlap.right_memory
+    if overlap.same_object:
+        return "the same tensor"
+    shared = share_an_element(ours, theirs)
+    if shared is None:
+        return "unknown"
+    if not shared:
+        return ""
+    return "a view of it" if ours.storage == theirs.storage else "overlapping memory"
