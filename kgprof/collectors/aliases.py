@@ -288,7 +288,7 @@ def _refused(recording: Recording) -> Iterator[Alias]:
 def _raised_in_compile(recording: Recording) -> Iterator[Alias]:
     for trace in run_traces(recording):
         for row in trace.all.frames:
-            if row.outcome == "raised" and (kind := _refusal(row.text)):
+            if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
                 place = _user_line(trace.source, row.text) or (
                     trace.source.innermost(compiled.stack) if compiled else None
@@ -299,7 +299,7 @@ def _raised_in_compile(recording: Recording) -> Iterator[Alias]:
 def _ended_the_run(recording: Recording) -> Iterator[Alias]:
     for run in recording.runs:
         text = run.exit.traceback
-        if run.exit.outcome == "raised" and (kind := _refusal(text)):
+        if run.exit.outcome == "raised" and (kind := refused_branch(text)):
             source = _source_of(run)
             yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
 
@@ -308,7 +308,7 @@ def _source_of(run: RunRecord) -> SourceText:
     return SourceText(run.records.sources if isinstance(run.records, CompileRecords) else Sources())
 
 
-def _refusal(text: str) -> str:
+def refused_branch(text: str) -> str:
     """What torch refused, where it speaks of torch.cond."""
     named = _OPERATOR.search(text)
     found = next((_REFUSED[name] for name in _ID.findall(text) if name in _REFUSED), "")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
 from kgprof.collectors.structured_trace import Compiled, RunTrace, run_traces
@@ -186,7 +187,7 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     """One event a place, whatever the number of calls that tried again."""
     sites: dict[object, list[FailedCompile]] = {}
     for row in trace.all.frames:
-        if row.outcome == "raised":
+        if row.outcome == "raised" and not refused_branch(row.text):  # that is KGP406
             failed = next(iter(trace.compilations_of(row)), None)
             event = _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
             sites.setdefault((event.location, event.error), []).append(event)

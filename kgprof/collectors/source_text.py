@@ -105,14 +105,20 @@ class SourceText:
         return tuple(dict.fromkeys(found or computed))
 
     def branches(self, place: Location, call: str) -> tuple[tuple[Location, ...], ...]:
-        """The lines on which each function given to ``call`` (``cond``) at ``place`` returns, in the order given."""
+        """The lines on which each function given to ``call`` (``cond``) at ``place`` returns: of those that plainly
+        return an argument, a view of one or a name twice where there are any, else of all of them."""
         tree = self._tree(place.file)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _named(node.func) == call and _covers(node, place.line):
                 functions = [found for argument in node.args if (found := _function_in(tree, argument)) is not None]
+                returned = [[*_returning(function)] for function in functions]
+                plain = [
+                    [value for value in values if _aliases(f, value)]
+                    for f, values in zip(functions, returned, strict=True)
+                ]
                 return tuple(
-                    tuple(self.at(place.file, line) for line in dict.fromkeys(_returning(function)))
-                    for function in functions
+                    tuple(self.at(place.file, line) for line in dict.fromkeys(value.lineno for value in values))
+                    for values in (plain if any(plain) else returned)
                 )
         return ()
 
@@ -210,8 +216,60 @@ def _function_in(tree: ast.AST, argument: ast.expr) -> ast.Lambda | ast.Function
     return found[-1] if name and found else None
 
 
-def _returning(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+def _returning(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     if isinstance(function, ast.Lambda):
-        yield function.body.lineno
+        yield function.body
         return
-    yield from (node.lineno for node in ast.walk(function) if isinstance(node, ast.Return))
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node.value
+
+
+# Methods and attributes of a tensor that may give a view of it or the tensor itself.
+_VIEWS = frozenset(
+    {
+        "view",
+        "view_as",
+        "reshape",
+        "t",
+        "T",
+        "mT",
+        "transpose",
+        "permute",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "flatten",
+        "expand_as",
+        "narrow",
+        "select",
+        "detach",
+        "contiguous",
+        "diagonal",
+        "unfold",
+        "swapaxes",
+        "movedim",
+    }
+)
+
+
+def _aliases(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, value: ast.expr) -> bool:
+    """Whether what is returned is an argument, a view of one, or the same name twice, as far as the text tells."""
+    values = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    names = [entry.id for entry in values if isinstance(entry, ast.Name)]
+    arguments = {argument.arg for argument in function.args.args}
+    return len(set(names)) < len(names) or any(_base_name(entry) in arguments for entry in values)
+
+
+def _base_name(value: ast.expr) -> str:
+    """The variable that views were taken of, one after the other; empty where something else was done to it."""
+    while not isinstance(value, ast.Name):
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS:
+            value = value.func.value
+        elif isinstance(value, ast.Attribute) and value.attr in _VIEWS:
+            value = value.value
+        else:
+            return ""
+    return value.id

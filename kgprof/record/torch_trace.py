@@ -102,16 +102,18 @@ def compile_pass(
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
-    with listening(listened.sources):
-        call_us = [_timed_call(session, device, calls)]
-        after_first_call()
-        on_wall_clock = min(max(1, options.warmup), options.steps)
-        call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
-        clock = timing.clock_for(device)
-        call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
-    lines = list(listened.lines())
-    write_records(records_to, lines)
-    store.write_sources(records_to, project_sources.gather(lines, project))
+    try:
+        with listening(listened.sources):
+            call_us = [_timed_call(session, device, calls)]
+            after_first_call()
+            on_wall_clock = min(max(1, options.warmup), options.steps)
+            call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
+            clock = timing.clock_for(device)
+            call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
+    finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
+        lines = list(listened.lines())
+        write_records(records_to, lines)
+        store.write_sources(records_to, project_sources.gather(lines, project))
     return CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,
