@@ -118,8 +118,14 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     elif isinstance(target, torch._ops.OpOverload):
         arguments = zip(target._schema.arguments, node.args, strict=False)
         yield from _nodes([value for argument, value in arguments if argument.is_write])
-    elif (name.endswith("_") and not name.endswith("__")) or name == "__setitem__":
+    elif _says_in_place(target, name):
         yield from _nodes(node.args[:1])
+
+
+def _says_in_place(target: Any, name: str) -> bool:
+    """``add_`` and ``__setitem__``; but ``operator.or_`` has its underscore because ``or`` is a word of Python's."""
+    of_operator = getattr(target, "__module__", "") == operator.add.__module__
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and not of_operator)
 
 
 def _nodes(value: Any) -> Iterator[torch.fx.Node]:

@@ -46,6 +46,7 @@ STACK = 8  # frames above a graph
 REMEMBERED = 4096  # outputs of graphs that are still alive
 
 TORCH = str(Path(torch.__file__).parent)
+BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
 
 T = TypeVar("T")
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
@@ -164,6 +165,8 @@ class TensorProbe:
 
     def _watching(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
         found = self._captured.pop(id(output), None)
+        if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
+            return compiled
         if found is None or len(self._graphs) >= GRAPHS:
             self._left_out += 1
             return compiled
