@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import signal
@@ -24,6 +25,7 @@ from kgprof.errors import (
     EXIT_NOTHING_MEASURED,
     EXIT_OK,
     EXIT_USAGE,
+    EXIT_WORKLOAD,
     KgprofError,
     UsageError,
 )
@@ -33,8 +35,12 @@ from kgprof.workloads.backend_names import BACKENDS
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from kgprof.gate import Settings
     from kgprof.gate.settings import Written
+    from kgprof.progress import Progress
+    from kgprof.record.ranks import Launch
     from kgprof.render import Renderer
 
 DEFAULTS = Options()
@@ -42,6 +48,8 @@ MODES = (EAGER, *COMPILED_MODES, AS_IS)
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 HELP_WIDTH = 100
+SCRIPT_PASSES = tuple(str(name) for name in PassName if name is not PassName.KERNELS)
+MODULE = "kgprof.module"
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
@@ -176,6 +184,7 @@ def cli(ctx: click.Context) -> int | None:
     \b
     Start here:  kgprof profile                      the built-in evaluator
                  kgprof profile my_model.py:step     a function of yours that takes no arguments
+                 kgprof profile train.py -- ARGS     a script as it stands
 
     Every option can also be set by an environment variable, KGPROF_PROFILE_STEPS=50 for --steps 50.
     """
@@ -223,6 +232,45 @@ def format_option(verb: str) -> Callable[[Any], Any]:
         callback=parsed_formats,
         help="Say it as text, json, markdown, html, sarif, junit or github, on stdout or into PATH. Repeatable.",
     )
+
+
+def named_module(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    ctx.meta[MODULE] = value
+
+
+def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The WORKLOAD, or the module that -m names in its place (that option is eager)."""
+    from kgprof.workloads.programs import MODULE_OPTION
+
+    module = ctx.meta.get(MODULE)
+    if module is None:
+        return value
+    if value != param.get_default(ctx):
+        raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them")
+    return f"{MODULE_OPTION}{module}"
+
+
+def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[PassName, ...]:
+    names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
+    for name in names:
+        if name not in SCRIPT_PASSES:
+            raise UsageError(
+                unknown("pass of a script", name, SCRIPT_PASSES), hint=f"one of {', '.join(SCRIPT_PASSES)}"
+            )
+    if value is not None and not names:
+        raise UsageError("--passes names no pass", hint=f"one of {', '.join(SCRIPT_PASSES)}")
+    return tuple(PassName(name) for name in dict.fromkeys(names))
+
+
+module_option = click.option(
+    "-m",
+    "module",
+    metavar="MODULE",
+    is_eager=True,
+    expose_value=False,
+    callback=named_module,
+    help="Run a module as a program, as python -m does; in place of WORKLOAD.",
+)
 
 
 def run_options(verb: str) -> Callable[[Any], Any]:
@@ -290,6 +338,20 @@ def run_options(verb: str) -> Callable[[Any], Any]:
             callback=checked_timeout,
             help="What one child process may take, 7 days at most.",
         ),
+        click.option(
+            "--max-steps",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Of a script: stop recording after so many steps. The program runs on.",
+        ),
+        click.option(
+            "--duration",
+            "duration_s",
+            envvar=f"KGPROF_{verb}_DURATION",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Of a script: stop recording at the first step after so long.",
+        ),
         format_option(verb),
         click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only."),
     )
@@ -303,8 +365,17 @@ def run_options(verb: str) -> Callable[[Any], Any]:
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload)
+@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
+@module_option
 @run_options("PROFILE")
+@click.option(
+    "--passes",
+    envvar="KGPROF_PROFILE_PASSES",
+    metavar="PASS,...",
+    callback=parsed_passes,
+    help="Of a script: compile, memory and trace come from one run; timing and host rerun it once each.  "
+    "[default: compile,memory,trace]",
+)
 @click.option(
     "--evaluations",
     type=click.IntRange(min=1),
@@ -327,14 +398,16 @@ def profile(
 
     WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), pkg.mod:name or path/file.py:name,
     where name is a function without arguments (one step) or an object with strategies. Each strategy runs in each mode
-    in a process of its own. The last line on stdout is the report's path.
+    in a process of its own. Or it is a whole script.py (-m pkg.mod for a module), which runs once and as it stands,
+    with what follows -- as its arguments. The last line on stdout is the report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
                   kgprof profile my_model.py:step --mode eager --mode default
+                  kgprof profile train.py --max-steps 200 -- --epochs 1
                   kgprof profile linkpred -- --help        the workload's own options
     """
-    from kgprof.record import default_folder, refuse_other_platforms
+    from kgprof.record import refuse_other_platforms
     from kgprof.workloads import loading
 
     refuse_other_platforms()
@@ -343,9 +416,12 @@ def profile(
         to_stdout(loading.help_text(workload))
         return EXIT_OK
     options = asked_for(workload, workload_args, **given)
-    folder = output if output is not None else default_folder(workload)
+    launched = launch_of(workload)
+    folder = output_folder(output, workload, launched)
     ctx.ensure_object(Context).folder = folder
-    recording = recorded(options, folder, quiet)
+    recording = recorded(options, folder, quiet, launched)
+    if recording is None:
+        return rank_exit_code(folder, launched)
     found = read(recording)
     report = write_report(folder, found)
     complain(found, recording)
@@ -356,7 +432,8 @@ def profile(
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload)
+@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
+@module_option
 @run_options("CHECK_GRAPHS")
 @click.option(
     "--max",
@@ -406,7 +483,7 @@ def check_graphs(
     """
     from kgprof.gate import judge
     from kgprof.gate.settings import parse_options
-    from kgprof.record import default_folder, refuse_other_platforms
+    from kgprof.record import refuse_other_platforms
 
     refuse_other_platforms()
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
@@ -414,9 +491,12 @@ def check_graphs(
     settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
     gates_own = {"passes": (PassName.COMPILE,), "backend": settings.backend}
     options = asked_for(workload, workload_args, **{**given, **gates_own})
-    folder = output if output is not None else default_folder(workload)
+    launched = launch_of(workload)
+    folder = output_folder(output, workload, launched)
     ctx.ensure_object(Context).folder = folder
-    recording = recorded(options, folder, quiet)
+    recording = recorded(options, folder, quiet, launched)
+    if recording is None:
+        return rank_exit_code(folder, launched)
     found = judge(read(recording), settings)
     report = write_report(folder, found)
     complain_of_runs(found, recording)
@@ -542,16 +622,89 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     loading.find(workload)
     loading.check_arguments(workload, workload_args)
     checked_warmup(given["warmup"], given["steps"])
+    given["passes"] = passes_of(workload, given)
     return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
-def recorded(options: Options, folder: Path, quiet: bool) -> Path:
-    """The Recording's folder."""
-    from kgprof import progress
-    from kgprof.record import record
+def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
+    """A script's are named, a workload has them all. Raises UsageError for a script's option elsewhere."""
+    from kgprof.workloads import programs
 
-    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown:
-        return record(options, folder, shown)
+    passes: tuple[PassName, ...] = given.get("passes", ())
+    if programs.is_program(workload):
+        return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+    alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
+    if given.get("passes") != (PassName.COMPILE,):  # the gate's own
+        alone["--passes"] = passes or None
+    for option, value in alone.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} is for scripts, and {workload} is none", hint="a script is script.py, or -m pkg.mod"
+            )
+    return passes
+
+
+def launch_of(workload: str) -> Launch | None:
+    """This process's place among torchrun's ranks, for a script."""
+    from kgprof.record import ranks
+    from kgprof.workloads import programs
+
+    return ranks.launch(os.environ) if programs.is_program(workload) else None
+
+
+def output_folder(output: Path | None, workload: str, launched: Launch | None) -> Path:
+    from kgprof.record import default_folder, folder_name, ranks
+
+    if output is not None:
+        return output
+    return ranks.agreed_folder(folder_name(workload), launched) if launched else default_folder(workload)
+
+
+def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | None) -> Path | None:
+    """The Recording's folder; None on a rank that leaves the rest to rank 0."""
+    from kgprof.record import ranks, record
+
+    with sigterm_as_ctrl_c():
+        if launched is None:
+            with shown(options, quiet) as progress:
+                return record(options, folder, progress, echo=echo(quiet))
+        ranks.begin(folder, launched)
+        with shown(options, quiet) as progress:
+            record(options, launched.folder(folder), progress, echo=echo(quiet))
+        ranks.done(folder, launched)
+        return ranks.gather(folder, launched) if launched.rank == 0 else None
+
+
+def shown(options: Options, quiet: bool) -> AbstractContextManager[Progress]:
+    """A live line and what a script prints would write over each other."""
+    from kgprof import progress
+    from kgprof.workloads import programs
+
+    return progress.choose(quiet=quiet, live=not programs.is_program(options.workload))
+
+
+def echo(quiet: bool) -> Callable[[bytes], None]:
+    """What a script prints goes to stderr: stdout is for the report."""
+
+    def to_stderr(data: bytes) -> None:
+        if quiet:
+            return
+        with contextlib.suppress(OSError):  # nobody reads it any more; the log has it
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+
+    return to_stderr
+
+
+def rank_exit_code(folder: Path, launched: Launch | None) -> int:
+    """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
+    from kgprof.record import store
+
+    assert launched is not None
+    recording = launched.folder(folder) / store.FOLDER
+    found = read(recording)
+    complain_of_runs(found, recording)
+    return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 def read(recording: Path) -> Profile:

@@ -21,12 +21,12 @@ class Progress(Protocol):
     def phase(self, name: str, key: RunKey | None) -> None: ...
 
 
-def choose(*, quiet: bool, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
+def choose(*, quiet: bool, live: bool = True, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
     """Silence, plain lines (a pipe, CI, a dumb terminal), or a live line; to be entered while it is recorded."""
     stream = sys.stderr if stream is None else stream
     if quiet:
         return Silent()
-    live = stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+    live = live and stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
     return Live(stream) if live else Plain(stream)
 
 

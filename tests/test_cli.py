@@ -129,7 +129,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profil"], ["error: no command 'profil'; did you mean 'profile'?", "see kgprof --help"]),
         (["profile", "linkpre"], ["no workload 'linkpre'; did you mean 'linkpred'?", "pkg.mod:name"]),
         (["profile", "nowhere.py:step"], ["nowhere.py: no such file", "path/file.py:name"]),
-        (["profile", "script.py"], ["whole scripts are not in this version", "pkg.mod:name"]),
+        (["profile", "script.py"], ["script.py: no such file", "file.py:name"]),
         (["profile", "--stps", "3"], ["'--stps'", "--steps", "stand after --"]),
         (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload's own options stand after --"]),
         (["profile", "linkpred", "extra"], ["unexpected extra argument (extra)", "see kgprof profile --help"]),
@@ -355,17 +355,8 @@ def test_options_come_from_the_environment_too(
             2,
             ["TORCH_COMPILE_DISABLE=1 is set, so torch.compile would compile nothing in eager.default", "unset"],
         ),
-        (
-            [f"{WORKLOADS / 'raises_on_import.py'}:step", "--format", "json"],
-            {},
-            4,
-            [
-                "raised RuntimeError while it was imported: this module cannot be imported",
-                "hint: everything that it printed and its traceback: out/plan.log",
-            ],
-        ),
     ],
-    ids=["unknown-strategy", "later-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off", "import-raises"],
+    ids=["unknown-strategy", "later-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off"],
 )
 def test_what_cannot_run_is_refused_before_anything_is_measured(
     args: list[str], environment: dict[str, str], code: int, expected: list[str], tmp_path: Path
@@ -378,12 +369,23 @@ def test_what_cannot_run_is_refused_before_anything_is_measured(
     assert [line[:8] for line in hint] in ([], ["  hint: "])
     for part in expected:
         assert part in done.stderr
-    saved = tmp_path / "out" / "plan.log"
-    assert saved.exists() == (code == 4)
-    if code == 4:
-        assert "RuntimeError: this module cannot be imported" in saved.read_text(encoding="utf-8")
-    else:
-        assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_workload_that_raises_while_it_is_imported_is_a_run_that_died(tmp_path: Path) -> None:
+    done = kgprof("profile", "-o", "out", f"{WORKLOADS / 'raises_on_import.py'}:step", "--format", "json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["exit_code"]) == (4, 4), done.stderr
+    log = Path("out", "recording", "runs", "step.as-is", "log.txt")
+    raised = "raised RuntimeError while it was imported: this module cannot be imported"
+    assert error_and_hint(done.stderr)[:2] == [
+        f"kgprof: error: step.as-is raised during PLAN: {WORKLOADS / 'raises_on_import.py'} {raised} (exit code 1)",
+        f"  hint: its log: {log}",
+    ]
+    assert "RuntimeError: this module cannot be imported" in (tmp_path / log).read_text(encoding="utf-8")
+    assert report["runs"][0]["exit"]["traceback"].endswith("RuntimeError: this module cannot be imported\n")
+    assert (tmp_path / "out" / "report.html").is_file()
 
 
 # ---------------------------------------------------------------- whole recordings

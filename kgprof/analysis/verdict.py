@@ -133,7 +133,7 @@ def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
         if len(timed) > 1 or (timed and len(per_step) == 1):
             return _ranking(timed, baseline, unit)
     if not per_step:
-        return Remark(text="no run has a time")
+        return Remark(text=_untimed(runs))
     if _steps_are_alike([run for run, _ in per_step]):
         return _ranking(per_step, baseline, PER_STEP)
     for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
@@ -141,6 +141,14 @@ def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
             run, time = timed[0]
             return Remark(text=f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}", attention=True)
     return Remark(text=f"the runs cannot be ranked: {STEPS_DIFFER}", attention=True)
+
+
+def _untimed(runs: Sequence[RunReport]) -> str:
+    """Of scripts, what there is instead."""
+    scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
+    if not scripts:
+        return "no run has a time"
+    return "; ".join(f"{run.key.slug}: {script.steps:,} steps, each {script.step}" for run, script in scripts)
 
 
 def _uncounted_evaluation(run: RunReport) -> Spread | Skipped:

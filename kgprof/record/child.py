@@ -122,13 +122,17 @@ def is_plumbing(file: str) -> bool:
 
 
 def plan(job: Job, events: Events) -> None:
-    from kgprof.record.planning import make_plan
+    from kgprof.record.planning import make_plan, unloaded_plan
+
+    def write(answer: Plan) -> None:
+        with store.replacing(Path(job.answer)) as partial:
+            partial.write_bytes(encode_json(answer))
 
     with events.phase("plan"):
         seed_everything(job.options.seed)
-        answer = encode_json(make_plan(job))
-    with store.replacing(Path(job.answer)) as partial:
-        partial.write_bytes(answer)
+        unloaded = unloaded_plan(job)
+        write(unloaded)  # a workload that dies while it is loaded is a run that died, and no plan that failed
+        write(make_plan(job, unloaded))
 
 
 def measure(job: Job, events: Events) -> None:

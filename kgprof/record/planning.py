@@ -15,18 +15,34 @@ from kgprof.record import environment
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, modes
-from kgprof.workloads.modes import COMPILED_MODES, EAGER
+from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 from kgprof.workloads.protocol import StrategyCheckingWorkload, Workload
 
 
-def make_plan(job: Job) -> Plan:
-    """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
+def unloaded_plan(job: Job) -> Plan:
+    """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
     device = environment.choose_device(job.options.device)
+    name = job.options.workload.rpartition(":")[2]
+    return Plan(
+        workload=job.options.workload,
+        strategies=(StrategyPlan(name=name, modes=(AS_IS,)),),
+        runs=(RunKey(strategy=name, mode=AS_IS),),
+        baseline=None,
+        device=device.type,
+        environment=environment.describe(device, job.flags),
+        vector_isa_probe_s=Skipped(reason="the workload could not be loaded"),
+        agreement=False,
+    )
+
+
+def make_plan(job: Job, unloaded: Plan) -> Plan:
+    """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
+    device = torch.device(unloaded.device)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     runs = select_runs(workload, job.options, device)
     if not job.options.compile_only:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
-    described = environment.describe(device, job.flags)
+    described = unloaded.environment
     probe_s: float | Skipped
     if job.options.backend:
         probe_s, isa_works = Skipped(reason=f"backend {job.options.backend} generates no code"), False

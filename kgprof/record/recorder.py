@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from kgprof.errors import EXIT_USAGE, KgprofError, UsageError, WorkloadError
+from kgprof.errors import EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
 from kgprof.model import (
     RECORDING_SCHEMA_VERSION,
     CompilePass,
@@ -53,16 +53,19 @@ def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = l
 
     ``echo`` gets what a program prints to stdout.
 
-    Raises UsageError for what cannot run as asked or a folder that cannot be written, WorkloadError for a workload
-    that cannot be loaded. A run that fails, hangs or is killed is no error: it is in the Recording.
+    Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that fails, hangs or is
+    killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
     """
     refuse_other_platforms()
     made = store.claim(folder)
     with _scratch() as scratch:
-        plan = _make_plan(options, folder, made, scratch, progress)
+        plan, dead = _make_plan(options, folder, made, scratch, progress)
         session = _Recording(folder / store.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         session.create()
+        if dead is not None:
+            session.note_death(dead, scratch / PLAN_LOG)
+            return session.folder
         try:
             for key in plan.runs:
                 if programs.is_program(options.workload):
@@ -86,11 +89,17 @@ def refuse_other_platforms() -> None:
 
 def default_folder(workload: str) -> Path:
     """``reports/<workload>-<utc time>``, with a number where two start within a second."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.rpartition("/")[2].replace(".py:", "-")).strip("-.") or "workload"
+    name = folder_name(workload)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = Path("reports") / f"{name[:80]}-{now}"
+    folder = Path("reports") / f"{name}-{now}"
     tried = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 100)))
     return next((candidate for candidate in tried if not candidate.exists()), folder)
+
+
+def folder_name(workload: str) -> str:
+    """What of it can be a folder's name: ``model-step`` of ``path/model.py:step``, ``train`` of ``path/train.py``."""
+    named = workload.removeprefix(programs.MODULE_OPTION).rpartition("/")[2].removesuffix(".py").replace(".py:", "-")
+    return (re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-.") or "workload")[:80]
 
 
 @contextlib.contextmanager
@@ -106,7 +115,10 @@ def _scratch() -> Iterator[Path]:
 # ---------------------------------------------------------------- the plan
 
 
-def _make_plan(options: Options, output: Path, made: bool, scratch: Path, progress: Progress) -> Plan:
+def _make_plan(
+    options: Options, output: Path, made: bool, scratch: Path, progress: Progress
+) -> tuple[Plan, Exit | None]:
+    """And how the child ended, where the workload could not be loaded."""
     answer, log = scratch / "plan.json", scratch / PLAN_LOG
     job = Job(
         task=Task.PLAN,
@@ -124,7 +136,9 @@ def _make_plan(options: Options, output: Path, made: bool, scratch: Path, progre
         _leave_no_empty_folder(output, made)
         raise
     if ended.exit.outcome == "ok":
-        return decode_json(answer.read_bytes(), Plan)
+        return decode_json(answer.read_bytes(), Plan), None
+    if answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD):
+        return decode_json(answer.read_bytes(), Plan), ended.exit
     raise _why_no_plan(ended, options.workload, log, output, made)
 
 
@@ -222,6 +236,12 @@ class _Recording:
         if ended.outcome != "ok":
             reason = f"the comparison {ended.words}"
             store.write_agreement(self.folder, Skipped(reason=reason))
+
+    def note_death(self, ended: Exit, log: Path) -> None:
+        """Of a workload that could not be loaded: all that its run has is an end and a log."""
+        (key,) = self._plan.runs
+        store.write_exit(self.folder, key, ended)
+        shutil.copyfile(log, store.run_folder(self.folder, key) / store.LOG)
 
     def note_interruption(self) -> None:
         store.write_header(self.folder, msgspec.structs.replace(self._header, interrupted=True))

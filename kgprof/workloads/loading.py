@@ -51,6 +51,8 @@ def find(workload: str) -> Target | None:
         programs.find(workload)
         return None
     place, colon, name = workload.rpartition(":")
+    if not colon and Path(workload).is_dir():
+        programs.find(workload)  # says that it is a folder
     if not colon:
         raise UsageError(_no_such_workload(workload), hint=f"a workload is one of: {FORMS}")
     if not name or not place:

@@ -1,0 +1,75 @@
+"""Ranks of one program: whether they compiled the same, and for the same reasons.
+
+Ranks that compile different graphs wait for each other's compilers, and collectives inside the graphs may never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kgprof.collectors.guard_text import Guard
+from kgprof.collectors.recompiles import rejections
+from kgprof.collectors.structured_trace import run_trace
+from kgprof.model import Recording, RunKey, RunRecord
+
+Graph = tuple[str, str]  # compile id, function and place
+
+NAMED = 5  # differences in words; the others are counted
+
+
+def notes(recording: Recording) -> Mapping[RunKey, tuple[str, ...]]:
+    """By run: what only some ranks compiled, on each rank that did; nothing where there are no two ranks."""
+    ranks = {run.key: run for run in recording.runs if run.script is not None and run.script.rank is not None}
+    if len(ranks) < 2:
+        return {}
+    compiled = {key: _graphs(run) for key, run in ranks.items()}
+    everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
+    partial = [graph for graph in everything if not all(graph in graphs for graphs in compiled.values())]
+    if not partial:
+        same = f"all {len(ranks)} ranks compiled the same {len(everything)} graphs, under the same compile ids"
+        return dict.fromkeys(ranks, (same,))
+    return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
+
+
+def _graphs(run: RunRecord) -> dict[Graph, str]:
+    """What one rank compiled, with the guard that failed before it where it is a recompile."""
+    trace = run_trace(run)
+    if trace is None:
+        return {}
+    why = rejections(trace)
+    return {
+        (one.compile_id, _place(one.frame.function, one.frame.file, one.frame.line)): _reason(
+            why.get(one.compile_id, ())
+        )
+        for one in trace.compiled
+        if one.frame is not None
+    }
+
+
+def _place(function: str, file: str, line: int) -> str:
+    return f"{function}, {file.replace(chr(92), '/').rpartition('/')[2]}:{line}"
+
+
+def _reason(guards: Sequence[Guard]) -> str:
+    return f" ({guards[0].text})" if guards and guards[0].text else ""
+
+
+def _said(
+    key: RunKey, ranks: Mapping[RunKey, RunRecord], compiled: Mapping[RunKey, dict[Graph, str]], partial: list[Graph]
+) -> Iterable[str]:
+    mine = [graph for graph in partial if graph in compiled[key]]
+    for graph in mine[:NAMED]:
+        having = [_rank(run) for other, run in ranks.items() if graph in compiled[other]]
+        compile_id, place = graph
+        who = f"rank{'s' if len(having) > 1 else ''} {', '.join(map(str, having))} of {len(ranks)}"
+        yield f"compiled on {who} only: {compile_id} of {place}{compiled[key][graph]}"
+    if len(mine) > NAMED:
+        yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
+    if lacking := len(partial) - len(mine):
+        yield f"{lacking} graphs that other ranks compiled were not compiled on rank {_rank(ranks[key])}"
+
+
+def _rank(run: RunRecord) -> int:
+    assert run.script is not None
+    assert run.script.rank is not None
+    return run.script.rank

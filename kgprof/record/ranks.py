@@ -1,0 +1,170 @@
+"""A program under torchrun: each rank records into a folder of its own, and rank 0 puts them together.
+
+What belongs together is told by what the launcher gave all of them. The others are waited for at the end, where they
+arrive at about the same time; one that does not come is in the report as one that did not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kgprof.errors import InputError, UsageError
+from kgprof.model import Exit, Recording, RecordingHeader, RunKey, StrategyPlan
+from kgprof.record import store
+
+WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
+POLL_S = 0.2
+DONE = "done.txt"  # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
+_RANK = re.compile(r"-rank\d+$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """This process's place among those that one launcher started."""
+
+    rank: int
+    world_size: int
+    on_one_machine: bool
+    identity: str  # the same for all ranks of a launch, and for no other launch
+    began: datetime.datetime | None  # of the launcher, where it runs on this machine
+
+    def folder(self, output: Path) -> Path:
+        return output / f"rank{self.rank}"
+
+
+def launch(environment: Mapping[str, str]) -> Launch | None:
+    """None where there is no launcher, or one process alone. Raises UsageError for a rank that is no number."""
+    world_size = environment.get("WORLD_SIZE", "")
+    if "RANK" not in environment or world_size in ("", "1"):
+        return None
+    try:
+        rank, size = int(environment["RANK"]), int(world_size)
+    except ValueError:
+        raise UsageError(
+            f"RANK={environment['RANK']} and WORLD_SIZE={world_size} are no rank", hint="unset them, or use torchrun"
+        ) from None
+    local = environment.get("LOCAL_WORLD_SIZE", world_size) == world_size
+    began = _began(os.getppid()) if local else None
+    told = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    identity = " ".join([*(environment.get(name, "") for name in told), began.isoformat() if began else ""])
+    return Launch(rank=rank, world_size=size, on_one_machine=local, identity=identity, began=began)
+
+
+def _began(pid: int) -> datetime.datetime | None:
+    """When a process of this machine was started, from Linux's /proc; None elsewhere."""
+    with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5), two before the comm's end
+        boot = next(
+            line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if line[:6] == "btime "
+        )
+        return datetime.datetime.fromtimestamp(int(boot.split()[1]) + since_boot_s, datetime.UTC)
+    return None
+
+
+def agreed_folder(name: str, launched: Launch) -> Path:
+    """Where there is no -o: named after the moment in which the launcher began, which all ranks read alike.
+
+    Raises UsageError where they cannot.
+    """
+    if launched.began is None:
+        raise UsageError("the ranks need one folder to record into", hint="name one that all of them see with -o")
+    return Path("reports") / f"{name}-{launched.began.strftime('%Y%m%dT%H%M%SZ')}"
+
+
+def begin(output: Path, launched: Launch) -> None:
+    """Take away what an earlier launch left in this rank's folder as its last word."""
+    (launched.folder(output) / DONE).unlink(missing_ok=True)
+
+
+def done(output: Path, launched: Launch) -> None:
+    """This rank's Recording is whole."""
+    store.write_report(launched.folder(output), DONE, launched.identity)
+
+
+def gather(output: Path, launched: Launch) -> Path:
+    """Rank 0: wait for the others, then one Recording of all ranks' runs in ``output``; its folder.
+
+    Ctrl-C ends the waiting, not the gathering.
+    """
+    interrupted = False
+    try:
+        _wait(output, launched)
+    except KeyboardInterrupt:
+        interrupted = True
+    store.claim(output)
+    store.clear(output)
+    folder = output / store.FOLDER
+    header = store.load(launched.folder(output) / store.FOLDER).header
+    found = {rank: _recording(output, launched, rank) for rank in range(launched.world_size)}
+    keys = [_key(header, found[rank], rank) for rank in found]
+    plan = msgspec.structs.replace(
+        header.plan,
+        runs=tuple(keys),
+        strategies=tuple(
+            StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
+        ),
+    )
+    interrupted = interrupted or header.interrupted
+    store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
+    for rank, key in enumerate(keys):
+        _bring(output, launched, rank, key, found[rank])
+    return folder
+
+
+def _wait(output: Path, launched: Launch) -> None:
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until and not all(_is_done(output, launched, r) for r in range(launched.world_size)):
+        time.sleep(POLL_S)
+
+
+def _is_done(output: Path, launched: Launch, rank: int) -> bool:
+    try:
+        return (output / f"rank{rank}" / DONE).read_text(encoding="utf-8") == launched.identity
+    except OSError:
+        return False
+
+
+def _recording(output: Path, launched: Launch, rank: int) -> Recording | None:
+    """None where a rank left nothing, or nothing of this launch."""
+    if not _is_done(output, launched, rank):
+        return None
+    try:
+        return store.load(output / f"rank{rank}" / store.FOLDER)
+    except InputError:
+        return None  # said as a rank that left no Recording
+
+
+def _key(header: RecordingHeader, recording: Recording | None, rank: int) -> RunKey:
+    if recording is not None:
+        return recording.runs[0].key
+    (mine,) = header.plan.runs
+    return RunKey(strategy=f"{_RANK.sub('', mine.strategy)}-rank{rank}", mode=mine.mode)
+
+
+def _bring(output: Path, launched: Launch, rank: int, key: RunKey, recording: Recording | None) -> None:
+    folder = output / store.FOLDER
+    if recording is None:
+        why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
+        store.write_exit(folder, key, Exit(outcome="killed", message=why))
+        return
+    there = store.run_folder(output / f"rank{rank}" / store.FOLDER, key)
+    shutil.copytree(there, store.run_folder(folder, key), copy_function=_linked)
+
+
+def _linked(source: str, target: str) -> None:
+    """The same bytes twice in one output folder need not take room twice."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
