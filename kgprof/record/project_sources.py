@@ -6,6 +6,7 @@ Everything here is read once, after the calls of the COMPILE pass.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -16,8 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import kgprof
 from kgprof.compile_records import RegistryEntry, SourceFile, Sources
 from kgprof.errors import KgprofError
@@ -26,7 +25,8 @@ from kgprof.workloads import loading, programs
 
 FILE_BYTES = 256 * 1024  # of one source file
 TEXT_BYTES = 4 * 2**20  # of all of them together
-REGISTRY = Path(torch.__file__).parent / "_dynamo" / "graph_break_registry.json"
+TORCH = Path(getattr(importlib.util.find_spec("torch"), "origin", None) or "torch").parent  # not imported for this
+REGISTRY = TORCH / "_dynamo" / "graph_break_registry.json"
 
 _GB_ID = re.compile(r"/gb/gb(\d+)\.html")
 _IN_A_STACK = re.compile(r'File "([^"\n]+)", line \d+')
@@ -45,7 +45,7 @@ def project_files(workload: str) -> ProjectFiles:
         *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         *site.getsitepackages(),
         site.getusersitepackages(),
-        str(Path(torch.__file__).parent),
+        str(TORCH),
         str(package),
         *filter(None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))),
     ]

@@ -45,9 +45,10 @@ from kgprof.record import project_sources, store
 from kgprof.record.flags import flags
 from kgprof.record.host_profiler import host_table
 from kgprof.record.job import Done, Event, Failed, Job
+from kgprof.record.kept_records import write_records
 from kgprof.record.source import unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
-from kgprof.record.torch_trace import CompileSources, write_records
+from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.sync_records import SyncRecords
 from kgprof.workloads import programs

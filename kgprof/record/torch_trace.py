@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,80 +13,20 @@ from typing import Any
 import torch
 
 from kgprof.compile_records import TraceRecord
-from kgprof.model import Compilation, CompilePass, Options, Skipped
+from kgprof.model import Compilation, CompilePass, Options
 from kgprof.project import ProjectFiles
-from kgprof.record import project_sources, store, timing
+from kgprof.record import kept_records, project_sources, store, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
+from kgprof.record.kept_records import as_lines, compilations, is_kept, write_records
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
-RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
-
-# Of the records that torch.__trace emits. The rest (generated code, graphs, chromium events) is 30 times as much.
-KEPT_RECORDS = frozenset(
-    {
-        "str",  # file names in stacks are numbers that these explain
-        "dynamo_start",
-        "compilation_metrics",
-        "bwd_compilation_metrics",
-        "aot_autograd_backward_compilation_metrics",
-        "create_symbol",
-        "describe_storage",
-        "describe_tensor",
-        "describe_source",
-        "link",
-    }
-)
-KEPT_ARTIFACTS = frozenset(
-    {
-        "dynamo_graph_break_reason",
-        "recompile_reasons",
-        "fx_graph_cache_hit",
-        "fx_graph_cache_miss",
-        "fx_graph_cache_bypass",
-        "aotautograd_cache_hit",
-        "aotautograd_cache_miss",
-        "aotautograd_cache_bypass",
-        "aot_forward_graph_fw_metadata",
-        "cudagraph_skip_reason",
-    }
-)
-# Of the spans in chromium_event records: those that tell the stages of a compilation apart.
-KEPT_SPANS = frozenset(
-    {
-        "dynamo",
-        "entire_frame_compile",
-        "backend_compile",
-        "entire_backward_compile",
-        "create_aot_dispatcher_function",
-        "inductor_compile",
-        "_recursive_post_grad_passes",
-        "Scheduler.__init__",
-        "code_gen",
-        "GraphLowering.compile_to_fn",
-        "async_compile.wait",
-        "async_compile.precompile",
-        "compile_file",
-        "inductor_codecache_torch_key",
-        "CacheBase.get_system.triton_key",
-        "PyCodeCache.load_by_key_path",
-        "AOTAutogradCache.inductor_load",
-        "TritonBundler.collect",
-        "TritonBundler.read_and_emit",
-    }
-)
-PAYLOAD_BYTES = 64 * 1024  # of one record
-KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a graph
-# 38 KB of settings stand in every metrics record; once is enough.
-SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
-
-Metadata = Mapping[str, Any]
 
 
 def compile_pass(
@@ -140,7 +78,7 @@ class CompileSources:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Of the file of records, as far as they have come."""
-        yield from _as_lines(self._trace)
+        yield from as_lines(self._trace.records, left_out=self._trace.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
         yield from self._cuda_graphs.lines()
@@ -216,10 +154,10 @@ class StructuredTrace:
             handlers.remove(self._handler)
 
     def take(self, metadata: dict[str, Any], payload: str | None) -> None:
-        if not _is_kept(metadata, payload):
+        if not is_kept(metadata, payload):
             return
         size = len(payload or "") + 200
-        if self._bytes + size > RECORDS_BYTES:
+        if self._bytes + size > kept_records.RECORDS_BYTES:
             self.left_out += 1
             return
         self._bytes += size
@@ -246,82 +184,6 @@ class _RecordHandler(logging.Handler):
         metadata = getattr(record, "metadata", None)
         if isinstance(metadata, dict):
             self._source.take(metadata, getattr(record, "payload", None))
-
-
-def _is_kept(metadata: Metadata, payload: str | None) -> bool:
-    if not KEPT_RECORDS.isdisjoint(metadata):
-        return True
-    if "chromium_event" in metadata:
-        return _span_name(payload) in KEPT_SPANS
-    artifact = metadata.get("artifact")
-    return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
-
-
-def _span_name(payload: str | None) -> str:
-    """Found in the text, because the payload is JSON that is made for every span and needed of few."""
-    _, _, rest = (payload or "").partition('"name": "')
-    return rest.partition('"')[0]
-
-
-def _is_cache_miss(metadata: Metadata) -> bool:
-    artifact = metadata.get("artifact")
-    return isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
-
-
-def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.compile_records)."""
-    with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
-        for line in lines:
-            written.write(json.dumps(line, default=str) + "\n")
-
-
-def _as_lines(trace: StructuredTrace) -> Iterable[dict[str, Any]]:
-    settings_seen = False
-    for record in trace.records:
-        metadata = record.metadata
-        payload = _slim_span(record.payload) if "chromium_event" in metadata else record.payload
-        limit = KEY_BYTES if _is_cache_miss(metadata) else PAYLOAD_BYTES
-        cut = max(0, len(payload or "") - limit)
-        line: dict[str, Any] = {"call": record.call, "metadata": dict(metadata), "payload": payload and payload[:limit]}
-        if cut:
-            line["payload_cut"] = cut
-        if isinstance(metrics := metadata.get("compilation_metrics"), dict):
-            if settings_seen:
-                line["metadata"]["compilation_metrics"] = {k: v for k, v in metrics.items() if k not in SETTINGS}
-            settings_seen = True
-        yield line
-    if trace.left_out:
-        yield {"left_out": trace.left_out, "limit_bytes": RECORDS_BYTES}
-
-
-def _slim_span(payload: str | None) -> str | None:
-    """When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a payload that
-    is longer than PAYLOAD_BYTES would be JSON no more."""
-    if not payload:
-        return payload
-    span = json.loads(payload)
-    slim = {name: span.get(name) for name in ("name", "ph", "ts")}
-    return json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
-
-
-def compilations(records: Iterable[TraceRecord]) -> Iterable[Compilation]:
-    """A row for each compilation_metrics record, in torch's order."""
-    for record in records:
-        for name in ("compilation_metrics", "bwd_compilation_metrics"):
-            if isinstance(metrics := record.metadata.get(name), dict):
-                yield _compilation(metrics, backward=name.startswith("bwd"))
-
-
-def _compilation(metrics: Metadata, *, backward: bool) -> Compilation:
-    file, line = metrics.get("co_filename"), metrics.get("co_firstlineno")
-    duration_us = metrics.get("duration_us")
-    return Compilation(
-        compile_id=str(metrics.get("compile_id") or ""),
-        function=str(metrics.get("co_name") or ("(backward)" if backward else "")),
-        location=f"{file}:{line}" if file else "",
-        duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
-        fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-    )
 
 
 class TorchLogs:

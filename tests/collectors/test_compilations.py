@@ -12,7 +12,7 @@ from kgprof.collectors.compilations import STAGE_OF, FailedCompile
 from kgprof.collectors.structured_trace import run_trace
 from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, CompileStages, CompileSummary, Finding, Level, Skipped
-from kgprof.record.torch_trace import KEPT_SPANS
+from kgprof.record.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.test_graph_breaks import PRINTS

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kgprof.model import CompilePass, Options, Skipped
-from kgprof.record import torch_trace
+from kgprof.record import kept_records, torch_trace
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import listening, unavailable
 from kgprof.record.torch_trace import StructuredTrace, TorchLogs, compile_pass
@@ -115,7 +115,7 @@ def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) ->
     starts = [r["metadata"]["dynamo_start"]["stack"] for r in records if "dynamo_start" in r["metadata"]]
     assert {files[frame["filename"]] for frame in starts[0]} >= {__file__}
     spans = {json.loads(r["payload"])["name"] for r in records if "chromium_event" in r["metadata"]}
-    assert {"dynamo", "backend_compile"} <= spans <= torch_trace.KEPT_SPANS
+    assert {"dynamo", "backend_compile"} <= spans <= kept_records.KEPT_SPANS
     assert {(r["call"], r["metadata"]["frame_compile_id"]) for r in records if "dynamo_start" in r["metadata"]} == {
         (0, 0),  # the function and what follows its break
         (2, 1),  # both again, for the other size
@@ -171,7 +171,7 @@ def test_where_nothing_is_compiled_there_is_no_row(tmp_path: Path) -> None:
 
 
 def test_what_is_beyond_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trace, "RECORDS_BYTES", 1000)
+    monkeypatch.setattr(kept_records, "RECORDS_BYTES", 1000)
     compiled = torch.compile(breaks_once, backend="eager")
 
     _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
@@ -181,7 +181,7 @@ def test_what_is_beyond_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_long_payload_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trace, "PAYLOAD_BYTES", 10)
+    monkeypatch.setattr(kept_records, "PAYLOAD_BYTES", 10)
     compiled = torch.compile(breaks_once, backend="eager")
 
     _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
@@ -196,7 +196,7 @@ def test_the_key_of_a_cache_miss_is_cut() -> None:
     source.take({"artifact": {"name": "fx_graph_cache_miss"}}, "k" * 5000)
     source.take({"artifact": {"name": "fx_graph_cache_bypass"}}, "b" * 5000)
 
-    miss, bypass = torch_trace._as_lines(source)
+    miss, bypass = kept_records.as_lines(source.records, left_out=source.left_out)
 
     assert (len(miss["payload"]), miss["payload_cut"]) == (2048, 2952)
     assert len(bypass["payload"]) == 5000
