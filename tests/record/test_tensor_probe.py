@@ -1,0 +1,385 @@
+"""What is seen of tensors around compiled graphs, and that seeing it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch._dynamo.output_graph import OutputGraph
+
+from kgprof.record import tensor_probe
+from kgprof.record.call_index import CallIndex
+from kgprof.record.source import unavailable
+from kgprof.record.tensor_probe import TensorProbe
+from kgprof.tensor_records import GraphInput, WatchedGraph
+from tests.collectors.watched import CALLS, lines_with, watch
+
+ALL = tuple(range(CALLS))
+AFTER_FIRST = ALL[1:]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def only_graph(step: Callable[[int], object]) -> WatchedGraph:
+    (graph,) = watch(step).graphs
+    return graph
+
+
+def by_name(graph: WatchedGraph) -> dict[str, GraphInput]:
+    return {one.name: one for one in graph.inputs}
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4), requires_grad=False)
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(1)  # written: seen
+        return x * self.weight + self.seen
+
+
+# ---------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_names_fixed_addresses_and_versions_of_what_a_module_takes(backend: str) -> None:
+    compiled, x = torch.compile(Scaled(), backend=backend), torch.ones(4)
+
+    graph = only_graph(lambda call: compiled(x))
+
+    inputs = by_name(graph)
+    assert {name: one.static for name, one in inputs.items()} == {
+        "L['self']._buffers['seen']": "fixed",
+        "L['x']": "",
+        "L['self']._parameters['weight']": "parameter",
+    }
+    names = ("L['self']._buffers['seen']", "L['x']", "L['self']._parameters['weight']")
+    seen, argument, weight = (inputs[name].held[0] for name in names)
+    assert (seen.written, argument.written, weight.written) == (ALL, (), ())
+    assert (seen.moved, argument.moved, weight.moved) == ((), (), ())
+    assert (argument.first.address, argument.first.shape, argument.watched) == (x.data_ptr(), (4,), CALLS)
+    assert [(write.input, write.operator, write.frames[0].line) for write in graph.in_place] == [
+        (0, "add_", lines_with(__file__, "written: seen")[0])
+    ]
+    assert (graph.function, graph.file, graph.arguments, graph.returns) == ("forward", __file__, ("self", "x"), True)
+
+
+def test_an_address_that_the_allocator_gives_out_again_is_another_one() -> None:
+    compiled = torch.compile(torch.sin, backend="eager")
+
+    def step(call: int) -> None:
+        compiled(torch.ones(4))  # freed at once, so that the next call gets the same address or not
+
+    (held,) = only_graph(step).inputs[0].held
+    assert (held.moved, held.made_before, held.made_elsewhere) == (AFTER_FIRST, {}, len(AFTER_FIRST))
+    assert (held.frames[0].file, held.frames[0].function) == (__file__, "step")
+
+
+def test_what_a_graph_made_in_an_earlier_call_is_told_from_what_it_made_in_this_one() -> None:
+    compiled, start = torch.compile(torch.sin, backend="aot_eager"), torch.ones(4)
+    state = {"h": start}
+
+    def carried(call: int) -> None:
+        state["h"] = compiled(state["h"])
+
+    def chained(call: int) -> None:
+        compiled(compiled(start))
+
+    (held,) = only_graph(carried).inputs[0].held
+    first, second = only_graph(chained).inputs[0].held
+
+    assert (held.moved, held.made_before, held.made_now) == (AFTER_FIRST, {"0/0 output 0": len(AFTER_FIRST)}, {})
+    assert (first.run, first.moved) == (0, ())
+    assert (second.run, second.moved, second.made_now) == (1, AFTER_FIRST, {"0/0 output 0": len(AFTER_FIRST)})
+
+
+def test_an_inference_tensor_has_no_version() -> None:
+    compiled = torch.compile(torch.sin, backend="eager")
+    with torch.inference_mode():
+        x = torch.ones(4)
+
+    def step(call: int) -> None:
+        with torch.inference_mode():
+            compiled(x)
+
+    (held,) = only_graph(step).inputs[0].held
+    assert (held.written, held.unobservable) == (
+        (),
+        "an inference tensor has no version, so writes to it are not observable",
+    )
+
+
+def test_a_view_writes_to_the_input_that_it_was_made_of() -> None:
+    storage = torch.zeros(8)
+    even, odd = storage[0::2], storage[1::2]
+
+    @torch.compile(backend="eager")
+    def region(even: torch.Tensor, odd: torch.Tensor) -> torch.Tensor:
+        odd.view(-1)[1:].mul_(2)
+        return even + 1
+
+    graph = only_graph(lambda call: region(even, odd))
+
+    assert [graph.inputs[write.input].name for write in graph.in_place] == ["L['odd']"]
+
+
+def test_an_or_of_tensors_writes_nothing() -> None:
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x | y
+
+    x, y = torch.ones(4, dtype=torch.bool), torch.zeros(4, dtype=torch.bool)
+
+    assert only_graph(lambda call: region(x, y)).in_place == ()
+
+
+# ---------------------------------------------------------------- outputs
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_is_returned_as_it_is_twice_and_in_one_storage(backend: str) -> None:
+    x, y = torch.ones(2, 2), torch.ones(2, 2)
+
+    @torch.compile(backend=backend)
+    def region(x: torch.Tensor, y: torch.Tensor) -> object:
+        z = x + 1
+        return {"z": z, "again": z, "given": x, "untouched": y}, z.t(), x[0]
+
+    graph = only_graph(lambda call: region(x, y))
+
+    assert graph.returned_inputs == ("L['x']", "L['y']")
+    assert graph.returned_twice == ("z",)
+    assert {(o.left, o.right, o.same_object, o.runs) for o in graph.overlaps} == {
+        ("input 0", "output 2", False, CALLS),
+        ("output 0", "output 1", False, CALLS),
+    }
+
+
+def test_tensors_that_only_lie_side_by_side_do_not_meet() -> None:
+    storage = torch.zeros(8)
+    low, high = storage[:4], storage[4:]
+    compiled = torch.compile(torch.add, backend="eager")
+
+    assert only_graph(lambda call: compiled(low, high)).overlaps == ()
+
+
+def test_a_result_that_outlives_the_next_call_is_held() -> None:
+    compiled, x = torch.compile(torch.sin, backend="eager"), torch.ones(4)
+    kept: list[torch.Tensor] = []
+    latest: dict[str, torch.Tensor] = {}
+
+    def keeps_all(call: int) -> None:
+        kept.append(compiled(x))
+
+    def keeps_the_last(call: int) -> None:
+        latest["y"] = compiled(x)
+
+    (held,) = only_graph(keeps_all).held_outputs
+    assert (held.output, held.calls) == (0, ALL[:-1])  # what becomes of the last one is not seen
+    assert only_graph(keeps_the_last).held_outputs == ()
+
+
+def test_steps_that_the_program_marks_are_counted() -> None:
+    import torch._inductor.cudagraph_trees
+
+    compiled, x = torch.compile(torch.sin, backend="eager"), torch.ones(4)
+
+    def step(call: int) -> None:
+        torch.compiler.cudagraph_mark_step_begin()
+        compiled(x)
+
+    assert watch(step).steps_marked == CALLS
+
+
+# ---------------------------------------------------------------- declared buffers
+
+
+class Carries:
+    def __init__(self, update: str) -> None:
+        self.state, self.x = torch.zeros(4), torch.ones(4)
+        self.update = update
+        self.compiled = torch.compile(self.written if update == "inside" else self.pure, backend="aot_eager")
+
+    @staticmethod
+    def pure(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return state * 0.5 + x
+
+    @staticmethod
+    def written(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        state.mul_(0.5)
+        return state + x
+
+    def __call__(self, call: int) -> None:
+        new = self.compiled(self.state, self.x)
+        if self.update == "copied":
+            self.state.copy_(new)
+        if self.update == "rebound":
+            self.state = new
+
+
+@pytest.mark.parametrize(
+    ("update", "rebound", "inside", "outside", "made_by"),
+    [
+        ("copied", (), (), ALL, {}),
+        ("inside", (), ALL, (), {}),
+        ("rebound", ALL, (), (), {"0/0 output 0": CALLS}),
+        ("none", (), (), (), {}),
+    ],
+)
+def test_how_a_declared_buffer_gets_its_next_value(
+    update: str, rebound: tuple[int, ...], inside: tuple[int, ...], outside: tuple[int, ...], made_by: dict[str, int]
+) -> None:
+    step = Carries(update)
+
+    buffers = watch(step, buffers=lambda: {"state": step.state}).buffers
+
+    assert buffers is not None
+    (found,) = buffers
+    assert (found.rebound, found.moved) == (rebound, rebound)
+    assert (found.written_inside, found.written_outside, found.made_by) == (inside, outside, made_by)
+
+
+# ---------------------------------------------------------------- what it leaves alone
+
+
+def programs() -> dict[str, Callable[[str], tuple[Callable[[], object], torch.nn.Module | None]]]:
+    def trained(backend: str) -> tuple[Callable[[], object], torch.nn.Module]:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        compiled, x = torch.compile(model, backend=backend), torch.linspace(0, 1, 12).reshape(3, 4)
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = compiled(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step, model
+
+    def broken(backend: str) -> tuple[Callable[[], object], None]:
+        @torch.compile(backend=backend)
+        def region(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x.mul_(0.5)
+            torch._dynamo.graph_break()
+            return x, x.view(-1)[1:]
+
+        x = torch.ones(4)
+        return lambda: [one.clone() for one in region(x)], None
+
+    def optimizer(backend: str) -> tuple[Callable[[], object], torch.nn.Module]:
+        model = torch.nn.Linear(4, 1)
+        adam = torch.optim.Adam(model.parameters(), lr=0.1)
+        update, x = torch.compile(adam.step, backend=backend), torch.ones(3, 4)
+
+        def step() -> torch.Tensor:
+            adam.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            update()
+            return loss.detach()
+
+        return step, model
+
+    return {"trained": trained, "broken": broken, "optimizer": optimizer}
+
+
+@pytest.mark.filterwarnings("ignore:Profiler record function")
+@pytest.mark.parametrize("name", ["trained", "broken", "optimizer"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_results_graphs_and_compilations_are_the_same_with_it(name: str, backend: str) -> None:
+    def outcome(*, watched: bool) -> tuple[object, ...]:
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        torch.manual_seed(0)
+        step, model = programs()[name](backend)
+        calls = CallIndex()
+        probe = TensorProbe(calls, CPU)
+        results = []
+        if watched:
+            probe.__enter__()
+        for _ in range(4):
+            with calls.call():
+                results.append(step())
+        if watched:
+            probe.__exit__(None, None, None)
+            assert (probe.unavailable, len(probe.records().graphs) > 0) == ("", True)
+        weights = [] if model is None else [*model.state_dict().values()]
+        return str(results), str(weights), dict(torch._dynamo.utils.counters["stats"])
+
+    assert outcome(watched=True) == outcome(watched=False)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_dynamo_is_as_it_was_afterwards(raises: bool) -> None:
+    names = ("compile_subgraph", "call_user_compiler", "install_global_unsafe")
+    before = [OutputGraph.__dict__[name] for name in names]
+    calls, compiled = CallIndex(), torch.compile(torch.sin, backend="eager")
+    probe = TensorProbe(calls, CPU)
+
+    try:
+        with probe, calls.call():
+            compiled(torch.ones(3))
+            if raises:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        assert raises
+
+    assert [OutputGraph.__dict__[name] for name in names] == before
+    assert calls.watchers == []
+    compiled(torch.ones(3))
+    assert probe.records().graphs[0].runs == 1
+
+
+def test_an_error_of_its_own_does_not_fail_the_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_probe, "captured", lambda *given: 1 / 0)
+    calls, compiled = CallIndex(), torch.compile(torch.sin, backend="eager")
+    probe = TensorProbe(calls, CPU)
+
+    with probe, calls.call():
+        result = compiled(torch.zeros(3))
+
+    assert torch.equal(result, torch.zeros(3))
+    assert unavailable([probe]) == (
+        "capture tensor probe unavailable: Dynamo's graph could not be read: ZeroDivisionError: division by zero",
+    )
+    assert (probe.records().graphs, probe.records().left_out) == ((), 1)
+
+
+def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(OutputGraph, "call_user_compiler")
+    probe = TensorProbe(CallIndex(), CPU)
+
+    with probe:
+        pass
+
+    (line,) = unavailable([probe])
+    assert line.startswith("capture tensor probe unavailable: this torch has no OutputGraph.compile_subgraph or")
+
+
+def test_the_records_grow_with_states_and_not_with_calls() -> None:
+    compiled = torch.compile(torch.sin, backend="eager")
+    calls = CallIndex()
+    probe = TensorProbe(calls, CPU)
+
+    with probe:
+        for _ in range(tensor_probe.WATCHED_CALLS + 2 * tensor_probe.SAMPLE):
+            with calls.call():
+                for _ in range(tensor_probe.RUNS + 2):
+                    compiled(torch.ones(4))
+
+    (graph,) = probe.records().graphs
+    watched = tensor_probe.WATCHED_CALLS + 2
+    assert len(graph.inputs[0].held) == tensor_probe.RUNS
+    assert {held.watched for held in graph.inputs[0].held} == {watched}
+    assert graph.runs == watched * tensor_probe.RUNS
+    assert graph.runs + graph.unwatched_runs == (calls.current + 1) * (tensor_probe.RUNS + 2)
