@@ -57,6 +57,26 @@ class LogLine(Written, frozen=True, kw_only=True):
     compile_id: str = ""  # of the compilation that was going on
 
 
+class SourceLine(Written, frozen=True, kw_only=True):
+    """A line of the project's."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
+class KernelOrigin(Written, frozen=True, kw_only=True):
+    """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
+
+    ``kernel``: "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm". ``number``: its place in the code.
+    """
+
+    compile_id: str
+    kernel: str
+    number: int
+    lines: tuple[SourceLine, ...]
+
+
 class RegistryEntry(Written, frozen=True, kw_only=True):
     """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
 

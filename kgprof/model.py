@@ -465,6 +465,8 @@ class KernelRow(Model, frozen=True, kw_only=True):
     median_us: float
     max_us: float
     ops: tuple[str, ...] = ()  # what Inductor fused into it, read from its name
+    lines: tuple[Location, ...] = ()  # whose operations it computes, as Inductor says
+    lines_us: float = 0.0  # of ``total_us``, what is known to come from them
 
 
 class KindTotal(Model, frozen=True, kw_only=True):
@@ -513,6 +515,7 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     rows: tuple[KernelRow, ...]  # every kernel, largest first
     fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
     graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
+    lines_us: float | Skipped = Skipped(reason="nothing was recorded about the kernels' source lines")
     idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no device to wait")
     # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none; empty on a CPU.
     by_step: tuple[SpanTotal, ...] = ()

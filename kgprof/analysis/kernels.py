@@ -14,12 +14,16 @@ from kgprof.analysis.idle import device_idle
 from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
 from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched
+from kgprof.analysis.origins import Lines, Origins, merged
 from kgprof.analysis.timeline import Intervals, Window
-from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
+from kgprof.compile_records import KernelOrigin
+from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, Location, PassName, Skipped
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
 GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
+
+NO_LINES = "nothing was recorded about the kernels' source lines"
 
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
@@ -32,6 +36,7 @@ class _WindowFields(TypedDict):
 
 class _TableFields(TypedDict):
     total_us: float
+    lines_us: float | Skipped
     kinds: tuple[KindTotal, ...]
     rows: tuple[KernelRow, ...]
     fused_kinds: tuple[KernelKind, ...]
@@ -44,34 +49,42 @@ class _Group:
     name: str
     classified: Classified
     own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
+    lines: Lines = ()
+    lines_ns: int = 0
 
 
 def breakdown(
-    trace: Trace, *, device: str, measured_in: PassName, cpp_kernel_profile: bool
+    trace: Trace,
+    *,
+    device: str,
+    measured_in: PassName,
+    cpp_kernel_profile: bool,
+    origins: Sequence[KernelOrigin] = (),
 ) -> KernelBreakdown | Skipped:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
     columns = trace.columns
     if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
-        return _of_device(trace, measured_in)
+        return _of_device(trace, Origins(origins), measured_in)
     if not columns.of_category("cpu_op").any():
         return Skipped(reason="the trace holds no operator and no device kernel")
     warnings = (
         ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
     )
-    return _of_host(trace, measured_in, warnings, cpp_kernel_profile=cpp_kernel_profile)
+    return _of_host(trace, Origins(origins), measured_in, warnings, cpp_kernel_profile=cpp_kernel_profile)
 
 
 # ---------------------------------------------------------------- CUDA
 
 
-def _of_device(trace: Trace, measured_in: PassName) -> KernelBreakdown:
+def _of_device(trace: Trace, origins: Origins, measured_in: PassName) -> KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
     columns, work = trace.columns, launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
-    groups = _groups(columns, work.events, columns.duration_ns[work.events], _of_device_event)
+    lines = origins.of(columns, work.events, work.calls) if origins else None
+    groups = _groups(columns, work.events, columns.duration_ns[work.events], _of_device_event, lines)
     return KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
@@ -79,7 +92,7 @@ def _of_device(trace: Trace, measured_in: PassName) -> KernelBreakdown:
         **_window_fields(window, intervals),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
-        **_tables(groups),
+        **_tables(groups, lines_known=bool(origins)),
         idle=device_idle(columns, work, window),
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
@@ -116,7 +129,7 @@ def _widened(marked: Window, window: Window) -> tuple[str, ...]:
 
 
 def _of_host(
-    trace: Trace, measured_in: PassName, warnings: tuple[str, ...], *, cpp_kernel_profile: bool
+    trace: Trace, origins: Origins, measured_in: PassName, warnings: tuple[str, ...], *, cpp_kernel_profile: bool
 ) -> KernelBreakdown | Skipped:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
     columns = trace.columns
@@ -129,7 +142,8 @@ def _of_host(
         return Skipped(reason="no operator ran inside the traced steps")
     clipped = window.clip(timeline.intervals_of(columns, inside))
     own_ns = _self_times(clipped, columns.thread[inside])
-    tables = _tables(_groups(columns, inside, own_ns, _of_operator))
+    lines = origins.of(columns, inside, inside) if origins else None
+    tables = _tables(_groups(columns, inside, own_ns, _of_operator, lines), lines_known=bool(origins))
     return KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
@@ -190,26 +204,37 @@ def _step_warnings(steps: Intervals) -> tuple[str, ...]:
 
 
 def _groups(
-    columns: Columns, which: npt.NDArray[np.intp], own_ns: npt.NDArray[np.int64], classify: Classify
+    columns: Columns,
+    which: npt.NDArray[np.intp],
+    own_ns: npt.NDArray[np.int64],
+    classify: Classify,
+    lines: Sequence[Lines] | None,
 ) -> Iterator[_Group]:
     """The events ``which``, by name and category."""
     keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
     order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    for key, times in zip(ordered[starts].tolist(), np.split(own_ns[order], starts[1:]), strict=True):
-        name, category = divmod(key, len(columns.categories))
-        classified = classify(columns.names[name], columns.categories[category])
-        yield _Group(name=columns.names[name], classified=classified, own_ns=times)
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    for members in np.split(order, starts[1:]):
+        name, category = divmod(int(keys[members[0]]), len(columns.categories))
+        known = [] if lines is None else [index for index in members.tolist() if lines[index]]
+        yield _Group(
+            name=columns.names[name],
+            classified=classify(columns.names[name], columns.categories[category]),
+            own_ns=own_ns[members],
+            lines=merged([lines[index] for index in known]) if lines is not None else (),
+            lines_ns=int(own_ns[known].sum()) if known else 0,
+        )
 
 
-def _tables(groups: Iterable[_Group]) -> _TableFields:
+def _tables(groups: Iterable[_Group], *, lines_known: bool) -> _TableFields:
     """``total_us``, ``kinds`` and ``rows``, which all add up to the same time."""
     groups = tuple(groups)
+    lines_ns = sum(group.lines_ns for group in groups)
     total = sum(int(group.own_ns.sum()) for group in groups)
     rows = [_row(group, total) for group in groups]
     return {
         "total_us": total / 1000,
+        "lines_us": lines_ns / 1000 if lines_known else Skipped(reason=NO_LINES),
         "kinds": tuple(_kind_totals(groups)),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
         "fused_kinds": _fused_kinds(rows),
@@ -235,6 +260,8 @@ def _row(group: _Group, total_ns: int) -> KernelRow:
         median_us=float(np.median(times_ns)) / 1000,
         max_us=int(times_ns.max()) / 1000,
         ops=group.classified.ops,
+        lines=tuple(Location(file=line.file, line=line.line, function=line.function) for line in group.lines),
+        lines_us=group.lines_ns / 1000,
     )
 
 

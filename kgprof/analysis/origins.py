@@ -1,0 +1,112 @@
+"""From a kernel in a trace back to the lines whose operations it computes.
+
+A kernel that Inductor generated has its name in the trace. A library call (``extern_kernels.addmm``) has not: the trace
+shows the operator ``aten::addmm``, or the library's own kernel launched inside it; so the calls of each operator in one
+run of a compiled region are matched with Inductor's calls of it by their order, and only where there are as many of
+the one as of the other. Whatever is replayed by a CUDA graph has no operators, and is found by its name or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.analysis import launches
+from kgprof.analysis.attribution import REGION_PREFIX
+from kgprof.analysis.kineto import Columns
+from kgprof.analysis.launches import Indices
+from kgprof.analysis.timeline import NOBODY
+from kgprof.compile_records import KernelOrigin, SourceLine
+
+Lines = tuple[SourceLine, ...]
+
+_GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace only
+_CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
+
+
+class Origins:
+    """What Inductor said about the kernels of one run, to be asked about the events of its traces."""
+
+    def __init__(self, origins: Iterable[KernelOrigin]) -> None:
+        generated: dict[tuple[str, str], dict[SourceLine, None]] = defaultdict(dict)
+        called: dict[tuple[str, str], list[Lines]] = defaultdict(list)
+        for origin in sorted(origins, key=lambda origin: origin.number):
+            if operator := operator_of(origin.kernel):
+                called[origin.compile_id, operator].append(origin.lines)
+            else:
+                generated[origin.compile_id, origin.kernel].update(dict.fromkeys(origin.lines))
+        self._generated = {key: tuple(lines) for key, lines in generated.items()}
+        self._called = dict(called)
+
+    def __bool__(self) -> bool:
+        return bool(self._generated or self._called)
+
+    def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Lines]:
+        """The lines of each of ``events``; none where they are not known.
+
+        ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none), on a CPU the event
+        itself.
+        """
+        region = launches.innermost(columns, columns.named(REGION_PREFIX), asked_by)
+        calls = self._library_calls(columns)
+        top = np.zeros(len(columns), np.bool_)
+        top[list(calls)] = True
+        call = launches.innermost(columns, top, asked_by)
+        return [
+            self._generated.get((_compile_id(columns, in_region), _kernel(columns, event)), ())
+            or calls.get(in_call, ())
+            for event, in_region, in_call in zip(events.tolist(), region.tolist(), call.tolist(), strict=True)
+        ]
+
+    def _library_calls(self, columns: Columns) -> dict[int, Lines]:
+        """Operators that the generated code called, as indices into ``columns``, with their lines."""
+        operators = {operator for _, operator in self._called}
+        wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
+        candidates = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
+        regions = launches.innermost(columns, columns.named(REGION_PREFIX), candidates)
+        groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for index, region in zip(candidates.tolist(), regions.tolist(), strict=True):
+            if region != NOBODY:
+                groups[region, columns.names[columns.name[index]]].append(index)
+        found: dict[int, Lines] = {}
+        for (region, operator), calls in groups.items():
+            lines = self._called.get((_compile_id(columns, region), operator), [])
+            if len(lines) == len(calls):
+                found.update(zip(sorted(calls, key=lambda i: int(columns.start_ns[i])), lines, strict=True))
+        return found
+
+
+def operator_of(kernel: str) -> str:
+    """``aten::addmm`` for ``extern_kernels.addmm`` or ``torch.ops.aten.addmm.out``; empty for a generated kernel."""
+    found = _CALLED.match(kernel)
+    if found is None:
+        return ""
+    return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
+
+
+def _outermost(columns: Columns, events: Indices) -> Indices:
+    """Those that lie in no other one: an operator may call itself under another overload."""
+    kept: list[npt.NDArray[np.intp]] = []
+    for thread in launches.threads_of(columns, events):
+        mine = events[columns.thread[events] == thread]
+        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]
+        reached = np.maximum.accumulate(columns.end_ns[mine])
+        kept.append(mine[np.append(True, columns.start_ns[mine][1:] >= reached[:-1])[: len(mine)]])
+    return np.sort(np.concatenate(kept)) if kept else events
+
+
+def _compile_id(columns: Columns, region: int) -> str:
+    return "" if region == NOBODY else columns.names[columns.name[region]].removeprefix(REGION_PREFIX)
+
+
+def _kernel(columns: Columns, event: int) -> str:
+    return _GRAPH_PREFIX.sub("", columns.names[columns.name[event]])
+
+
+def merged(lines: Sequence[Lines]) -> Lines:
+    """Each line once, in the order in which they come."""
+    return tuple(dict.fromkeys(line for some in lines for line in some))

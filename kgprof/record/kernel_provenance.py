@@ -1,0 +1,112 @@
+"""Which source lines each generated kernel came from, as Inductor itself wrote it down while it fused them.
+
+Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it as an artifact of
+the structured trace: "kernel name:number of the call" -> stacks, one for each operation that went into the kernel. Its
+names are the trace's names. Watched in the second process of a run, because it makes compiling longer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from kgprof.compile_records import KernelOrigin, SourceLine
+from kgprof.project import ProjectFiles
+
+TRACE_LOGGER = "torch.__trace"
+ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
+MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
+MAX_LINES = 64  # of one kernel
+_FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+
+
+class KernelProvenance:
+    """One KernelOrigin for each call of a kernel in the code that was generated while it listened."""
+
+    name = "kernel provenance"
+
+    def __init__(self, project: ProjectFiles) -> None:
+        self.unavailable = ""
+        self.left_out = 0
+        self._project = project
+        self._origins: list[KernelOrigin] = []
+        self._handler = _Handler(self._take)
+        self._restore: Callable[[], None] | None = None
+
+    @property
+    def origins(self) -> tuple[KernelOrigin, ...]:
+        return tuple(self._origins)
+
+    def __enter__(self) -> KernelProvenance:
+        try:
+            from torch._inductor import config
+
+            before = config.trace.provenance_tracking_level
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch keeps no provenance of kernels ({error})"
+            return self
+        config.trace.provenance_tracking_level = max(1, before)
+        # In front: torch's own lazy handler takes itself off the list while the list is being walked.
+        logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
+
+        def restore() -> None:
+            config.trace.provenance_tracking_level = before
+            handlers = logging.getLogger(TRACE_LOGGER).handlers
+            if self._handler in handlers:
+                handlers.remove(self._handler)
+
+        self._restore = restore
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+    def _take(self, metadata: Mapping[str, Any], payload: str) -> None:
+        compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
+        for origin in origins(compile_id, payload, self._project):
+            if len(self._origins) < MAX_ORIGINS:
+                self._origins.append(origin)
+            else:
+                self.left_out += 1
+
+
+class _Handler(logging.Handler):
+    def __init__(self, take: Callable[[Mapping[str, Any], str], None]) -> None:
+        super().__init__()
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
+        if isinstance(artifact, dict) and artifact.get("name") == ARTIFACT:
+            self._take(metadata, getattr(record, "payload", None) or "")  # type: ignore[arg-type]
+
+
+def origins(compile_id: str, payload: str, project: ProjectFiles) -> Iterator[KernelOrigin]:
+    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack."""
+    for key, stacks in json.loads(payload or "{}").items():
+        kernel, _, number = key.rpartition(":")
+        lines = dict.fromkeys(line for stack in stacks if (line := innermost(stack, project)) is not None)
+        yield KernelOrigin(
+            compile_id=compile_id,
+            kernel=kernel or key,
+            number=int(number) if kernel and number.isdigit() else 0,
+            lines=tuple(lines)[:MAX_LINES],
+        )
+
+
+def innermost(stack: str, project: ProjectFiles) -> SourceLine | None:
+    """The last frame of a stack, as Python prints it, that lies in the project."""
+    inside = [frame for frame in _FRAME.finditer(stack) if project.holds(frame["file"])]
+    if not inside:
+        return None
+    last = inside[-1]
+    return SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])

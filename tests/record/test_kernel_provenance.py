@@ -1,0 +1,94 @@
+"""What Inductor says about where its kernels come from, listened to and put back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from torch._inductor import config
+
+from kgprof.compile_records import KernelOrigin, SourceLine
+from kgprof.project import ProjectFiles
+from kgprof.record import kernel_provenance
+from kgprof.record.kernel_provenance import KernelProvenance, innermost, origins
+
+HERE = str(Path(__file__))
+PROJECT = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),))
+STACK = (
+    '  File "/p/train.py", line 3, in main\n    step(x)\n'
+    '  File "/p/model.py", line 9, in forward\n    return helper(x)\n'
+    '  File "/env/site-packages/einops/einops.py", line 5, in rearrange\n    pass\n'
+)
+
+
+def product(x: torch.Tensor) -> torch.Tensor:
+    scaled = x * 3
+    return (scaled @ scaled).sin()
+
+
+def test_a_line_is_the_innermost_one_of_the_project() -> None:
+    project = ProjectFiles(libraries=(), own=())
+
+    assert innermost(STACK, project) == SourceLine(file="/p/model.py", line=9, function="forward")
+    assert innermost('  File "/env/site-packages/x.py", line 1, in f\n', project) is None
+    assert innermost("", project) is None
+
+
+def test_the_artifact_in_the_order_of_its_calls() -> None:
+    project = ProjectFiles(libraries=(), own=())
+    payload = json.dumps({"triton_poi_fused_add_0:2": [STACK, STACK], "extern_kernels.mm:1": [], "odd": ["nothing"]})
+
+    assert list(origins("3/1", payload, project)) == [
+        KernelOrigin(
+            compile_id="3/1",
+            kernel="triton_poi_fused_add_0",
+            number=2,
+            lines=(SourceLine(file="/p/model.py", line=9, function="forward"),),
+        ),
+        KernelOrigin(compile_id="3/1", kernel="extern_kernels.mm", number=1, lines=()),
+        KernelOrigin(compile_id="3/1", kernel="odd", number=0, lines=()),
+    ]
+
+
+def test_inductors_kernels_lead_to_these_lines() -> None:
+    first = product.__code__.co_firstlineno
+    torch._dynamo.reset()
+
+    with KernelProvenance(PROJECT) as listening:
+        torch.compile(product)(torch.ones(8, 8))
+
+    assert listening.unavailable == ""
+    found = {line.line for origin in listening.origins for line in origin.lines}
+    assert found == {first + 1, first + 2}
+    assert {line.file for origin in listening.origins for line in origin.lines} == {HERE}
+    (library,) = [origin for origin in listening.origins if origin.kernel == "extern_kernels.mm"]
+    assert [line.line for line in library.lines] == [first + 2]
+
+
+def test_everything_is_as_it_was_also_when_the_workload_raises() -> None:
+    handlers, level = list(logging.getLogger("torch.__trace").handlers), config.trace.provenance_tracking_level
+
+    seen: list[int] = []
+
+    def workload() -> None:
+        seen.append(config.trace.provenance_tracking_level)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), KernelProvenance(PROJECT):
+        workload()
+
+    assert seen == [1]
+    assert logging.getLogger("torch.__trace").handlers == handlers
+    assert config.trace.provenance_tracking_level == level
+
+
+def test_there_is_a_limit_and_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_provenance, "MAX_ORIGINS", 1)
+    listening = KernelProvenance(PROJECT)
+
+    listening._take({"frame_id": 0, "frame_compile_id": 0}, json.dumps({"a:1": [], "b:2": []}))
+
+    assert (len(listening.origins), listening.left_out) == (1, 1)
