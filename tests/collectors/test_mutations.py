@@ -1,0 +1,153 @@
+"""KGP404: the line that writes, what it writes to, and whether that does harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from kgprof.collectors import mutations
+from kgprof.collectors.mutations import ARGUMENT, CAPTURED, FIXED, Mutation
+from kgprof.model import Finding, Level
+from tests.collectors import written, written_tensors
+from tests.collectors.watched import CALLS, lines_with, recording, watch
+from tests.collectors.written_tensors import ALL, given, graph
+
+Step = Callable[[int], object]
+
+
+def events(step: Step) -> tuple[Mutation, ...]:
+    return mutations.collect(recording(watch(step), __file__))
+
+
+def found(step: Step) -> list[tuple[int, Level]]:
+    diagnosed = mutations.diagnose(events(step))
+    assert all(finding.location is not None and finding.location.file == __file__ for finding in diagnosed)
+    return [(finding.location.line, finding.level) for finding in diagnosed if finding.location]
+
+
+def line(mark: str) -> int:
+    (number,) = lines_with(__file__, mark)
+    return number
+
+
+class Counts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(x)  # a module's buffer
+        return x * 2
+
+
+def test_an_argument_a_captured_tensor_and_a_modules_buffer_are_told_apart() -> None:
+    history, x = torch.zeros(4), torch.ones(4)
+
+    @torch.compile(backend="aot_eager")
+    def captured(x: torch.Tensor) -> torch.Tensor:
+        history.add_(x)  # captured
+        return x + 1
+
+    @torch.compile(backend="aot_eager")
+    def argument(x: torch.Tensor) -> torch.Tensor:
+        x[1:].mul_(0.5)  # argument
+        return x + 1
+
+    counts = torch.compile(Counts(), backend="aot_eager")
+
+    (of_captured,), (of_argument,), (of_module,) = (
+        events(lambda call: captured(x)),
+        events(lambda call: argument(x)),
+        events(lambda call: counts(x)),
+    )
+
+    assert (of_captured.kind, of_captured.names, of_captured.operators) == (CAPTURED, ("history",), ("add_",))
+    assert (of_argument.kind, of_argument.names, of_argument.calls) == (ARGUMENT, ("x",), CALLS)
+    assert (of_module.kind, of_module.names, of_module.function) == (FIXED, ("self.seen",), "Counts.forward")
+    assert [event.location and event.location.line for event in (of_captured, of_argument, of_module)] == [
+        line("captured"),
+        line("argument"),
+        line("a module's buffer"),
+    ]
+
+
+def test_what_the_function_itself_made_is_not_given_to_it() -> None:
+    x = torch.ones(4)
+
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        y.mul_(2)
+        return y
+
+    assert found(lambda call: region(x)) == []
+
+
+def test_an_argument_that_is_written_behind_a_break_is() -> None:
+    x = torch.ones(4)
+
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        x.mul_(0.5)  # behind a break
+        return y
+
+    assert found(lambda call: region(x)) == [(line("behind a break"), Level.WARNING)]
+
+
+def scale_in_place(x: torch.Tensor) -> None:
+    x.mul_(0.5)  # in a function that is called
+
+
+def test_the_line_is_the_innermost_one_of_the_project() -> None:
+    x = torch.ones(4)
+
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor) -> torch.Tensor:
+        scale_in_place(x)
+        return x + 1
+
+    assert found(lambda call: region(x)) == [(line("in a function that is called"), Level.WARNING)]
+
+
+def test_training_is_silent() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    compiled, x = torch.compile(model, backend="aot_eager"), torch.ones(3, 4)
+
+    def step(call: int) -> None:
+        optimizer.zero_grad()
+        compiled(x).sum().backward()
+        optimizer.step()
+
+    assert events(step) == ()
+
+
+@pytest.mark.parametrize(("cuda_graphs", "ends"), [(None, "(mul_)"), (True, "torch makes no CUDA graph of it")])
+def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(cuda_graphs: bool | None, ends: str) -> None:
+    write = written_tensors.InPlace(input=0, operator="mul_", frames=(written_tensors.WRITES,))
+    whole = written_tensors.recording(graph(given(written=ALL), in_place=(write,), cuda_graphs=cuda_graphs))
+
+    (finding,) = mutations.diagnose(mutations.collect(whole))
+
+    assert finding.message.startswith("the compiled Model.step writes to its argument x (mul_)")
+    assert finding.message.endswith(ends)
+
+
+def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:
+    whole = written_tensors.recording(graph(given(written=ALL)))
+
+    (finding,) = mutations.diagnose(mutations.collect(whole))
+
+    assert finding == Finding(
+        rule="KGP404",
+        level=Level.WARNING,
+        message="the compiled Model.step writes to its argument x, by an operator whose line was not observed",
+        run=written_tensors.recording().runs[0].key,
+        location=written.place(written.FILE, written.STEP_DEF, "step"),
+        fingerprint=finding.fingerprint,
+    )
