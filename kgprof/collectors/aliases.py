@@ -335,7 +335,7 @@ def _places(text: str) -> tuple[Location, ...]:
 def _cond(run: RunKey, source: SourceText, kind: str, place: Location | None, text: str) -> Alias:
     function = place.function if place else ""
     words = "returns an operand, a view of one, or one tensor twice" if kind == ALIASING else "writes to an operand"
-    lines = tuple(line for branch in source.branches(place, "cond") for line in branch) if place else ()
+    lines = source.branches(place, "cond") if place else ()
     return Alias(
         run=run,
         rule=COND.id,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kgprof.collectors.syntax import bindings, returned_by_branches
 from kgprof.compile_records import Sources
 from kgprof.model import Location
 from kgprof.project import ProjectFiles
@@ -100,27 +101,14 @@ class SourceText:
         computed: list[Location] = []
         for file in self._files:
             if self.project.holds(file):
-                for line, exact in _bindings(self._tree(file), name):
+                for line, exact in sorted(bindings(self._tree(file), name)):
                     (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
-    def branches(self, place: Location, call: str) -> tuple[tuple[Location, ...], ...]:
-        """The lines on which each function given to ``call`` (``cond``) at ``place`` returns: of those that plainly
-        return an argument, a view of one or a name twice where there are any, else of all of them."""
-        tree = self._tree(place.file)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _named(node.func) == call and _covers(node, place.line):
-                functions = [found for argument in node.args if (found := _function_in(tree, argument)) is not None]
-                returned = [[*_returning(function)] for function in functions]
-                plain = [
-                    [value for value in values if _aliases(f, value)]
-                    for f, values in zip(functions, returned, strict=True)
-                ]
-                return tuple(
-                    tuple(self.at(place.file, line) for line in dict.fromkeys(value.lineno for value in values))
-                    for values in (plain if any(plain) else returned)
-                )
-        return ()
+    def branches(self, place: Location, call: str) -> tuple[Location, ...]:
+        """The lines on which the functions given to ``call`` (``cond``) at ``place`` return (see the module syntax)."""
+        lines = returned_by_branches(self._tree(place.file), call, place.line)
+        return tuple(self.at(place.file, line) for branch in lines for line in branch)
 
     def _tree(self, file: str) -> ast.AST:
         text = self._files[file].text if file in self._files else None
@@ -167,109 +155,3 @@ def _definition(node: _Function, prefix: str) -> _Definition:
         line=node.lineno,
         last=node.end_lineno or node.lineno,
     )
-
-
-# ---------------------------------------------------------------- what rebinds a name
-
-
-def _bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
-    """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
-    for function in ast.walk(tree):
-        if not isinstance(function, _Function) or function.name == "__init__":
-            continue
-        outer = {n for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
-        for node in ast.walk(function):
-            if _binds(node, name, outer):
-                yield node.lineno, True  # type: ignore[attr-defined]
-            elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
-                given = node.args[1]
-                if not isinstance(given, ast.Constant) or given.value == name:
-                    yield node.lineno, isinstance(given, ast.Constant)
-
-
-def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-        inner = node.value if node.attr == "data" else node
-        return isinstance(inner, ast.Attribute) and inner.attr == name
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return isinstance(node.slice, ast.Constant) and str(node.slice.value) == name
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name and name in outer
-
-
-# ---------------------------------------------------------------- what a branch returns
-
-
-def _named(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _covers(node: ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
-
-
-def _function_in(tree: ast.AST, argument: ast.expr) -> ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The function that an argument names (or a method of that name), in the same file."""
-    if isinstance(argument, ast.Lambda):
-        return argument
-    name = _named(argument)
-    found = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name == name]
-    return found[-1] if name and found else None
-
-
-def _returning(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
-    if isinstance(function, ast.Lambda):
-        yield function.body
-        return
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return) and node.value is not None:
-            yield node.value
-
-
-# Methods and attributes of a tensor that may give a view of it or the tensor itself.
-_VIEWS = frozenset(
-    {
-        "view",
-        "view_as",
-        "reshape",
-        "t",
-        "T",
-        "mT",
-        "transpose",
-        "permute",
-        "squeeze",
-        "unsqueeze",
-        "expand",
-        "flatten",
-        "expand_as",
-        "narrow",
-        "select",
-        "detach",
-        "contiguous",
-        "diagonal",
-        "unfold",
-        "swapaxes",
-        "movedim",
-    }
-)
-
-
-def _aliases(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, value: ast.expr) -> bool:
-    """Whether what is returned is an argument, a view of one, or the same name twice, as far as the text tells."""
-    values = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-    names = [entry.id for entry in values if isinstance(entry, ast.Name)]
-    arguments = {argument.arg for argument in function.args.args}
-    return len(set(names)) < len(names) or any(_base_name(entry) in arguments for entry in values)
-
-
-def _base_name(value: ast.expr) -> str:
-    """The variable that views were taken of, one after the other; empty where something else was done to it."""
-    while not isinstance(value, ast.Name):
-        if isinstance(value, ast.Subscript):
-            value = value.value
-        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS:
-            value = value.func.value
-        elif isinstance(value, ast.Attribute) and value.attr in _VIEWS:
-            value = value.value
-        else:
-            return ""
-    return value.id

@@ -89,3 +89,82 @@ def test_the_innermost_line_of_the_project_in_a_stack() -> None:
 def test_two_checkouts_name_a_file_alike() -> None:
     assert SOURCE.in_repository(FILE) == "model.py"
     assert SOURCE.in_repository("/src/other.py") == "/src/other.py"
+
+
+# ---------------------------------------------------------------- what binds a name, what a branch returns
+
+BINDS = """\
+state = 0
+
+
+class Model:
+    def __init__(self):
+        self.state = 1
+
+    def step(self, new, /, *more, key=None, **rest):
+        self.state = new
+        local, self.state = 1, 2
+        self.weight.data = new
+        options["state"] = new
+        state = new
+
+    def load(self, tensors):
+        for name, tensor in tensors.items():
+            setattr(self, name, tensor)
+
+
+def swap():
+    global state
+    state = 2
+
+
+def choose(x):
+    return torch.cond(
+        x.sum() > 0,
+        lambda t: t.sin(),
+        part,
+        (x,),
+    )
+
+
+def part(t):
+    if t.dim():
+        return t[0].view(-1)
+    return t * 2
+"""
+
+
+def test_the_lines_that_bind_a_name_outside_of_constructors() -> None:
+    program = source(BINDS)
+
+    assert [place.line for place in program.rebound("state")] == [9, 10, 12, 22]
+    assert [place.line for place in program.rebound("weight")] == [11]
+
+
+def test_a_computed_name_stands_in_where_no_line_has_the_name() -> None:
+    (place,) = source(BINDS).rebound("table")
+
+    assert (place.line, place.function) == (17, "Model.load")
+
+
+def test_the_arguments_of_a_function_behind_its_own_break_as_well() -> None:
+    program = source(BINDS)
+
+    whole = ("self", "new", "key", "more", "rest")
+    assert program.arguments(written.FILE, 8, "step") == whole
+    assert program.arguments(written.FILE, 10, "torch_dynamo_resume_in_step_at_10") == whole
+    assert program.arguments(written.FILE, 99, "nowhere") == ()
+
+
+def test_of_two_branches_the_one_that_plainly_returns_its_argument() -> None:
+    program = source(BINDS)
+    cond = program.at(written.FILE, 26)
+
+    assert [place.line for place in program.branches(cond, "cond")] == [36]
+    assert program.branches(program.at(written.FILE, 21), "cond") == ()
+
+
+def test_where_none_does_so_plainly_both_are_named() -> None:
+    program = source("def f(x):\n    return cond(x.any(), lambda t: g(t),\n        lambda t: t + 1, (x,))\n")
+
+    assert [place.line for place in program.branches(program.at(written.FILE, 2), "cond")] == [2, 3]
