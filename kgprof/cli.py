@@ -481,9 +481,8 @@ def check_graphs(
                   kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
     """
-    from kgprof.gate import judge
-    from kgprof.gate.settings import parse_options
-    from kgprof.record import refuse_other_platforms
+    from kgprof.gate.settings import parse_options, to_record
+    from kgprof.record import refuse_other_platforms, store
 
     refuse_other_platforms()
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
@@ -497,7 +496,8 @@ def check_graphs(
     recording = recorded(options, folder, quiet, launched)
     if recording is None:
         return rank_exit_code(folder, launched)
-    found = judge(read(recording), settings)
+    store.write_gate(recording, to_record(settings))
+    found = read(recording)
     report = write_report(folder, found)
     complain_of_runs(found, recording)
     if not quiet:
@@ -517,7 +517,9 @@ def check_graphs(
 def report(ctx: click.Context, recording: Path, output: Path | None, outputs: tuple[Output, ...]) -> int:
     """Read a Recording again and write its report again; torch is not needed.
 
-    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json.
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. One of
+    `kgprof check-graphs` is judged again, by the budgets and accepted findings that it was held to. Exit code 0 says
+    that the report was written; how the gate or the run ended stands in it (exit_code in report.json).
 
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
@@ -708,10 +710,17 @@ def rank_exit_code(folder: Path, launched: Launch | None) -> int:
 
 
 def read(recording: Path) -> Profile:
+    """The Profile; of a Recording that check-graphs made, with the gate that it was held to."""
     from kgprof.analysis import analyse
+    from kgprof.gate import judge
+    from kgprof.gate.settings import from_record
     from kgprof.record import store
 
-    return analyse(store.load(recording))
+    loaded = store.load(recording)
+    found = analyse(loaded)
+    if loaded.gate is None:
+        return found
+    return judge(found, from_record(loaded.gate, Path(loaded.folder) / store.GATE))
 
 
 def write_report(folder: Path, found: Profile) -> Path:

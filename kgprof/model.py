@@ -372,6 +372,38 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
+class GateBudget(Model, frozen=True, kw_only=True):
+    """One limit that the gate was given; the fields are those of kgprof.gate.budgets.Budget."""
+
+    metric: str
+    limit: float
+    scope: str
+    origin: str
+
+
+class GateEntry(Model, frozen=True, kw_only=True):
+    """One accepted finding as its file had it; the fields are those of kgprof.gate.accepted.Entry."""
+
+    rule: str
+    file: str
+    function: str
+    gb: str
+    reason: str
+    owner: str
+    expires: str
+
+
+class GateSettings(Model, frozen=True, kw_only=True):
+    """``gate.json``: what check-graphs held this Recording to, so that it can be judged again without its files."""
+
+    fail_on: str
+    backend: str
+    budgets: tuple[GateBudget, ...]
+    accepted: tuple[GateEntry, ...]
+    accepted_path: str
+    notes: tuple[str, ...] = ()
+
+
 class Recording(Model, frozen=True, kw_only=True):
     """A Recording as read back from its folder (kgprof.record.store.load)."""
 
@@ -379,6 +411,7 @@ class Recording(Model, frozen=True, kw_only=True):
     header: RecordingHeader
     runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
     agreement: Agreement | Skipped
+    gate: GateSettings | None = None  # None: not made by check-graphs
 
 
 # ---------------------------------------------------------------- what is said (the Profile)

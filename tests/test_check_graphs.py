@@ -142,8 +142,19 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert lines[at + 1].endswith('    print("in the step")')
     assert lines[-1] == "FAILED: gate failed: prints.as-is: 1 over the budget of 0 graph-breaks"
 
-    # when: what fails is written down
+    # when: the Recording is read again, where none of the gate's files are
     monkeypatch.chdir(tmp_path)
+    written = {name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.html")}
+    code = cli.run(["report", "out", "-o", "again"])
+    said = capsys.readouterr().out
+
+    # then: the same verdict in the same bytes; report itself has done what it was asked for
+    assert (code, said) == (0, "again/report.html\n")
+    assert {name: (tmp_path / "again" / name).read_bytes() for name in written} == written
+    assert cli.run(["report", "out", "--format", "text"]) == 0
+    assert capsys.readouterr().out == done.stdout
+
+    # when: what fails is written down
     recording = cli.read(tmp_path / "out")
     code = cli.write_baseline(judge(recording, Settings()), Settings(), whole=True)
 

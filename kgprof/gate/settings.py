@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from kgprof.errors import UsageError
+import msgspec
+
+from kgprof.errors import InputError, UsageError
 from kgprof.gate.accepted import FILE as ACCEPTED_FILE
 from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
+from kgprof.gate.metrics import BY_NAME
+from kgprof.model import GateBudget, GateEntry, GateSettings
 from kgprof.workloads.backend_names import BACKENDS
 
 PYPROJECT = "pyproject.toml"
@@ -112,6 +117,42 @@ def combined(options: Written, file: Written | None, entries: tuple[Entry, ...],
         accepted_path=path,
         notes=notes,
     )
+
+
+# ---------------------------------------------------------------- in the Recording
+
+
+def to_record(settings: Settings) -> GateSettings:
+    return GateSettings(
+        fail_on=settings.fail_on,
+        backend=settings.backend,
+        budgets=tuple(
+            GateBudget(metric=b.metric.name, limit=b.limit, scope=b.scope, origin=b.origin) for b in settings.budgets
+        ),
+        accepted=tuple(GateEntry(**asdict(entry)) for entry in settings.accepted),
+        accepted_path=settings.accepted_path,
+        notes=settings.notes,
+    )
+
+
+def from_record(recorded: GateSettings, path: Path) -> Settings:
+    """Raises InputError for a metric of another version, naming ``path``, the file that it stands in."""
+    unknown = [budget.metric for budget in recorded.budgets if budget.metric not in BY_NAME]
+    if unknown:
+        raise InputError(f"no metric {unknown[0]!r}{nearest(unknown[0], BY_NAME)}", path=path, hint="update kgprof")
+    return Settings(
+        budgets=tuple(
+            Budget(metric=BY_NAME[b.metric], limit=b.limit, scope=b.scope, origin=b.origin) for b in recorded.budgets
+        ),
+        fail_on=recorded.fail_on,
+        backend=recorded.backend,
+        accepted=tuple(Entry(**msgspec.structs.asdict(entry)) for entry in recorded.accepted),
+        accepted_path=recorded.accepted_path,
+        notes=recorded.notes,
+    )
+
+
+# ---------------------------------------------------------------- faults
 
 
 def refuse(faults: Sequence[str]) -> None:

@@ -49,6 +49,7 @@ from kgprof.model import (
     CompilePass,
     Evaluation,
     Exit,
+    GateSettings,
     HostPass,
     Model,
     PassName,
@@ -77,6 +78,7 @@ TRACE_RECORDS = "trace_records.jsonl.gz"
 SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
+GATE = "gate.json"
 LOG = "log.txt"
 KERNELS_LOG = "kernels_log.txt"  # child B's
 AGREEMENT_LOG = "agreement_log.txt"
@@ -155,6 +157,11 @@ def write_script(folder: Path, key: RunKey, value: ScriptRun) -> None:
 def write_exit(folder: Path, key: RunKey, value: Exit, *, kernels: bool = False) -> None:
     """How child A (or child B, with ``kernels``) of a run ended."""
     _write(run_folder(folder, key) / _exit_name(kernels), encode_json(value))
+
+
+def write_gate(folder: Path, value: GateSettings) -> None:
+    """What check-graphs holds this Recording to."""
+    _write(folder / GATE, encode_json(value))
 
 
 def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
@@ -294,6 +301,7 @@ def load(path: Path) -> Recording:
         header=header,
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=_load_agreement(folder, header),
+        gate=_read_if_there(folder / GATE, GateSettings),
     )
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from kgprof.errors import UsageError
+from kgprof.errors import InputError, UsageError
 from kgprof.gate.budgets import Budget, in_force, parse_option
 from kgprof.gate.metrics import BY_NAME
-from kgprof.gate.settings import File, Settings, Written, combined, parse_file, parse_options, refuse
-from tests.gate.gated import BATCHED, FUSED
+from kgprof.gate.settings import (
+    File,
+    Settings,
+    Written,
+    combined,
+    from_record,
+    parse_file,
+    parse_options,
+    refuse,
+    to_record,
+)
+from kgprof.model import GateSettings, decode_json, encode_json
+from tests.gate.gated import BATCHED, FUSED, entry
 
 
 def limits(settings: Settings, run: object = FUSED) -> dict[str, float]:
@@ -152,3 +166,24 @@ def test_inductor_stays_where_a_budget_needs_its_code() -> None:
     assert (swapped.backend, swapped.notes) == ("eager", ())
     assert kept.backend == ""
     assert kept.notes == ("Inductor compiles, not eager: a budget on compile-seconds needs its generated code",)
+
+
+# ---------------------------------------------------------------- in the Recording
+
+
+def test_what_the_gate_was_told_comes_back_from_the_recording() -> None:
+    faults: list[str] = []
+    options = parse_options(["fused.default:recompiles=2", "compile-seconds=1.5"], "never", "eager", None, faults)
+    told = combined(options, Written(backend="aot_eager"), (entry(gb="GB0059"),), "accepted.toml")
+
+    kept = decode_json(encode_json(to_record(told)), GateSettings)
+
+    assert (from_record(kept, Path("gate.json")), faults) == (told, [])
+
+
+def test_a_metric_of_another_version_is_refused_by_name() -> None:
+    recorded = to_record(Settings())
+    newer = msgspec.structs.replace(recorded.budgets[0], metric="graph-beaks")
+
+    with pytest.raises(InputError, match=r"gate\.json: no metric 'graph-beaks' \(did you mean graph-breaks\?\)"):
+        from_record(msgspec.structs.replace(recorded, budgets=(newer,)), Path("gate.json"))
