@@ -273,6 +273,16 @@ module_option = click.option(
 )
 
 
+def torch_trace_option(verb: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--torch-trace",
+        envvar=f"KGPROF_{verb}_TORCH_TRACE",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
+    )
+
+
 def run_options(verb: str) -> Callable[[Any], Any]:
     """What every verb that runs a workload takes."""
     options: tuple[Callable[[Any], Any], ...] = (
@@ -454,6 +464,7 @@ def profile(
 )
 @click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
 @click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
+@torch_trace_option("CHECK_GRAPHS")
 @verbose_option
 @click.pass_context
 def check_graphs(
@@ -468,6 +479,7 @@ def check_graphs(
     backend: str | None,
     accepted: str | None,
     update_baseline: bool,
+    torch_trace: Path | None,
     **given: Any,
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
@@ -480,20 +492,27 @@ def check_graphs(
     For example:  kgprof check-graphs my_model.py:step --backend aot_eager
                   kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
+                  kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
     from kgprof.gate.settings import parse_options, to_record
     from kgprof.record import refuse_other_platforms, store
 
-    refuse_other_platforms()
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
     settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
-    gates_own = {"passes": (PassName.COMPILE,), "backend": settings.backend}
-    options = asked_for(workload, workload_args, **{**given, **gates_own})
-    launched = launch_of(workload)
-    folder = output_folder(output, workload, launched)
-    ctx.ensure_object(Context).folder = folder
-    recording = recorded(options, folder, quiet, launched)
+    if torch_trace is not None:
+        options = traced_options(ctx, torch_trace, workload_args)
+        folder = traced_folder(output, torch_trace)
+        ctx.ensure_object(Context).folder = folder
+        recording: Path | None = read_torch_trace(options, torch_trace, folder)
+    else:
+        refuse_other_platforms()
+        gates_own = {"passes": (PassName.COMPILE,), "backend": settings.backend}
+        options = asked_for(workload, workload_args, **{**given, **gates_own})
+        launched = launch_of(workload)
+        folder = output_folder(output, workload, launched)
+        ctx.ensure_object(Context).folder = folder
+        recording = recorded(options, folder, quiet, launched)
     if recording is None:
         return rank_exit_code(folder, launched)
     store.write_gate(recording, to_record(settings))
@@ -509,12 +528,19 @@ def check_graphs(
 
 
 @cli.command()
-@click.argument("recording", type=click.Path(path_type=Path))
+@click.argument("recording", type=click.Path(path_type=Path), required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
+@torch_trace_option("REPORT")
 @format_option("REPORT")
 @verbose_option
 @click.pass_context
-def report(ctx: click.Context, recording: Path, output: Path | None, outputs: tuple[Output, ...]) -> int:
+def report(
+    ctx: click.Context,
+    recording: Path | None,
+    output: Path | None,
+    torch_trace: Path | None,
+    outputs: tuple[Output, ...],
+) -> int:
     """Read a Recording again and write its report again; torch is not needed.
 
     RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. One of
@@ -524,9 +550,16 @@ def report(ctx: click.Context, recording: Path, output: Path | None, outputs: tu
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
                   kgprof report my-run --format markdown
+                  kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
     from kgprof.record import store
 
+    if (recording is None) == (torch_trace is None):
+        raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
+    if torch_trace is not None:
+        output = traced_folder(output, torch_trace)
+        recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
+    assert recording is not None
     folder = store.resolve(recording)
     found = read(folder)
     if output is None and outputs:
@@ -626,6 +659,32 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     checked_warmup(given["warmup"], given["steps"])
     given["passes"] = passes_of(workload, given)
     return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+
+
+def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> Options:
+    """Raises UsageError for what asks for a run as well."""
+    run_only = ("workload", "strategies", "modes", "device", "steps", "warmup", "max_steps", "duration_s", "backend")
+    given = [name for name in run_only if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE] + [
+        "--"
+    ] * bool(workload_args)
+    if given or ctx.meta.get(MODULE):
+        raise UsageError(
+            f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} has no meaning beside it",
+            hint="leave one of them out",
+        )
+    return Options(workload=f"TORCH_TRACE={torch_trace}", passes=(PassName.COMPILE,))
+
+
+def traced_folder(output: Path | None, torch_trace: Path) -> Path:
+    from kgprof.record import default_folder
+
+    return output if output is not None else default_folder(torch_trace.absolute().name)
+
+
+def read_torch_trace(options: Options, torch_trace: Path, folder: Path) -> Path:
+    from kgprof.record import torch_trace_files
+
+    return torch_trace_files.record_directory(torch_trace, folder, options)
 
 
 def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:

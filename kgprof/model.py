@@ -120,9 +120,9 @@ class Environment(Model, frozen=True, kw_only=True):
     driver: str | Skipped
     device_name: str  # the GPU's name, or the CPU's on a CPU run
     cpu_name: str
-    cpu_count: int  # cores this process may use
-    torch_threads: int
-    memory_bytes: int
+    cpu_count: int | Skipped  # cores this process may use
+    torch_threads: int | Skipped
+    memory_bytes: int | Skipped
     platform: str
     compiler: str | Skipped  # the C++ compiler that Inductor would call
     git_commit: str | Skipped  # of the working directory
@@ -601,7 +601,7 @@ class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
 
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
-    first_call_s: float  # wall time of the first call, cold cache
+    first_call_s: float | Skipped  # wall time of the first call, cold cache
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...]

@@ -20,6 +20,7 @@ from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     Agreement,
+    CompilePass,
     CompileSummary,
     KernelBreakdown,
     LogExcerpt,
@@ -116,7 +117,13 @@ def _compile_summary(run: RunRecord) -> CompileSummary | Skipped:
 def _records_lacking(run: RunRecord) -> str:
     if isinstance(run.records, Skipped):
         return run.records.reason
-    return f"{run.records.left_out:,} records of the compiler are beyond the limit" if run.records.left_out else ""
+    if not run.records.left_out:
+        return ""
+    damaged = isinstance(run.compile, CompilePass) and any(
+        "trace incomplete" in s for s in run.compile.capture_unavailable
+    )
+    why = "are damaged, cut off or beyond the limit" if damaged else "are beyond the limit"
+    return f"{run.records.left_out:,} records of the compiler {why}"
 
 
 def _run_named(runs: Sequence[RunRecord], key: RunKey | None) -> RunRecord | None:

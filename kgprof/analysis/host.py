@@ -24,10 +24,11 @@ def compile_summary(compiled: CompilePass | Skipped) -> CompileSummary | Skipped
     """The first call on a cold cache, and the calls after warm-up."""
     if isinstance(compiled, Skipped):
         return compiled
-    if not compiled.call_us:
+    if not compiled.call_us and compiled.calls is None:
         return Skipped(reason="COMPILE holds no call")
+    unseen = Skipped(reason="calls were not seen, only what was compiled in them")
     return CompileSummary(
-        first_call_s=compiled.call_us[0] / 1e6,
+        first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=spread(compiled.call_us[compiled.steady_from :], unit="us", measured_in=PassName.COMPILE),
         compilations=compiled.compilations,
         capture_unavailable=compiled.capture_unavailable,

@@ -121,7 +121,7 @@ def _row(
         location=f"{frame.file}:{frame.line}" if frame else "",
         duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
         fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-        call=compiled.call,
+        call=compiled.call if trace.calls else None,
         operators=metrics.get("graph_op_count"),
         stages=stages,
     )

@@ -72,6 +72,7 @@ UNBOUNDED = Rule(
     ),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
+UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"
 
 
 class Recompile(Model, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ class RecompiledFunction(Model, frozen=True, kw_only=True):
     limit_guard: Guard | None  # what that call failed on
     eager_calls: int | Skipped  # calls after the limit in which no compiled code of it ran
     every_value_new: bool  # it was compiled whenever it ran
+    calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     identity: str
 
     @property
@@ -228,7 +230,8 @@ def _recompiled(
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
         eager_calls=_eager_calls(trace, limit) if limit else 0,
-        every_value_new=_every_value_new(trace, compiled, limit),
+        every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
+        calls_known=trace.calls > 0,
         identity="\0".join(place),
     )
 
@@ -309,7 +312,9 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[Finding, ...]:
 
 def _judge(event: RecompiledFunction) -> Iterator[Finding]:
     """One rule at most a function; what had converged before steady state is a note of its own."""
-    if event.every_value_new:
+    if not event.calls_known and event.limit_call is None:
+        yield _note(event, event.recompiles, UNKNOWN_CALLS)
+    elif event.every_value_new:
         yield _finding(UNBOUNDED, event, event.recompiles)
     elif event.limit_call is not None:
         yield _finding(LIMIT_REACHED, event, event.recompiles)
@@ -317,7 +322,7 @@ def _judge(event: RecompiledFunction) -> Iterator[Finding]:
         if event.in_steady_state:
             yield _finding(IN_STEADY_STATE, event, event.in_steady_state)
         if event.before:
-            yield _note(event)
+            yield _note(event, event.before, " and converged")
 
 
 def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompile]) -> Finding:
@@ -326,39 +331,40 @@ def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompi
     eager = ""
     if event.limit_call is not None:
         silent = "" if isinstance(event.eager_calls, Skipped) else f", {event.eager_calls} of the calls since in eager"
-        eager = f"; torch's limit was reached in call {event.limit_call}{silent}"
+        where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
+        eager = f"; torch's limit was reached{where}"
     return Finding(
         rule=rule.id,
         level=rule.level,
-        message=f"{name} recompiled {_times(recompiles)}: {_why(guards)}{eager}",
+        message=f"{name} recompiled {_times(event, recompiles)}: {_why(guards)}{eager}",
         run=event.run,
         location=event.location,
         count=max(1, len(recompiles)),
         related=_call_sites(recompiles),
-        detail=_detail(recompiles),
+        detail=_detail(event, recompiles),
         fingerprint=fingerprint(rule.id, event.run, event.identity, *sorted({guard.kind for guard in guards})),
     )
 
 
-def _note(event: RecompiledFunction) -> Finding:
+def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str) -> Finding:
     name = event.location.function if event.location else "a library's function"
-    guards = [recompile.guard for recompile in event.before]
+    guards = [recompile.guard for recompile in recompiles]
     return Finding(
         rule=IN_STEADY_STATE.id,
         level=Level.NOTE,
-        message=f"{name} recompiled {_times(event.before)} and converged: {_why(guards)}",
+        message=f"{name} recompiled {_times(event, recompiles)}{what}: {_why(guards)}",
         run=event.run,
         location=event.location,
-        count=len(event.before),
-        related=_call_sites(event.before),
-        detail=_detail(event.before),
+        count=len(recompiles),
+        related=_call_sites(recompiles),
+        detail=_detail(event, recompiles),
         fingerprint=fingerprint(IN_STEADY_STATE.id, event.run, "converged", event.identity),
     )
 
 
-def _times(recompiles: Sequence[Recompile]) -> str:
+def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, Skipped)]
-    calls = sorted({recompile.call for recompile in recompiles})
+    calls = sorted({recompile.call for recompile in recompiles if event.calls_known})
     where = f" in call {calls[0]}" if calls else ""
     if len(calls) > 1:
         where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
@@ -387,6 +393,8 @@ def _call_sites(recompiles: Sequence[Recompile]) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site))
 
 
-def _detail(recompiles: Sequence[Recompile]) -> str:
+def _detail(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     """torch's own sentence for each, one a line."""
-    return "\n".join(f"call {r.call}, {r.compile_id}: {r.guard.text}" for r in recompiles)
+    return "\n".join(
+        f"{f'call {r.call}, ' if event.calls_known else ''}{r.compile_id}: {r.guard.text}" for r in recompiles
+    )

@@ -121,7 +121,7 @@ def _checked(
     budget: Budget, run: RunReport, profile: Profile, counted: Sequence[Finding], accepted: Sequence[Finding]
 ) -> BudgetCheck:
     metric = budget.metric
-    observed = count(metric, run, counted, profile)
+    observed = count(metric, run, counted, profile, limit=budget.limit)
     over = not isinstance(observed, Skipped) and observed > budget.limit
     return BudgetCheck(
         metric=metric.name,

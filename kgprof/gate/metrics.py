@@ -36,15 +36,32 @@ METRICS = (
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
-def count(metric: Metric, run: RunReport, findings: Sequence[Finding], profile: Profile) -> float | Skipped:
-    """The metric over one run, from ``findings`` (those that are not accepted); a number only if it was observed."""
+def count(
+    metric: Metric, run: RunReport, findings: Sequence[Finding], profile: Profile, *, limit: float
+) -> float | Skipped:
+    """The metric over one run, from ``findings`` (those that are not accepted); a number only if it was observed.
+
+    Where it is a lower bound, it is a number only above ``limit``.
+    """
     for reason in (why(metric, run, profile) for why in REASONS):
         if reason:
             return Skipped(reason=reason)
     if not metric.rules:
         return _compile_seconds(run)
     found = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
-    return float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
+    number = float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
+    if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
+        return Skipped(reason=unjudged)
+    return number
+
+
+def _recompiles_of_unknown_calls(run: RunReport, profile: Profile) -> str:
+    """Recompiles that may have been warm-up, where no call was told from another: then there is no number to judge."""
+    if run.script is None or run.script.steps:
+        return ""
+    notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is Level.NOTE]
+    total = sum(note.count for note in notes)
+    return f"{total} recompiles, and no call was told from another: they may be warm-up" if total else ""
 
 
 def counts(metric: Metric, finding: Finding) -> bool:

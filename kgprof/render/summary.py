@@ -293,6 +293,8 @@ def _dropped(run: RunReport) -> Cell:
 def _first_call(run: RunReport) -> Cell:
     if not isinstance(run.compile, CompileSummary):
         return _missing(run.compile.reason)
+    if isinstance(run.compile.first_call_s, Skipped):
+        return _missing(run.compile.first_call_s.reason)
     compilations = len(run.compile.compilations)
     noun = "compilation" if compilations == 1 else "compilations"
     return Cell(

@@ -1,0 +1,399 @@
+"""The files of a TORCH_TRACE directory as a Recording: one run for each process that wrote one. No torch is needed.
+
+torch writes a file a process, ``dedicated_log_torch_trace_[rank_N_]*.log`` (torch/_logging/_internal.py,
+LazyTraceHandler and TorchLogsFormatter, torch 2.11 to 2.13). A record is one line, and its payload the lines after it:
+
+    V1121 06:10:20.163000 10595 torch/_dynamo/convert_frame.py:303] {"artifact": {...}, "has_payload": "<md5>"}
+    <tab>first line of the payload
+    <tab>second line
+
+Nothing in it says where one call of the program ended, so no record has a call: ``call`` counts how often torch began
+its compile ids anew (``torch._dynamo.reset()``), which is needed to tell two compilations of one id apart. What
+only the hooks of a live capture see is named as unavailable.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import hashlib
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kgprof._version import __version__
+from kgprof.compile_records import TraceRecord
+from kgprof.errors import InputError
+from kgprof.model import (
+    RECORDING_SCHEMA_VERSION,
+    CompilePass,
+    Environment,
+    Exit,
+    Options,
+    PassName,
+    Plan,
+    RecordingHeader,
+    RunKey,
+    ScriptRun,
+    Skipped,
+    StrategyPlan,
+)
+from kgprof.project import ProjectFiles
+from kgprof.record import kept_records, project_sources, store
+from kgprof.workloads.modes import AS_IS
+
+FILES = "dedicated_log_torch_trace_*.log"
+NOT_THERE = "it is not in a TORCH_TRACE directory"
+UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
+LONGEST_LINE = 64 * 2**20  # bytes; a longer one is no record of torch's
+
+_PREFIX = re.compile(
+    rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
+    rb"[^\]\n]+:\d+\] (?P<metadata>\{.*)"
+)
+_RANK_IN_NAME = re.compile(r"_rank_(\d+)_")
+# Folders that the names in a trace give away as a library's, also those of another machine.
+_STDLIB = re.compile(r"(?P<folder>.*[/\\]lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
+_TORCH = re.compile(r"(?P<folder>.*[/\\]torch)[/\\]_(?:dynamo|logging|inductor|functorch|ops)\b")
+_GENERATED = re.compile(r"(?P<folder>.*[/\\]torchinductor_[^/\\]+)[/\\]")
+
+
+# ---------------------------------------------------------------- what a file holds
+
+
+@dataclass(kw_only=True)
+class TraceFile:
+    """One file's kept records, and what is wrong with it."""
+
+    path: Path
+    records: list[TraceRecord] = field(default_factory=list)
+    seen: int = 0  # records of any kind that could be read
+    damaged: int = 0  # records, or lines that belong to none, that could not
+    left_out: int = 0  # beyond kept_records.RECORDS_BYTES
+    cut: str = ""  # why the file ends before its end
+    pid: str = ""
+    rank: int | None = None
+    torch: str = ""
+    began: str = ""  # month, day and time, as torch wrote them: no year, the machine's own zone
+
+    @property
+    def compiled(self) -> bool:
+        return any("dynamo_start" in record.metadata for record in self.records)
+
+    def problems(self) -> Iterator[str]:
+        if self.cut:
+            yield f"{self.path.name} {self.cut}"
+        if self.damaged:
+            yield f"{self.path.name}: {self.damaged:,} record{'s' * (self.damaged > 1)} damaged and left out"
+        if self.left_out:
+            limit = kept_records.RECORDS_BYTES // 2**20
+            yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
+
+
+def read_file(path: Path) -> TraceFile:
+    """Whatever of it can be read. Raises InputError where nothing can."""
+    found = TraceFile(path=path)
+    kept = _Kept(found)
+    try:
+        for prefix, payload in _records(path, found):
+            kept.take(prefix, payload)
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+        found.cut = f"ends in the middle of its compressed data ({error})"
+    if not found.seen:
+        empty = path.stat().st_size == 0
+        what = "it is empty" if empty else "it holds no record of torch's structured trace"
+        raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} into DIR")
+    if not found.cut and kept.last_is_short:
+        found.cut = "ends in the middle of a record"
+    return found
+
+
+def _records(path: Path, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
+    """(a record's first line, its payload), in the file's order."""
+    prefix: re.Match[bytes] | None = None
+    payload: list[bytes] = []
+    for line in _lines(path):
+        if line.startswith(b"\t") and prefix is not None:
+            payload.append(line[1:])
+            continue
+        if prefix is not None:
+            yield prefix, b"\n".join(payload) if payload else None
+        prefix, payload = _PREFIX.fullmatch(line), []
+        if prefix is None and line:
+            found.damaged += 1
+    if prefix is not None:
+        yield prefix, b"\n".join(payload) if payload else None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Without their newline. Compressed or not is told by the first two bytes, whatever the name says."""
+    with path.open("rb") as raw:
+        compressed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        lines: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
+        while line := lines.readline(LONGEST_LINE):
+            yield line.removesuffix(b"\n")
+
+
+class _Kept:
+    """Sorts the records of one file: which are kept, and with which number of resets before them."""
+
+    def __init__(self, found: TraceFile) -> None:
+        self._found = found
+        self._bytes = 0
+        self._resets = 0
+        self._ended: set[tuple[int, int]] = set()  # compile ids whose metrics have been written
+        self.last_is_short = False
+
+    def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
+        found = self._found
+        self.last_is_short = False
+        metadata = _metadata(prefix["metadata"])
+        if metadata is None:
+            found.damaged += 1
+            self.last_is_short = True
+            return
+        text = None
+        if (md5 := metadata.get("has_payload")) is not None:
+            data = payload or b""
+            if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
+                found.damaged += 1
+                self.last_is_short = True
+                return
+            text = data.decode("utf-8", errors="replace")
+        found.seen += 1
+        self._describe(prefix, metadata, text)
+        self._keep(metadata, text)
+
+    def _describe(self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None) -> None:
+        found = self._found
+        if not found.began:
+            month, day, time, pid = (prefix[name].decode() for name in ("month", "day", "time", "pid"))
+            found.began, found.pid = f"{month}-{day} {time}", pid
+            named = _RANK_IN_NAME.search(found.path.name)
+            found.rank = int(named[1]) if named else None
+        if isinstance(rank := metadata.get("rank"), int):
+            found.rank = rank
+        artifact = metadata.get("artifact")
+        if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
+            found.torch = str((_metadata(text.encode()) or {}).get("pytorch_version") or "")
+
+    def _keep(self, metadata: dict[str, Any], text: str | None) -> None:
+        if not kept_records.is_kept(metadata, text):
+            return
+        found, size = self._found, len(text or "") + 200
+        if self._bytes + size > kept_records.RECORDS_BYTES:
+            found.left_out += 1
+            return
+        self._bytes += size
+        self._count_resets(metadata)
+        found.records.append(TraceRecord(metadata=metadata, payload=text, call=self._resets))
+
+    def _count_resets(self, metadata: Mapping[str, Any]) -> None:
+        """A compile id that begins again after its metrics were written is another compilation of the same name."""
+        if metadata.get("compiled_autograd_id") is not None:
+            return
+        name = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
+        if not all(isinstance(number, int) for number in name):
+            return
+        if "compilation_metrics" in metadata:
+            self._ended.add(name)  # type: ignore[arg-type]
+        elif "dynamo_start" in metadata and name in self._ended:
+            self._resets += 1
+            self._ended.clear()
+
+
+def _metadata(text: bytes) -> dict[str, Any] | None:
+    try:
+        decoded = json.loads(text)
+    except ValueError:  # UnicodeDecodeError is one
+        return None
+    return decoded if isinstance(decoded, dict) else None
+
+
+# ---------------------------------------------------------------- the directory
+
+
+def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
+    """Its processes in the order in which they began, and a sentence for each file that is none of theirs.
+
+    ``path`` may be one such file. Raises InputError where there is nothing to read.
+    """
+    files: list[TraceFile] = []
+    unread: list[str] = []
+    paths = _paths(path)
+    for one in paths:
+        try:
+            files.append(read_file(one))
+        except InputError as error:
+            if len(paths) == 1:
+                raise
+            unread.append(error.message)
+    if not files:
+        raise InputError(
+            f"none of its {len(paths)} files holds a record of torch's structured trace",
+            path=path,
+            hint=unread[0],
+        )
+    idle = [file for file in files if not file.compiled]
+    if len(idle) < len(files):
+        unread += [f"{file.path}: this process compiled nothing" for file in idle]
+        files = [file for file in files if file.compiled]
+    return tuple(sorted(files, key=lambda file: (file.rank is not None, file.rank or 0, file.began))), tuple(unread)
+
+
+def _paths(path: Path) -> list[Path]:
+    if not path.exists():
+        raise InputError("no such file or folder", path=path, hint="give the directory that TORCH_TRACE named")
+    if path.is_file():
+        return [path]
+    try:
+        found = sorted({one for pattern in (FILES, f"{FILES}.gz") for one in path.glob(pattern) if one.is_file()})
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    if found:
+        return found
+    deeper = next((one.parent for one in path.rglob(FILES)), None)
+    hint = f"there are some in {deeper}" if deeper else "TORCH_TRACE=DIR python program.py makes torch write them"
+    raise InputError(f"holds no {FILES}", path=path, hint=hint)
+
+
+def record_directory(path: Path, output: Path, options: Options) -> Path:
+    """Write the Recording of a TORCH_TRACE directory into ``output/recording`` and return that folder.
+
+    Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
+    """
+    files, unread = read_directory(path)
+    store.claim(output)
+    store.clear(output)
+    folder = output / store.FOLDER
+    keys = _keys(files)
+    store.create(folder, _header(files, keys, options))
+    for file, key in zip(files, keys, strict=True):
+        _write_run(folder, key, file, unread, options)
+    return folder
+
+
+def _keys(files: Sequence[TraceFile]) -> list[RunKey]:
+    """``rank0`` or ``process-10595``; a second one of the same name is a restart of it."""
+    names: list[str] = []
+    for file in files:
+        name = f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}"
+        again = sum(other == name or other.startswith(f"{name}-restart-") for other in names)
+        names.append(f"{name}-restart-{again}" if again else name)
+    return [RunKey(strategy=name, mode=AS_IS) for name in names]
+
+
+def _write_run(folder: Path, key: RunKey, file: TraceFile, unread: Sequence[str], options: Options) -> None:
+    records = store.run_folder(folder, key) / store.TRACE_RECORDS
+    missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
+    lines = list(kept_records.as_lines(file.records, left_out=missing))
+    kept_records.write_records(records, lines)
+    sources = project_sources.gather(lines, _project(file.records))
+    store.write_sources(records, sources)
+    store.write_pass(folder, key, PassName.COMPILE, _compile_pass(file, options))
+    store.write_script(folder, key, _script_run(file, unread, read_here=len(sources.files)))
+    for name in (PassName.TIMING, PassName.TRACE, PassName.HOST, PassName.KERNELS, PassName.MEMORY):
+        store.write_pass(folder, key, name, Skipped(reason=NOT_THERE))
+    store.write_evaluation(folder, key, Skipped(reason=NOT_THERE))
+    # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.
+    store.write_exit(folder, key, Exit(outcome="ok"))
+
+
+def _compile_pass(file: TraceFile, options: Options) -> CompilePass:
+    lost = tuple(f"capture structured trace incomplete: {problem}" for problem in file.problems())
+    return CompilePass(
+        call_us=(),
+        steady_from=options.warmup,
+        compilations=tuple(kept_records.compilations(file.records)),
+        capture_unavailable=(*lost, *(f"capture {name} unavailable: {NOT_THERE}" for name in UNSEEN)),
+        calls=0,
+    )
+
+
+def _script_run(file: TraceFile, unread: Sequence[str], *, read_here: int) -> ScriptRun:
+    sources = f"the text of {read_here} source files was read here and now: whether it is what ran cannot be known"
+    none = "the source files are not on this machine: places are as torch named them, without their text"
+    notes = (
+        f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
+        "calls are not in it: recompiles during warm-up and after it cannot be told apart",
+        "a frame that torch skipped without a record (a generator, a dispatch mode) is not seen",
+        sources if read_here else none,
+        *file.problems(),
+        *unread,
+    )
+    return ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
+
+
+def _project(records: Iterable[TraceRecord]) -> ProjectFiles:
+    """The libraries of this machine, and those that the traced one's file names give away."""
+    here = project_sources.project_files("")
+    names = [str(record.metadata["str"][0]) for record in records if "str" in record.metadata]
+    there = [
+        found["folder"] for name in names for pattern in (_STDLIB, _TORCH, _GENERATED) if (found := pattern.match(name))
+    ]
+    return ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)
+
+
+# ---------------------------------------------------------------- the header
+
+
+def _header(files: Sequence[TraceFile], keys: Sequence[RunKey], options: Options) -> RecordingHeader:
+    return RecordingHeader(
+        schema_version=RECORDING_SCHEMA_VERSION,
+        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=("kgprof", *sys.argv[1:]),
+        options=options,
+        plan=Plan(
+            workload=options.workload,
+            strategies=tuple(StrategyPlan(name=key.strategy, modes=(AS_IS,)) for key in keys),
+            runs=tuple(keys),
+            baseline=None,
+            device="cuda" if any(_on_cuda(record) for file in files for record in file.records) else "cpu",
+            environment=_environment(files),
+            vector_isa_probe_s=Skipped(reason=NOT_THERE),
+            agreement=False,
+        ),
+    )
+
+
+def _on_cuda(record: TraceRecord) -> bool:
+    described = record.metadata.get("describe_tensor")
+    return isinstance(described, dict) and "cuda" in str(described.get("device"))
+
+
+def _environment(files: Sequence[TraceFile]) -> Environment:
+    """Of the machine that was traced, as far as its files say; nothing of the one that reads."""
+    unknown = Skipped(reason=NOT_THERE)
+    versions = ", ".join(dict.fromkeys(file.torch for file in files if file.torch))
+    return Environment(
+        kgprof=__version__,
+        python=_python(files),
+        torch=versions or "(version not in the trace)",
+        triton=unknown,
+        cuda=unknown,
+        driver=unknown,
+        device_name="the machine that was traced",
+        cpu_name="(not in the trace)",
+        cpu_count=unknown,
+        torch_threads=unknown,
+        memory_bytes=unknown,
+        platform="(not in the trace)",
+        compiler=unknown,
+        git_commit=unknown,
+        git_dirty=unknown,
+        flags={},
+    )
+
+
+def _python(files: Sequence[TraceFile]) -> str:
+    names = (str(r.metadata["str"][0]) for file in files for r in file.records if "str" in r.metadata)
+    found = next((match[1] for name in names if (match := re.search(r"[/\\]python(3\.\d+)t?[/\\]", name))), "")
+    return found or "(version not in the trace)"
