@@ -25,13 +25,14 @@ import msgspec
 import kgprof
 from kgprof.errors import EXIT_INTERNAL
 from kgprof.model import Exit, encode_json
-from kgprof.record.job import EVENT_DECODER, Done, Failed, Job, Phase, Task
+from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
 OnPhase = Callable[[str], None]
 Echo = Callable[[bytes], None]
 
-PROGRAM_GRACE_S = 30.0  # for a program that Ctrl-C ends, or that has atexit handlers of its own
+PROGRAM_GRACE_S = 30.0  # for the atexit handlers of a program
+CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
@@ -274,9 +275,12 @@ class _Child:
         """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
         if self._process.poll() is not None:
             return
+        if WRITE_NOW is not None and self._phase != "start":
+            self._process.send_signal(WRITE_NOW)
+            time.sleep(STACK_GRACE_S)
         self._signal_group(signal.SIGINT)
         with contextlib.suppress(queue.Empty):
-            self._news.get(timeout=PROGRAM_GRACE_S)  # its last word, its end, or a second Ctrl-C
+            self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second Ctrl-C
             if self._last_word is not None:
                 self._news.get(timeout=EXIT_GRACE_S)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from enum import StrEnum
 
 import msgspec
 
-from kgprof.model import Model, Options, Plan, RunKey
+from kgprof.model import Model, Options, PassName, Plan, RunKey
+
+# To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
+WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 
 
 class Task(StrEnum):
     PLAN = "plan"  # what can run here, and on which machine
     SCRIPT = "script"  # a whole program, run once as it stands, under the passes that the options name
     MEASURE = "measure"  # child A: COMPILE, TIMING, TRACE, HOST
-    KERNELS = "kernels"  # child B: TRACE of code compiled with C++ kernel profiling
+    PROBE = "probe"  # child B: MEMORY, and KERNELS where the C++ kernels are to be named
     AGREEMENT = "agreement"  # are the results of the runs equal?
 
 
@@ -25,7 +29,8 @@ class Job(Model, frozen=True, kw_only=True):
     parent_pid: int  # the child ends itself when this process is gone
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
     answer: str = ""  # PLAN's answer is written here
-    key: RunKey | None = None  # of MEASURE and KERNELS
+    key: RunKey | None = None  # of MEASURE and PROBE
+    kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
     plan: Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
@@ -53,3 +58,14 @@ class Failed(Model, frozen=True, kw_only=True, tag_field="event", tag="failed"):
 
 Event = Phase | Done | Failed
 EVENT_DECODER = msgspec.json.Decoder(Event)
+
+
+def not_asked_for(options: Options, name: PassName) -> str:
+    """Why there is no such pass, where the options are the reason; otherwise empty."""
+    if options.wants(name):
+        return ""
+    return (
+        "only the COMPILE pass was asked for"
+        if options.passes == (PassName.COMPILE,)
+        else f"{name.upper()} was not asked for"
+    )

@@ -12,6 +12,7 @@ import contextlib
 import cProfile
 import importlib
 import os
+import signal
 import statistics
 import sys
 import threading
@@ -44,7 +45,7 @@ from kgprof.model import (
 from kgprof.record import project_sources, store
 from kgprof.record.flags import flags
 from kgprof.record.host_profiler import host_table
-from kgprof.record.job import Done, Event, Failed, Job
+from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
 from kgprof.record.kept_records import write_records
 from kgprof.record.source import unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
@@ -54,7 +55,7 @@ from kgprof.sync_records import SyncRecords
 from kgprof.workloads import programs
 from kgprof.workloads.programs import Program
 
-WRITTEN_EVERY_S = 2.0  # at most, at the next mark; a write that takes long is made rarer
+WRITTEN_EVERY_S = 0.5  # at most, at the next mark; a write that takes long is made rarer
 WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
 RANK = "RANK"  # torchrun's
@@ -66,6 +67,9 @@ class Watcher(Protocol):
     """One instrument around one run of the program."""
 
     def begin(self) -> None: ...
+    def write_now(self) -> None:
+        """What there is so far: the parent is about to end the process."""
+
     def end(self, why: str = "") -> None:
         """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
 
@@ -75,6 +79,8 @@ def run(job: Job, send: Send, *, plumbing: Sequence[str]) -> int:
     place = Place(job)
     program = programs.find(job.options.workload)
     watcher = place.watcher()
+    if WRITE_NOW is not None:
+        signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     with _last_words(watcher, send):
         code, said = _run_to_its_end(program, job.options.workload_args, watcher, plumbing)
     _only_in_the_program_itself(place.pid, code)
@@ -151,6 +157,7 @@ def _raised(error: BaseException, plumbing: Sequence[str]) -> tuple[int, Event]:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(tuple(plumbing)):
         frames = frames.tb_next
+    error.__traceback__ = frames  # what hooks print, whatever they are handed
     try:
         sys.excepthook(type(error), error, frames)
     except Exception:  # noqa: BLE001  as Python does: a hook that fails is shown, and the error itself
@@ -206,8 +213,9 @@ class Capture:
         self._window = self._trace_window()
         self._stack = ExitStack()
         self._flags = flags(os.environ)
-        self._began = self._written = 0.0
-        self._pause_s = WRITTEN_EVERY_S
+        self._began = self._written = time.monotonic()
+        self._pause_s = 0.0
+        self._writing = False
         self._stopped = ""
         self._over = False
         self._logs_chosen: frozenset[str] = frozenset()
@@ -267,7 +275,7 @@ class Capture:
         if self._window is not None:
             self._window.marked(kind)
         if now - self._written > self._pause_s:
-            self._write(unfinished=True)
+            self.write_now()
 
     def _enough(self, now: float) -> str:
         chosen, limit = self._steps.chosen, self._options.max_steps
@@ -282,9 +290,14 @@ class Capture:
         begins = kind in (Kind.EXPLICIT, Kind.REGION)
         return self._steps.ended(kind) + int(begins and not self._stopped)
 
+    def write_now(self) -> None:
+        if not self._over and not self._writing:
+            self._write(unfinished=True)
+
     # ---- what is written
 
     def _write(self, *, unfinished: bool = False, own_logs: bool = False) -> None:
+        self._writing = True
         began = time.monotonic()
         kind = self._steps.chosen
         number = self._steps.numbers(kind)
@@ -300,6 +313,7 @@ class Capture:
             self._place.write(PassName.TRACE, trace)
         notes = self._notes(kind, call_us, trace, unfinished)
         store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
+        self._writing = False
         self._written = time.monotonic()
         self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
@@ -343,7 +357,9 @@ class Capture:
         return ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
-            counted={kind.words: self._steps.counts[kind] for kind in Kind},
+            counted={
+                other.words: self._step_count(kind) if other is kind else self._steps.counts[other] for other in Kind
+            },
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
             notes=notes,
@@ -449,6 +465,9 @@ class Timed:
     def begin(self) -> None:
         self._marks.__enter__()
 
+    def write_now(self) -> None:
+        return None  # half a rerun is none
+
     def end(self, why: str = "") -> None:
         if self._over:
             return
@@ -494,6 +513,9 @@ class HostProfiled:
 
     def begin(self) -> None:
         self._marks.__enter__()
+
+    def write_now(self) -> None:
+        return None  # half a rerun is none
 
     def end(self, why: str = "") -> None:
         if self._over:

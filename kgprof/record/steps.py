@@ -41,12 +41,13 @@ class Kind(IntEnum):
 class Steps(CallIndex):
     """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
 
-    __slots__ = ("_began_in", "_first", "_kinds", "_on_mark", "_times", "counts", "paused")
+    __slots__ = ("_began_in", "_first", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "paused")
 
     def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
         super().__init__()
         self._kinds = bytearray()
-        self._times = array("q")  # ns of time.perf_counter
+        self._times = array("q")  # ns of time.perf_counter, less what was spent in ``on_mark`` before
+        self._own_ns = 0
         self._on_mark = on_mark
         self._began_in = os.getpid()
         self.counts = [0 for _ in Kind]
@@ -57,13 +58,15 @@ class Steps(CallIndex):
         """Nothing in a process that was forked from the one that is watched."""
         if self.paused or os.getpid() != self._began_in:
             return
-        self._times.append(time.perf_counter_ns())
+        now = time.perf_counter_ns()
+        self._times.append(now - self._own_ns)
         self._kinds.append(kind)
         self.counts[kind] += 1
         self.current += 1
         if self.counts[kind] == 1:
             self._first[kind] = self.current
         self._on_mark(kind)
+        self._own_ns += time.perf_counter_ns() - now  # writing and the profiler's start are no part of a step
 
     @property
     def full(self) -> bool:

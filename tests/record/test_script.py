@@ -1,0 +1,279 @@
+"""A program as it stands: it runs as Python would run it, and however it ends, what was seen of it is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kgprof.model import HostPass, PassName, Skipped, TimingPass, TracePass
+from kgprof.record import children
+from kgprof.record.script import renumbered
+from tests.record.scripted import COMPILES, ran
+
+TRAINS = """
+import pickle, sys
+import torch
+
+class Kept:
+    pass
+
+assert type(pickle.loads(pickle.dumps(Kept()))) is Kept
+print(sys.argv[1:], __name__, __file__ == sys.argv[0], sys.path[0] == __file__.rpartition("/")[0], sys.stdin.read())
+print("to stderr", file=sys.stderr)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+@torch.compile(backend="eager", dynamic=False)
+def loss_of(x):
+    return model(x).sum()
+
+def main():
+    for number in range(34):
+        loss_of(torch.ones(2 + (number == 6), 4)).backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+SEVEN_STEPS = COMPILES + "for number in range(7): doubled(torch.ones(3 + (number == 5)))\n"
+
+
+def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_path: Path) -> None:
+    done = ran(tmp_path, TRAINS, "--lr", "1")
+
+    assert done.exit.outcome == "ok"
+    assert done.echoed == "['--lr', '1'] __main__ True True \n"
+    assert "to stderr" in done.run.log
+    assert done.echoed in done.run.log
+    assert (done.script.step, done.script.steps) == ("an optimizer step", 34)
+    assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
+    assert done.compiled.calls == 34
+    assert len(done.compiled.call_us) == 9  # those before torch.profiler was on
+    assert isinstance(done.run.trace, TracePass)
+    assert len(done.run.trace.step_us) == 20
+    assert "TRACE: 20 steps of" in done.notes
+    assert not isinstance(done.run.records, Skipped)
+    recompiled = [r.call for r in done.run.records.records if r.metadata.get("frame_compile_id") == 1]
+    assert set(recompiled) == {6}
+    first, second = done.run.records.graphs
+    assert first.runs == {step: 1 for step in range(34) if step != 6}
+    assert second.runs == {6: 1}
+
+
+def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "names.py").write_text("NAME = 'relative'\n", encoding="utf-8")
+    main = "import sys\nfrom .names import NAME\nprint(NAME, __name__, __package__, __spec__.name, sys.argv)\n"
+    (package / "__main__.py").write_text(main, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    done = ran(tmp_path, "", "x", workload="-m pkg")
+
+    assert done.echoed == f"relative __main__ pkg pkg.__main__ ['{package / '__main__.py'}', 'x']\n"
+    assert done.exit.outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "message", "code"),
+    [
+        ("import sys; sys.exit(3)", "exited", "sys.exit(3)", 3),
+        ("raise ValueError('no more')", "raised", "ValueError: no more", 1),
+        ("import os; os._exit(5)", "exited", "os._exit(5)", 5),
+        ("import time; time.sleep(0.7); doubled(torch.ones(3)); os.kill(os.getpid(), 9)", "killed", "SIGKILL", -9),
+    ],
+)
+def test_however_it_ends_its_code_is_kept_and_what_was_seen(
+    tmp_path: Path, ending: str, outcome: str, message: str, code: int
+) -> None:
+    done = ran(tmp_path, f"import os\n{SEVEN_STEPS}{ending}\n")
+
+    assert (done.exit.outcome, done.exit.message, done.exit.exit_code) == (outcome, message, code)
+    assert len(done.compiled.compilations) == 2
+    assert done.script.steps == 7 + (outcome == "killed")
+    assert ("ended without a word" in done.notes) == (outcome == "killed")
+    if outcome == "raised":
+        assert done.exit.traceback.splitlines()[1:] == [
+            f'  File "{tmp_path / "program.py"}", line 9, in <module>',
+            "    raise ValueError('no more')",
+            "ValueError: no more",
+        ]
+
+
+def test_a_script_that_is_not_python_names_the_line(tmp_path: Path) -> None:
+    done = ran(tmp_path, "x = 1\nif x\n")
+
+    assert done.exit.message == f"SyntaxError: expected ':' [{tmp_path / 'program.py'}:2]"
+    assert done.exit.traceback.startswith(f'  File "{tmp_path / "program.py"}", line 2\n')
+    assert "kgprof/record" not in done.run.log
+
+
+def test_processes_that_it_starts_are_not_watched_and_do_not_run_it_again(tmp_path: Path) -> None:
+    done = ran(
+        tmp_path,
+        f"""
+        import multiprocessing, os, subprocess, sys
+        {textwrap_indent(COMPILES)}
+        def seen(number):
+            import kgprof
+            return number, kgprof._on_step is None, __name__
+
+        if __name__ == "__main__":
+            doubled(torch.ones(3))
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(seen, [1]))
+            asks = "import sys; print('kgprof' in sys.modules, sys.flags.safe_path)"
+            print(subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True).stdout, end="")
+            for batch in torch.utils.data.DataLoader(torch.ones(2, 3), num_workers=1):
+                doubled(batch)
+            sys.stdout.flush()
+            forked = os.fork()
+            doubled(torch.ones(3))
+            if forked:
+                os.waitpid(forked, 0)
+                print("parent")
+        """,
+    )
+
+    assert done.exit.outcome == "ok", done.run.log
+    assert done.echoed == "[(1, True, '__mp_main__')]\nFalse False\nparent\n"
+    assert done.script.steps == 4
+    assert not list(tmp_path.glob("**/.partial-*"))
+
+
+def textwrap_indent(text: str) -> str:
+    return text.replace("\n", "\n        ")
+
+
+def test_the_recording_stops_and_the_program_does_not(tmp_path: Path) -> None:
+    done = ran(tmp_path, SEVEN_STEPS + "print('to the end')\n", max_steps=4)
+
+    assert (done.exit.outcome, done.echoed) == ("ok", "to the end\n")
+    assert (done.script.steps, done.script.stopped) == (4, "4 steps (--max-steps)")
+    assert [one.compile_id for one in done.compiled.compilations] == ["0/0"]
+    assert done.run.trace == Skipped(reason="the recording stopped: 4 steps (--max-steps)")
+
+
+def test_it_stops_after_a_time_as_well(tmp_path: Path) -> None:
+    later = "import time; time.sleep(1.5)\ndoubled(torch.ones(5)); print('to the end')\n"
+    done = ran(tmp_path, SEVEN_STEPS.replace("range(7)", "range(2)") + later, duration_s=1.5)
+
+    assert (done.exit.outcome, done.echoed) == ("ok", "to the end\n")
+    assert done.script.stopped == "1.5 s (--duration)"
+    assert [one.compile_id for one in done.compiled.compilations] == ["0/0"]
+
+
+def test_a_program_that_profiles_and_logs_itself_does_so_and_the_report_says_what_is_lost(tmp_path: Path) -> None:
+    done = ran(
+        tmp_path,
+        COMPILES
+        + """
+import logging
+import os
+os.environ["TORCHINDUCTOR_MAX_AUTOTUNE"] = "0"
+for number in range(12):
+    doubled(torch.ones(3))
+torch._logging.set_logs(dynamo=logging.ERROR)
+with torch.profiler.profile() as profiler:
+    doubled(torch.ones(3))
+print(any(event.key == "aten::mul" for event in profiler.key_averages()))
+doubled(torch.ones(4))
+""",
+    )
+
+    assert done.exit.outcome == "ok", done.run.log
+    assert done.echoed == "True\n"
+    assert isinstance(done.run.trace, TracePass)
+    assert len(done.run.trace.step_us) == 3  # of 12, before its own session began
+    assert done.compiled.capture_unavailable == (
+        "capture torch logs incomplete: the program called torch._logging.set_logs itself",
+    )
+    assert "the program itself set TORCHINDUCTOR_MAX_AUTOTUNE" in done.notes
+    assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
+
+
+def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
+    done = ran(
+        tmp_path,
+        "import kgprof\n"
+        + COMPILES
+        + "doubled(torch.ones(9))\nfor _ in range(5):\n    kgprof.step()\n    doubled(torch.ones(3))\n",
+    )
+
+    assert done.script.counted == {
+        "a call of kgprof.step()": 5,
+        "an optimizer step": 0,
+        "a call of a compiled function": 6,
+    }
+    assert done.script.steps == 5
+    assert not isinstance(done.run.records, Skipped)
+    assert [graph.runs for graph in done.run.records.graphs] == [{-1: 1}, {0: 1, 1: 1, 2: 1, 3: 1, 4: 1}]
+
+
+def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    text = SEVEN_STEPS + f"open({str(started)!r}, 'w').close()\nimport time\ntime.sleep(100)\n"
+
+    def press() -> None:
+        while not started.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    done = ran(tmp_path, text)
+    presser.join()
+
+    assert (done.exit.outcome, done.exit.message) == ("interrupted", "Ctrl-C")
+    assert done.run.log.endswith("KeyboardInterrupt\n")
+    assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
+
+
+def test_a_program_that_hears_nothing_is_ended_and_has_written_what_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "CTRL_C_GRACE_S", 0.5)
+    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(100)\n"
+
+    done = ran(tmp_path, SEVEN_STEPS + deaf, timeout_s=15)
+
+    assert (done.exit.outcome, done.exit.message) == ("timed-out", "no end within 15 s (--timeout)")
+    assert re.search(r'program.py", line \d+ in <module>', done.run.log)
+    assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
+
+
+def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
+    done = ran(tmp_path, TRAINS, passes=(PassName.TIMING,))
+
+    assert isinstance(done.run.timing, TimingPass)
+    assert [len(steps) for steps in done.run.timing.step_us] == [31]
+    (note,) = done.run.timing.notes
+    assert note.startswith("TIMING: steps 3 to 33 of one rerun of the program; a step is an optimizer step")
+    assert isinstance(done.run.compile, Skipped)
+
+
+def test_a_rerun_under_cprofile_gives_host(tmp_path: Path) -> None:
+    done = ran(tmp_path, TRAINS, passes=(PassName.HOST,), steps=10)
+
+    assert isinstance(done.run.host, HostPass)
+    assert len(done.run.host.step_us) == 10
+    assert {row.function: row.calls for row in done.run.host.rows}["SGD.step"] == 10
+
+
+def test_lines_are_told_the_number_of_their_step() -> None:
+    def number(label: int) -> int:
+        return label // 2
+
+    assert renumbered({"call": 5, "metadata": {}, "payload": None}, number)["call"] == 2
+    assert renumbered({"frame": {"call": 3, "function": "f"}}, number) == {"frame": {"call": 1, "function": "f"}}
+    assert renumbered({"log": {"call": 4}}, number) == {"log": {"call": 2}}
+    runs = {"0": 1, "1": 1, "2": 5}
+    assert renumbered({"graph": {"compile_id": "0/0", "runs": runs}}, number)["graph"]["runs"] == {0: 2, 1: 5}
+    assert renumbered({"left_out": 3}, number) == {"left_out": 3}

@@ -1,0 +1,120 @@
+"""Three ways to count steps at once, and what an event's number is when one of them has been chosen."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+import kgprof
+from kgprof.record.call_index import BEFORE_THE_FIRST
+from kgprof.record.source import listening
+from kgprof.record.steps import Kind, StepMarks, Steps
+
+
+def marked(*kinds: Kind) -> Steps:
+    steps = Steps()
+    for kind in kinds:
+        steps.mark(kind)
+    return steps
+
+
+E, O, R = Kind.EXPLICIT, Kind.OPTIMIZER, Kind.REGION  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen", "numbers", "ended"),
+    [
+        ((), None, [-1], 0),
+        ((R, R), R, [-1, 0, 1], 1),
+        # what is before the first explicit step is before the first step, compiled calls too
+        ((R, E, R, E, R), E, [-1, -1, 0, 0, 1, 1], 1),
+        # an optimizer's step ends one: the first began with the first compiled call
+        ((R, O, R, O), O, [-1, 0, 1, 1, 2], 2),
+        ((R, R, O), O, [-1, 0, 0, 1], 1),
+        # nothing compiled before it: the first step can only begin with it
+        ((O, R, O), O, [-1, 0, 0, 1], 1),
+        ((O, E, R), E, [-1, -1, 0, 0], 0),
+    ],
+)
+def test_the_preferred_kind_there_is_decides_what_every_label_means(
+    kinds: tuple[Kind, ...], chosen: Kind | None, numbers: list[int], ended: int
+) -> None:
+    steps = marked(*kinds)
+
+    assert steps.chosen is chosen
+    number = steps.numbers(chosen)
+    assert [number(label) for label in range(-1, len(kinds))] == numbers
+    assert steps.ended(chosen) == ended
+    assert len(steps.boundaries(chosen)) == (0 if chosen is None else ended + 1)
+    assert steps.current == len(kinds) + BEFORE_THE_FIRST
+
+
+def test_what_the_recorder_does_at_a_mark_is_no_part_of_a_step() -> None:
+    import time
+
+    steps = Steps(lambda kind: time.sleep(0.05))
+    steps.mark(R)
+    steps.mark(R)
+
+    (first, second) = steps.boundaries(R)
+    assert second - first < 40e6
+
+
+def test_a_forked_process_marks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = marked(R)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+
+    steps.mark(R)
+
+    assert (steps.counts[R], steps.current) == (1, 0)
+
+
+def test_each_kind_is_marked_once_and_afterwards_everything_is_as_it_was() -> None:
+    from torch._dynamo import eval_frame
+
+    before = (eval_frame._callback_from_stance, kgprof._on_step)
+    inner = torch.compile(lambda x: x + 1, backend="eager")
+    outer = torch.compile(lambda x: inner(x) * 2, backend="eager")
+    weights = torch.nn.Parameter(torch.ones(2))
+    first, second = (torch.optim.SGD([weights], lr=0.1) for _ in range(2))
+    steps = Steps()
+
+    with listening([StepMarks(steps)]):
+        kgprof.step()
+        outer(torch.ones(2))  # the compiled function in it is no call of its own
+        inner(torch.ones(2))
+        weights.grad = torch.ones(2)
+        first.step()
+        second.step()  # the second of two optimizers ends no step
+        first.step()
+    kgprof.step()
+    first.step()
+    inner(torch.ones(2))
+
+    assert steps.counts == [1, 2, 2]
+    assert (eval_frame._callback_from_stance, kgprof._on_step) == before
+
+
+def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
+    from torch._dynamo.utils import counters
+
+    def graphs_and_breaks() -> tuple[int, int]:
+        torch._dynamo.reset()
+        counters.clear()
+        weights = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([weights], lr=0.1)
+        step = torch.compile(optimizer.step, backend="eager")
+        for _ in range(2):
+            weights.grad = torch.ones(2)
+            step()
+        return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+
+    without = graphs_and_breaks()
+    steps = Steps()
+    with listening([StepMarks(steps)]):
+        with_marks = graphs_and_breaks()
+
+    assert with_marks == without
+    assert steps.counts == [0, 0, 2]
