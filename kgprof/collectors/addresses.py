@@ -327,7 +327,7 @@ def _moved(event: AddressChange) -> Finding:
     serious = event.declared or event.cuda_graphs or event.carried
     why = "new memory"
     if event.carried:
-        why += f", made by compiled graph {', '.join(event.carried)} in an earlier call"
+        why += f", made by compiled graph {', '.join(event.carried)}{' in an earlier call' if event.functions else ''}"
     else:
         why += "; which operation allocated it was not observed"
     if event.related:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -311,6 +312,29 @@ class _Input:
         )
 
 
+class _Result:
+    """An output of one run, without holding it."""
+
+    def __init__(self, call: int, output: int, storage: StorageWeakRef, tensor: torch.Tensor) -> None:
+        self.call = call
+        self.output = output
+        self._storage = storage
+        self._tensor = weakref.ref(tensor)
+        self._references = 0
+
+    def count(self) -> None:
+        tensor = self._tensor()
+        self._references = 0 if tensor is None else sys.getrefcount(tensor)
+
+    def is_held(self, later: list[_Result]) -> bool:
+        """After the call that gave ``later``. A CUDA graph keeps its outputs itself and gives out the same tensor in
+        every replay: there one reference more after each call says that somebody collects them."""
+        if self._storage.expired():  # type: ignore[no-untyped-call]
+            return False
+        again = [one for one in later if one._storage.cdata == self._storage.cdata]
+        return not again or again[-1]._references > self._references > 0
+
+
 class _Graph:
     """What is known of one compiled graph."""
 
@@ -326,7 +350,7 @@ class _Graph:
         self._outputs = 0
         self._overlaps: dict[object, Overlap] = {}
         self._left_out = 0
-        self._alive: list[tuple[int, int, StorageWeakRef]] = []  # call, output, its storage
+        self._results: list[_Result] = []  # of this call and the one before
         self._held: dict[int, list[int]] = {}
         self._call, self._run = -2, 0  # the call that runs are counted in, and how many there were
         self.watched = 0
@@ -368,22 +392,23 @@ class _Graph:
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
                 self._made.add(place, f"{self._compile_id} output {index}", call)
-                self._alive.append((call, index, place.storage))
+                self._results.append(_Result(call, index, place.storage, outputs[index]))
         return written
 
     def call_ended(self, call: int) -> None:
         """An output that outlives the call after its own is held."""
-        if not self._alive:
-            return
-        for made, output, storage in self._alive:
-            if made == call - 1 and not storage.expired():  # type: ignore[no-untyped-call]
-                calls = self._held.setdefault(output, [])
-                if made not in calls:
-                    calls.append(made)
-        self._alive = [entry for entry in self._alive if entry[0] >= call]
+        now = [result for result in self._results if result.call == call]
+        for result in now:
+            result.count()
+        for result in self._results:
+            if result.call == call - 1 and result.is_held(now):
+                calls = self._held.setdefault(result.output, [])
+                if result.call not in calls:
+                    calls.append(result.call)
+        self._results = now
 
     def forget(self) -> None:
-        self._alive.clear()
+        self._results.clear()
 
     def _meetings(
         self, call: int, inputs: list[tuple[Any, _Place | None]], outputs: list[tuple[Any, _Place | None]]

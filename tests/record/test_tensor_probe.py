@@ -188,6 +188,36 @@ def test_a_result_that_outlives_the_next_call_is_held() -> None:
     assert only_graph(keeps_the_last).held_outputs == ()
 
 
+def gives_out_one_tensor(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+    """A backend that does what a CUDA graph does: every run writes to the same memory and returns the same tensor."""
+    result = torch.empty(4)
+
+    def run(*args: torch.Tensor) -> tuple[torch.Tensor]:
+        result.copy_(graph(*args)[0])
+        return (result,)
+
+    return run
+
+
+def test_of_a_graph_that_keeps_its_result_itself_only_more_and_more_references_say_that_it_is_held() -> None:
+    compiled, x = torch.compile(torch.sin, backend=gives_out_one_tensor), torch.ones(4)
+    kept: list[torch.Tensor] = []
+    latest: dict[str, torch.Tensor] = {}
+
+    def drops(call: int) -> None:
+        compiled(x)
+
+    def keeps_the_last(call: int) -> None:
+        latest["y"] = compiled(x)
+
+    def keeps_all(call: int) -> None:
+        kept.append(compiled(x))
+
+    assert [only_graph(step).held_outputs for step in (drops, keeps_the_last)] == [(), ()]
+    (held,) = only_graph(keeps_all).held_outputs
+    assert (held.output, held.calls) == (0, ALL[:-1])
+
+
 def test_steps_that_the_program_marks_are_counted() -> None:
     import torch._inductor.cudagraph_trees
 

@@ -14,7 +14,14 @@ import torch
 from kgprof.errors import UsageError
 from kgprof.model import Agreement, RunAgreement, RunKey, Skipped
 from kgprof.workloads import loading
-from kgprof.workloads.protocol import ComparableWorkload, EvaluationSession, ResultSession, Session, Tick
+from kgprof.workloads.protocol import (
+    BufferSession,
+    ComparableWorkload,
+    EvaluationSession,
+    ResultSession,
+    Session,
+    Tick,
+)
 from kgprof.workloads.user import UserWorkload, as_workload, compare, named_arrays
 
 CPU = torch.device("cpu")
@@ -315,3 +322,72 @@ def test_a_step_that_returns_nothing_leaves_no_result() -> None:
 
     assert isinstance(session, ResultSession)
     assert session.result() == {}
+
+
+# ---------------------------------------------------------------- declared buffers
+
+
+class Keeps:
+    """A strategy whose state lives from step to step."""
+
+    def __init__(self) -> None:
+        self.state = torch.zeros(3)
+
+    def step(self) -> None:
+        self.state = self.state + 1
+
+
+class KeepsByMethod(Keeps):
+    def buffers(self) -> dict[str, object]:
+        return {"state": self.state, "no tensor": 3}
+
+
+class KeepsByMapping(Keeps):
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers = {"state": self.state}
+
+
+class KeepsAsModule(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(3))
+
+    def step(self) -> None:
+        self.state.add_(1)
+
+
+def prepared(strategy: object) -> Session:
+    workload = as_workload(strategy, name="w:strategy")
+    (run,) = workload.default_runs(torch.device("cpu"))
+    return workload.prepare(run, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("kind", [KeepsByMethod, KeepsByMapping, KeepsAsModule])
+def test_declared_buffers_are_the_sessions(kind: type) -> None:
+    strategy = kind()
+    session = prepared(strategy)
+    assert isinstance(session, BufferSession)
+
+    session.step()
+
+    found = session.buffers()
+    assert list(found) == ["state"]
+    assert found["state"] is (strategy.buffers["state"] if kind is KeepsByMapping else strategy.state)
+
+
+@pytest.mark.parametrize("strategy", [Keeps(), torch.nn.Identity, lambda: None])
+def test_a_session_of_a_strategy_that_declares_none_has_none(strategy: object) -> None:
+    if isinstance(strategy, type):
+        strategy = type("Step", (strategy,), {"step": lambda self: None})()
+
+    assert not isinstance(prepared(strategy), BufferSession)
+
+
+def test_buffers_that_are_no_mapping_are_the_users_error() -> None:
+    strategy = KeepsByMapping()
+    strategy.buffers = [strategy.state]  # type: ignore[assignment]
+    session = prepared(strategy)
+
+    with pytest.raises(UsageError, match="buffers is a list, not a mapping from name to tensor"):
+        session.buffers()  # type: ignore[attr-defined]
