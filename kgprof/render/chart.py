@@ -27,6 +27,16 @@ _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows; both 0..1."""
+
+    kind: str
+    letter: str
+    length: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     kind: str
     x: str
@@ -93,27 +103,32 @@ def _bar(index: int, run: RunReport, kernels: KernelBreakdown, scale: float, lim
         run=run_name(run, limits),
         caption=_bar_caption(run, kernels),
         description=f"{milliseconds(kernels.window_us / steps)} ms per step: {', '.join(words)}",
-        segments=_segments(found, scale),
+        segments=of_parts(
+            [
+                Part(kind=part.kind, letter=LETTERS[part.kind], length=part.per_step_us / scale, share=part.share)
+                for part in found
+            ]
+        ),
     )
 
 
-def _segments(found: Sequence[breakdown.Part], scale: float) -> tuple[Segment, ...]:
+def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
+    """One after the other from the left; a letter and a share where there is room for them."""
     segments = []
     x = 0.0
-    for part in found:
-        width = part.per_step_us / scale
+    for part in parts:
         segments.append(
             Segment(
                 kind=part.kind,
                 x=of_width(x),
-                width=of_width(width),
-                middle=of_width(x + width / 2),
-                letter=LETTERS[part.kind] if width >= _LETTER_FROM else "",
-                share=f"{100 * part.share:.0f} %" if width >= _SHARE_FROM else "",
-                wide=width < _SHARE_ALWAYS_FROM,
+                width=of_width(part.length),
+                middle=of_width(x + part.length / 2),
+                letter=part.letter if part.length >= _LETTER_FROM else "",
+                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
+                wide=part.length < _SHARE_ALWAYS_FROM,
             )
         )
-        x += width
+        x += part.length
     return tuple(segments)
 
 

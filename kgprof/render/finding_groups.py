@@ -6,15 +6,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kgprof.model import Finding
+from kgprof.render.quantity import count, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """``first`` stands for all of them: they have its rule, level, words and place."""
+    """Findings that have the rule, level, words, place and acceptance of ``first``."""
 
-    first: Finding
+    members: tuple[Finding, ...]
     words: str  # without the run's name
-    runs: tuple[str, ...]  # slugs; empty where it concerns no run
+
+    @property
+    def first(self) -> Finding:
+        return self.members[0]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Slugs; empty where it concerns no run."""
+        return tuple(dict.fromkeys(finding.run.slug for finding in self.members if finding.run))
+
+    @property
+    def times(self) -> str:
+        """How often in a run, empty for once."""
+        counts = [finding.count for finding in self.members]
+        return f"{span(count(min(counts)), count(max(counts)))} times" if max(counts) > 1 else ""
 
     @property
     def message(self) -> str:
@@ -25,15 +40,9 @@ def grouped(findings: Iterable[Finding]) -> tuple[Grouped, ...]:
     """In the order in which each was first met."""
     groups: dict[object, list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.rule, finding.level, finding.location, words(finding)), []).append(finding)
-    return tuple(
-        Grouped(
-            first=same[0],
-            words=words(same[0]),
-            runs=tuple(dict.fromkeys(finding.run.slug for finding in same if finding.run)),
-        )
-        for same in groups.values()
-    )
+        key = (finding.rule, finding.level, finding.location, words(finding), finding.accepted)
+        groups.setdefault(key, []).append(finding)
+    return tuple(Grouped(members=tuple(same), words=words(same[0])) for same in groups.values())
 
 
 def words(finding: Finding) -> str:

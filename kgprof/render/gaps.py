@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from kgprof.model import Omission
+from kgprof.render.limits import Limits
+from kgprof.render.visible import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +26,14 @@ def gathered(omissions: tuple[Omission, ...]) -> tuple[Gap, ...]:
     for (what, reason), slugs in runs.items():
         things[reason, tuple(slugs)].append(what)
     return tuple(Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items())
+
+
+def bounded(omissions: tuple[Omission, ...], limits: Limits) -> tuple[Gap, ...]:
+    return tuple(
+        Gap(
+            what=tuple(one_line(what, limits.name) for what in gap.what[: limits.lines]),
+            reason=one_line(gap.reason, 2 * limits.name),
+            runs=tuple(one_line(run, limits.name) for run in gap.runs[: limits.lines]),
+        )
+        for gap in gathered(omissions)[: limits.lines]
+    )

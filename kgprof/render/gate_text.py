@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
 from kgprof.places import relative
+from kgprof.render.quantity import amount
 from kgprof.render.visible import one_line, visible
 
 _LENGTH = 2000
@@ -29,7 +30,8 @@ def lines(profile: Profile, gate: Gate) -> Iterable[str]:
             yield _expired(entry)
     for note in gate.notes:
         yield f"note: {one_line(note, _LENGTH)}"
-    yield f"compiled by {gate.backend}, --fail-on {gate.fail_on}, {_findings(profile)}"
+    backend, fail_on = one_line(gate.backend, _NAME), one_line(gate.fail_on, _NAME)
+    yield f"compiled by {backend}, --fail-on {fail_on}, {_findings(profile)}"
     yield ""
     yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
     for reason in profile.verdict.reasons:
@@ -48,7 +50,7 @@ def _finding(finding: Finding, fails: bool, root: str) -> Iterable[str]:
     run = f" [{one_line(finding.run.slug, _NAME)}]" if finding.run else ""
     times = f" ({finding.count} times)" if finding.count > 1 else ""
     mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
-    yield f"{where}{mark}{finding.rule} {one_line(finding.message, _LENGTH)}{times}{run}"
+    yield f"{where}{mark}{one_line(finding.rule, _NAME)} {one_line(finding.message, _LENGTH)}{times}{run}"
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, _LENGTH)}"
     elif place is not None and place.text.strip():
@@ -67,11 +69,9 @@ def _source(line: int, text: str) -> Iterable[str]:
 
 
 def _expired(entry: AcceptedFinding) -> str:
-    place = f"{entry.file}:{entry.function}"
-    said = f"{entry.owner}, {entry.reason}"
-    return (
-        f"expired on {entry.expires}: accepted finding {entry.rule} in {one_line(place, 500)} ({one_line(said, 500)})"
-    )
+    day, rule = one_line(entry.expires, _NAME), one_line(entry.rule, _NAME)
+    place, said = one_line(f"{entry.file}:{entry.function}", 500), one_line(f"{entry.owner}, {entry.reason}", 500)
+    return f"expired on {day}: accepted finding {rule} in {place} ({said})"
 
 
 # ---------------------------------------------------------------- the table
@@ -97,13 +97,9 @@ def _row(budget: BudgetCheck) -> tuple[str, ...]:
     observed = "-" if isinstance(budget.observed, Skipped) else amount(budget.observed, budget.unit)
     return (
         one_line(budget.run.slug, _NAME),
-        budget.metric,
+        one_line(budget.metric, _NAME),
         amount(budget.limit, budget.unit),
         observed,
         str(budget.accepted) if budget.accepted else "",
-        budget.status,
+        one_line(budget.status, _NAME),
     )
-
-
-def amount(value: float, unit: str) -> str:
-    return f"{value:.1f} s" if unit == "s" else f"{value:,.0f}"

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
-from kgprof.render import breakdown, summary
-from kgprof.render.finding_groups import grouped
+from kgprof.places import relative
+from kgprof.render import breakdown, gate_table, memory_table, practices, summary
+from kgprof.render.environment_facts import cores
+from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.gaps import gathered
-from kgprof.render.gate_text import amount
-from kgprof.render.quantity import DASH, milliseconds, percent
+from kgprof.render.quantity import DASH, amount, milliseconds, percent
 from kgprof.render.visible import one_line
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
-_FINDINGS = 10
+FINDINGS = 10  # places; the page holds the rest
 _CELL = 160  # characters of one name or message
 _COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR", "first call s")
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
@@ -48,7 +49,11 @@ class Markdown:
             _runs(profile),
             _budgets(profile),
             _findings(profile),
+            _accepted(profile),
+            _trade_offs(profile),
+            _checklist(profile),
             _time(profile),
+            _memory(profile),
             _gaps(profile),
             _environment(profile),
         )
@@ -133,14 +138,16 @@ def _budgets(profile: Profile) -> Section | None:
     if profile.gate is None or not profile.gate.budgets:
         return None
     rows = tuple(
-        _row(
-            [escaped(b.run.slug), escaped(b.metric), amount(b.limit, b.unit), escaped(_observed(b)), escaped(b.status)]
-        )
-        for b in profile.gate.budgets
+        _row([escaped(b.run.slug), escaped(b.metric), amount(b.limit, b.unit), escaped(_observed(b)), _status(b)])
+        for b in gate_table.by_weight(profile.gate.budgets)
     )
     return Section(
         head=_table(["run", "budget", "limit", "observed", "status"], leading_words=2), rows=rows, noun="budgets"
     )
+
+
+def _status(budget: BudgetCheck) -> str:
+    return f"**{escaped(budget.status)}**" if budget.status == "exceeded" else escaped(budget.status)
 
 
 def _observed(budget: BudgetCheck) -> str:
@@ -151,21 +158,79 @@ def _observed(budget: BudgetCheck) -> str:
 
 
 def _findings(profile: Profile) -> Section:
+    """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
         looked_for = ", ".join(escaped(rule.id) for rule in profile.rules)
         return Section(head=(f"No finding (looked for: {looked_for}).",))
-    same = grouped(profile.findings)
-    shown = same[:_FINDINGS]
-    more = len(same) - len(shown)
-    rows = [
-        f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {escaped(group.message, 400)}"
-        for group in shown
-    ]
+    failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
+    same = [group for group in grouped(profile.findings) if not group.first.accepted]
+    same.sort(key=lambda group: failing.isdisjoint(group.members))
+    more = len(same) - len(same[:FINDINGS])
     return Section(
         head=(f"**Findings ({len(profile.findings):,})**", ""),
-        rows=tuple(rows),
+        rows=tuple(
+            f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
+            for group in same[:FINDINGS]
+        ),
         tail=(f"- {more:,} more in the report",) if more else (),
         noun="findings",
+    )
+
+
+def _finding(group: Grouped, profile: Profile) -> str:
+    place = group.first.location
+    where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
+    times = f" ({group.times})" if group.times else ""
+    return escaped(f"{where}{group.message}{times}", 400)
+
+
+def _accepted(profile: Profile) -> Section | None:
+    groups = [group for group in grouped(profile.findings) if group.first.accepted]
+    expired = [entry for entry in profile.gate.accepted if entry.status == "expired"] if profile.gate else []
+    if not groups and not expired:
+        return None
+    rows = [
+        f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s> accepted by "
+        f"{escaped(group.first.accepted, 400)}"
+        for group in groups
+    ]
+    rows += [
+        f"- expired on {escaped(entry.expires)}: {escaped(f'{entry.rule} in {entry.file} {entry.function}')} "
+        f"({escaped(entry.owner)}: {escaped(entry.reason)})"
+        for entry in expired
+    ]
+    head = ("<details><summary>Accepted findings</summary>", "")
+    return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun="accepted findings")
+
+
+def _trade_offs(profile: Profile) -> Section | None:
+    if not profile.trade_offs:
+        return None
+    rows = tuple(f"- **{escaped(weighed.verdict)}**: {escaped(weighed.text, 400)}" for weighed in profile.trade_offs)
+    return Section(head=("**Trade-offs**", ""), rows=rows, noun="trade-offs")
+
+
+def _checklist(profile: Profile) -> Section | None:
+    """What failed; the rest is a count."""
+    if not profile.checklist:
+        return None
+    failed = tuple(
+        f"- {escaped(item.title)}: {escaped(item.evidence, 400)}" for item in profile.checklist if item.status == "fail"
+    )
+    head = f"**Checklist**: {practices.tally(profile.checklist)}"
+    return Section(head=(head, ""), rows=failed, noun="items")
+
+
+def _memory(profile: Profile) -> Section | None:
+    columns = memory_table.columns(profile.runs)
+    if not columns:
+        return None
+    return Section(
+        head=("**Reads and memory**", "", *_table(["run", *(column.name for column in columns)])),
+        rows=tuple(
+            _row([escaped(run.key.slug), *(_cell(column.cell(run)) for column in columns)]) for run in profile.runs
+        ),
+        noun="runs",
     )
 
 
@@ -215,7 +280,7 @@ def _environment(profile: Profile) -> Section:
     facts = (
         f"torch {environment.torch}",
         f"Python {environment.python}",
-        f"{environment.cpu_count} cores, {environment.torch_threads} torch threads",
+        *cores(environment),
         f"seed {profile.options.seed}",
         commit + (" with changes" if environment.git_dirty is True else ""),
         profile.created_utc,

@@ -50,3 +50,10 @@ def size(size_bytes: int) -> str:
 
 def span(low: str, high: str) -> str:
     return low if low == high else f"{low}{DASH}{high}"
+
+
+def amount(value: float, unit: str) -> str:
+    """A budget or what was held against it: seconds carry their unit, everything else is counted in the caller's."""
+    if unit == "s":
+        return f"{value:.1f} s"
+    return f"{value:,.0f}" if value == int(value) else figure(value)

@@ -172,13 +172,13 @@ def _unknown(profile: Profile) -> tuple[str, ...]:
 # ---------------------------------------------------------------- cells
 
 
-def _missing(reason: str) -> Cell:
+def missing(reason: str) -> Cell:
     return Cell(text="\N{EN DASH}", details=(reason,), measured=False)
 
 
 def _spread(time: Spread | Skipped, scale: float) -> Cell:
     if isinstance(time, Skipped):
-        return _missing(time.reason)
+        return missing(time.reason)
     value = time.median * scale
     details = tuple(detail for detail in (ranged(time, scale), sampled(time)) if detail)
     return Cell(text=figure(value), details=details, value=value)
@@ -202,7 +202,7 @@ def _evaluation(run: RunReport) -> Cell:
 def _finished(run: RunReport) -> Cell:
     evaluation = run.evaluation
     if isinstance(evaluation, Skipped):
-        return _missing(evaluation.reason)
+        return missing(evaluation.reason)
     text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
     return Cell(
         text=text, details=classes(evaluation), value=float(evaluation.finished), wrong=evaluation.unfinished > 0
@@ -225,7 +225,7 @@ def _speedup(run: RunReport) -> Cell:
     if run.is_baseline:
         return Cell(text="baseline", value=1.0)
     if not isinstance(run.speedup, Speedup):
-        return _missing(run.speedup.reason)
+        return missing(run.speedup.reason)
     speedup = run.speedup
     return Cell(text=ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
 
@@ -233,7 +233,7 @@ def _speedup(run: RunReport) -> Cell:
 def _results(run: RunReport, *, baseline: RunKey | None) -> Cell:
     agreement = run.agreement
     if not isinstance(agreement, RunAgreement):
-        return _missing(agreement.reason)
+        return missing(agreement.reason)
     words = {"equal": "equal", "different": "DIFFERENT", "near-ties": "equal but near-ties"}
     return Cell(
         text=words.get(agreement.verdict, agreement.verdict),
@@ -269,7 +269,7 @@ def _metrics(run: RunReport) -> Cell:
     metrics = headline_metrics(run)
     if metrics is None:
         evaluation = run.evaluation
-        return _missing(evaluation.reason if isinstance(evaluation, Skipped) else "the workload ranks nothing")
+        return missing(evaluation.reason if isinstance(evaluation, Skipped) else "the workload ranks nothing")
     hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
     details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
     mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
@@ -283,7 +283,7 @@ def overflows(run: RunReport) -> bool:
 
 def _dropped(run: RunReport) -> Cell:
     if isinstance(run.evaluation, Skipped):
-        return _missing(run.evaluation.reason)
+        return missing(run.evaluation.reason)
     dropped = run.evaluation.dropped
     counted = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
     details = tuple(f"{count(n)} {name}" for name, n in counted.items() if n)
@@ -292,9 +292,9 @@ def _dropped(run: RunReport) -> Cell:
 
 def _first_call(run: RunReport) -> Cell:
     if not isinstance(run.compile, CompileSummary):
-        return _missing(run.compile.reason)
+        return missing(run.compile.reason)
     if isinstance(run.compile.first_call_s, Skipped):
-        return _missing(run.compile.first_call_s.reason)
+        return missing(run.compile.first_call_s.reason)
     compilations = len(run.compile.compilations)
     noun = "compilation" if compilations == 1 else "compilations"
     return Cell(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kgprof.model import Finding, KernelBreakdown, Level, Profile, RunReport
-from kgprof.render import breakdown, gate_text, summary
+from kgprof.model import KernelBreakdown, Level, Profile, RunReport
+from kgprof.places import relative
+from kgprof.render import breakdown, gate_text, memory_table, practices, summary
 from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
@@ -52,7 +53,8 @@ class Text:
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         _runs(console, profile)
-        _findings(console, profile.findings)
+        _findings(console, profile)
+        _watched(console, profile)
         for run in profile.runs:
             _kernels(console, run)
         _gaps(console, profile)
@@ -136,13 +138,28 @@ def _detail(column: str, cell: summary.Cell) -> str:
     return one_line(", ".join(detail.removesuffix(f", {EXTREMES}") for detail in details), _NAME)
 
 
-def _findings(console: Console, findings: Sequence[Finding]) -> None:
-    if not findings:
+def _findings(console: Console, profile: Profile) -> None:
+    if not profile.findings:
         _say(console, "no finding")
-    for same in grouped(findings):
-        level = same.first.level
-        _say(console, f"{level.value} {same.first.rule}: {same.message}", _LEVELS[level])
+    for same in grouped(profile.findings):
+        level, place = same.first.level, same.first.location
+        where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
+        times = f" ({same.times})" if same.times else ""
+        _say(console, f"{level.value} {same.first.rule}: {where}{same.message}{times}", _LEVELS[level])
     console.print()
+
+
+def _watched(console: Console, profile: Profile) -> None:
+    """What MEMORY saw, in a line or two: the page holds the rest."""
+    for weighed in profile.trade_offs:
+        _say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
+    if profile.checklist:
+        failed = ", ".join(item.title for item in profile.checklist if item.status == "fail")
+        _say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
+    if said := {run.key.slug: line for run in profile.runs if (line := memory_table.line(run))}:
+        _say(console, f"memory: {'; '.join(f'{slug} {line}' for slug, line in said.items())}")
+    if profile.trade_offs or profile.checklist or said:
+        console.print()
 
 
 def _kernels(console: Console, run: RunReport) -> None:

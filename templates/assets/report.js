@@ -70,10 +70,15 @@
     });
   }
 
-  // A link to a fold opens it; so does arriving with its name in the address.
+  // A link into a fold opens it; so does arriving with such a name in the address.
   const reveal = () => {
     const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
-    if (target instanceof HTMLDetailsElement) target.open = true;
+    let opened = false;
+    for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+      opened ||= !fold.open;
+      fold.open = true;
+    }
+    if (opened) target.scrollIntoView();
   };
   addEventListener("hashchange", reveal);
   reveal();

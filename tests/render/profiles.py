@@ -9,13 +9,18 @@ import msgspec
 from kgprof import collectors
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
+    AcceptedFinding,
+    BudgetCheck,
     CapCounters,
+    ChecklistItem,
     Compilation,
+    CompileStages,
     CompileSummary,
     Environment,
     Evaluation,
     Exit,
     Finding,
+    Gate,
     HostBreakdown,
     HostRow,
     KernelBreakdown,
@@ -23,7 +28,10 @@ from kgprof.model import (
     KernelRow,
     KindTotal,
     Level,
+    Location,
     LogExcerpt,
+    MemoryPeaks,
+    MemorySummary,
     ObserverCost,
     Omission,
     Options,
@@ -37,6 +45,7 @@ from kgprof.model import (
     Speedup,
     Spread,
     StrategyPlan,
+    TradeOff,
     Verdict,
 )
 
@@ -213,8 +222,119 @@ def empty() -> Profile:
     return msgspec.structs.replace(_profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130)
 
 
+def watched() -> Profile:
+    """Reads, moving buffers, memory, the checklist and a trade-off: what the MEMORY pass adds to `clean`."""
+    branch = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
+    reads = tuple(
+        Finding(
+            rule="KGP201",
+            level=Level.WARNING,
+            message="Tensor.item reads 1 value a step",
+            run=key,
+            location=Location(file=f"/src/part_{i // 4}.py", line=10 + i, function="step", text=f"    n{i} = x.item()"),
+            count=17 * (1 + i % 3),
+            fingerprint=f"read{i:03d}",
+        )
+        for key in (KEYS[1], KEYS[3])
+        for i in range(11)
+    )
+    copied = Finding(
+        rule="KGP305",
+        level=Level.WARNING,
+        message="3.0 MiB of 2 inputs would be copied in every replay",
+        run=KEYS[3],
+        location=branch,
+        count=0,
+        fingerprint="copied",
+        related=(Location(file="/src/queue.py", line=12, function="refill", text="self.slots = torch.cat(parts)"),),
+        detail="slots: a new address in each of 17 calls\nfilled: a new address in 9 of 17 calls",
+    )
+    runs = tuple(
+        msgspec.structs.replace(
+            _run(key),
+            memory=_memory(key),
+            observers=(*_run(key).observers, ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17)),
+        )
+        for key in KEYS
+    )
+    profile = _profile(runs, msgspec.structs.replace(CPU, source_root="/src"), "cpu")
+    return msgspec.structs.replace(
+        profile, findings=(*reads, copied), checklist=_checklist(), trade_offs=_trade_offs(branch)
+    )
+
+
+def gate() -> Profile:
+    """check-graphs: a budget exceeded, one not observed, two held; a finding accepted, an entry expired, a note."""
+    keys = KEYS[1:4:2]
+    untimed = Skipped(reason="only the COMPILE pass was asked for")
+    runs = tuple(
+        msgspec.structs.replace(
+            _run(key),
+            step=untimed,
+            evaluation_time=untimed,
+            ms_per_candidate=untimed,
+            speedup=untimed,
+            evaluation=untimed,
+            agreement=untimed,
+            compared_with=None,
+            kernels=untimed,
+            host=untimed,
+            observers=(ObserverCost(observer=PassName.COMPILE, ratio=untimed, samples=17),),
+        )
+        for key in keys
+    )
+    found = (_broken(keys[0], 41, ""), _broken(keys[1], 41, ""), _broken(keys[0], 58, "ada, until 2027-01-31: see #12"))
+    note = _finding("KGP103", Level.NOTE, keys[1], "derive recompiled 2 times in call 1 and converged")
+    text = "gate failed: batched.default: 1 over the budget of 0 graph-breaks"
+    profile = _profile(runs, msgspec.structs.replace(CPU, source_root="/src"), "cpu")
+    return msgspec.structs.replace(
+        profile,
+        options=Options(passes=(PassName.COMPILE,)),
+        command=("kgprof", "check-graphs", "linkpred"),
+        baseline=None,
+        exit_code=1,
+        verdict=Verdict(status="failed", text=text),
+        findings=(*found, note),
+        gate=Gate(
+            fail_on="error",
+            backend="inductor",
+            budgets=(
+                _budget("skipped-frames", keys[0], 0.0, 0.0, 0, "held"),
+                _budget("graph-breaks", keys[0], 0.0, 1.0, 1, "exceeded"),
+                _budget("graph-breaks", keys[1], 2.5, 1.0, 0, "held"),
+                _budget("cudagraph-skips", keys[1], 0.0, Skipped(reason="a CPU run"), 0, "not observed"),
+            ),
+            accepted=(
+                _accepted("src/step.py", "see #12", "2027-01-31", "used", 1),
+                _accepted("src/old.py", "gone soon", "2026-01-31", "expired", 0),
+            ),
+            failing=(0,),
+            notes=("the records of one run were cut",),
+        ),
+    )
+
+
 def hostile() -> Profile:
     """Every string of every part is one that tries to be more than text."""
+    told, seen = findings(), watched()
+    runs = tuple(msgspec.structs.replace(run, memory=seen.runs[0].memory) for run in told.runs)
+    broken = (_broken(KEYS[1], 41, ""), _broken(KEYS[1], 58, "ada, until 2027-01-31: see #12"))
+    return _poisoned(
+        msgspec.structs.replace(
+            told,
+            runs=runs,
+            findings=(*told.findings, *broken, seen.findings[-1]),
+            checklist=seen.checklist,
+            trade_offs=seen.trade_offs,
+        )
+    )
+
+
+def hostile_gate() -> Profile:
+    return _poisoned(gate())
+
+
+def _poisoned(profile: Profile) -> Profile:
     texts = iter(HOSTILE * 10_000)
     numbers = itertools.count()
 
@@ -222,12 +342,16 @@ def hostile() -> Profile:
         # These are words of the model, not strings from outside.
         if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties"):
             return value
-        if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds"):
+        if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds", "passes"):
             return value
+        if name == "accepted" and value == "":
+            return value  # nobody accepts it: that is a state, not a text
         if isinstance(value, str):
             text = next(texts)
+            if name != "strategy":
+                return text
             # Two runs whose names are alike up to where the page cuts them are two landmarks of one name.
-            return f"{next(numbers)}{text}" if name == "strategy" and len(text) > 1000 else text
+            return f"{next(numbers)}{text}" if len(text) > 1000 else f"{text}{next(numbers)}"
         if isinstance(value, list | tuple):
             return [poisoned(item, name) for item in value]
         if isinstance(value, dict):
@@ -238,7 +362,6 @@ def hostile() -> Profile:
             }
         return value
 
-    profile = findings()
     rules = profile.rules
     document = poisoned(msgspec.to_builtins(msgspec.structs.replace(profile, rules=())))
     assert isinstance(document, dict)
@@ -265,7 +388,23 @@ def huge() -> Profile:
     return msgspec.structs.replace(_profile(runs, CUDA, "cuda"), findings=found)
 
 
-STATES = {state.__name__: state for state in (clean, cuda, dead, findings, as_is, skipped, empty, hostile, huge)}
+STATES = {
+    state.__name__: state
+    for state in (
+        clean,
+        cuda,
+        dead,
+        findings,
+        as_is,
+        watched,
+        gate,
+        skipped,
+        empty,
+        hostile,
+        hostile_gate,
+        huge,
+    )
+}
 
 
 # ---------------------------------------------------------------- pieces
@@ -411,12 +550,19 @@ def _evaluation() -> Evaluation:
 def _compile(key: RunKey, step: float) -> CompileSummary:
     compiled = key.mode != "eager"
     compilation = Compilation(
-        compile_id="0/0", function="derive_and_choose", location="/src/fused.py:41", duration_s=11.2
+        compile_id="0/0",
+        function="derive_and_choose",
+        location="/src/fused.py:41",
+        duration_s=11.2,
+        stages=CompileStages(
+            capture_s=1.4, frontend_s=1.1, scheduling_s=2.2, code_generation_s=0.6, machine_code_s=5.8, caching_s=0.1
+        ),
     )
+    second = msgspec.structs.replace(compilation, compile_id="1/0", stages=Skipped(reason="cut"), fail_reason="refused")
     return CompileSummary(
         first_call_s=14.7 if compiled else 0.021,
         steady=msgspec.structs.replace(_spread(step * 1.02, 17, "us"), measured_in=PassName.COMPILE),
-        compilations=(compilation,) if compiled else (),
+        compilations=(compilation, second) if compiled else (),
         capture_unavailable=(),
     )
 
@@ -568,3 +714,101 @@ def _breakdown(
 
 def _finding(rule: str, level: Level, run: RunKey | None, message: str) -> Finding:
     return Finding(rule=rule, level=level, message=message, run=run, fingerprint="0123456789ab")
+
+
+def _broken(run: RunKey, line: int, accepted: str) -> Finding:
+    return Finding(
+        rule="KGP101",
+        level=Level.WARNING,
+        message="graph break in derive: Data-dependent branching (GB0170)",
+        run=run,
+        location=Location(file="/src/step.py", line=line, function="derive", text="    if x.sum() > 0:"),
+        count=4,
+        fingerprint=f"broken{line}",
+        related=(Location(file="/src/evaluator.py", line=9, function="evaluate", text="step(x)"),),
+        detail="Detected data-dependent branching.\nHint: Use `torch.cond` to express dynamic control flow.",
+        accepted=accepted,
+    )
+
+
+def _budget(
+    metric: str, run: RunKey, limit: float, observed: float | Skipped, accepted: int, status: str
+) -> BudgetCheck:
+    return BudgetCheck(
+        metric=metric,
+        run=run,
+        limit=limit,
+        unit="sites",
+        observed=observed,
+        accepted=accepted,
+        origin="default",
+        status=status,
+    )
+
+
+def _accepted(file: str, reason: str, expires: str, status: str, findings: int) -> AcceptedFinding:
+    return AcceptedFinding(
+        rule="KGP101",
+        file=file,
+        function="derive",
+        graph_break_id="GB0170",
+        reason=reason,
+        owner="ada",
+        expires=expires,
+        status=status,
+        findings=findings,
+    )
+
+
+def _memory(key: RunKey) -> MemorySummary:
+    no_allocator = Skipped(reason="a CPU has no caching allocator")
+    eager = key.mode == "eager"
+    return MemorySummary(
+        steps=17,
+        peaks=MemoryPeaks(
+            allocated_bytes=no_allocator,
+            reserved_bytes=no_allocator,
+            resident_bytes=(700 if eager else 731) * 2**20,
+            allocated_before_bytes=no_allocator,
+            resident_before_bytes=690 * 2**20,
+        ),
+        over_eager_bytes=Skipped(reason="this run is in mode eager") if eager else 31 * 2**20,
+        over_eager_of="" if eager else "resident",
+        syncs_per_step=1.0 if key.strategy == "torch_cond" else 0.0,
+    )
+
+
+def _checklist() -> tuple[ChecklistItem, ...]:
+    return (
+        ChecklistItem(
+            id="static-shapes", title="Shapes are static", status="pass", evidence="0 recompiles in 17 calls of 3 runs"
+        ),
+        ChecklistItem(
+            id="no-reads",
+            title="No value is read back in the step",
+            status="fail",
+            evidence="11 places read 22 values a step",
+            findings=("read000", "copied"),
+        ),
+        ChecklistItem(id="cuda-graphs", title="CUDA graphs replay", status="not observed", evidence="a CPU run"),
+    )
+
+
+def _trade_offs(place: Location) -> tuple[TradeOff, ...]:
+    kept = TradeOff(
+        guarded=KEYS[3],
+        always=KEYS[5],
+        location=place,
+        syncs_per_step=1.0,
+        sync_us=310.0,
+        saved_us=40.0,
+        net=_spread(1840.0, 306, "us"),
+        net_always=_spread(1510.0, 306, "us"),
+        verdict="remove it",
+        text="Reading the predicate costs 0.310 ms a step and saves 0.040 ms: do the work in every step.",
+    )
+    unseen = Skipped(reason="no wait was timed on a CPU")
+    unknown = msgspec.structs.replace(
+        kept, location=None, sync_us=unseen, saved_us=unseen, verdict="not observed", text="Nothing was compared."
+    )
+    return (kept, unknown)

@@ -56,6 +56,24 @@ def test_every_renderer_for_people_says_it_once_with_the_runs(name: str) -> None
     same = (found("compiled anew"), found("compiled anew", second=True))
     profile = msgspec.structs.replace(profiles.clean(), findings=same)
 
-    shown = by_name(name).render(profile).replace("</strong>", "").replace("<strong>", "")
+    shown = by_name(name).render(profile)
 
-    assert shown.count("batched.eager, batched.default: compiled anew") == 1
+    assert shown.count("compiled anew") == 1
+    assert shown.count("batched.eager, batched.default") == 1
+
+
+def test_what_is_accepted_stays_apart_from_what_is_not() -> None:
+    accepted = msgspec.structs.replace(found("odd"), accepted="ada: known")
+
+    assert [group.members for group in grouped((found("odd"), accepted))] == [(found("odd"),), (accepted,)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "times"), [((1, 1), ""), ((0, 0), ""), ((3, 3), "3 times"), ((1, 1200), "1\N{EN DASH}1,200 times")]
+)
+def test_how_often_is_a_range_over_the_runs(counts: tuple[int, int], times: str) -> None:
+    first, second = (
+        msgspec.structs.replace(found("odd", second=bool(i)), count=count) for i, count in enumerate(counts)
+    )
+
+    assert [group.times for group in grouped((first, second))] == [times]

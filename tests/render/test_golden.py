@@ -10,6 +10,7 @@ import os
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kgprof.render import by_name
@@ -55,7 +56,10 @@ class VisibleText(HTMLParser):
 @pytest.mark.parametrize("name", ["html", "text", "markdown"])
 def test_the_findings_report_reads_as_it_did(name: str) -> None:
     renderer = by_name(name)
-    made = renderer.render(profiles.findings())
+    profile = profiles.findings()
+    # given: the rules that it breaks; each new one would else change this page
+    rules = tuple(rule for rule in profile.rules if rule.id in {finding.rule for finding in profile.findings})
+    made = renderer.render(msgspec.structs.replace(profile, rules=rules))
     if name == "html":
         made = VisibleText(made).text()
     golden = GOLDEN / f"findings{renderer.suffix}{'.txt' if name == 'html' else ''}"

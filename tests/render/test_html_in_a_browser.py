@@ -157,7 +157,7 @@ def test_injected_code_does_not_run(browser: Browser, reports: dict[str, Path], 
     )
     tampered = tmp_path / "tampered.html"
     text = reports["clean"].read_text(encoding="utf-8")
-    tampered.write_text(text.replace("<main>", f"<main>{smuggled}"), encoding="utf-8")
+    tampered.write_text(text.replace('<main id="main">', f'<main id="main">{smuggled}'), encoding="utf-8")
 
     with browser.new_context() as context:
         visited = visit(context, tampered)

@@ -1,0 +1,144 @@
+"""The page's findings: by rule, so that each is explained once, and below it each place with what was seen there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kgprof.model import Finding, Level, Location, Profile, Rule
+from kgprof.places import relative
+from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.limits import Limits
+from kgprof.render.visible import clip, one_line, visible
+
+OPEN = 8  # lines of one rule that stand open; the others are folded
+_RELATED = 8  # other places of one finding
+_WORDS = 3000  # characters of torch's own
+_LEVEL_WORDS = {"error": "Error", "warning": "Warning", "note": "Note"}
+_NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    where: str  # "src/step.py:41 forward"
+    source: str  # the line itself; empty where it could not be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingLine:
+    anchor: str
+    runs: tuple[str, ...]
+    message: str
+    times: str  # how often, where more than once
+    fails: bool  # the gate, because of this one
+    accepted: str  # who accepts it and why
+    place: Place | None
+    related: tuple[Place, ...]
+    words: tuple[str, ...]  # torch's own, a paragraph each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingGroup:
+    """Findings of one rule on one level."""
+
+    rule: Rule
+    level: str
+    level_word: str
+    lines: tuple[FindingLine, ...]
+    folded: tuple[FindingLine, ...]
+
+    @property
+    def total(self) -> int:
+        return len(self.lines) + len(self.folded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingList:
+    groups: tuple[FindingGroup, ...]
+    anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
+
+
+def finding_list(profile: Profile, limits: Limits) -> FindingList:
+    """Rules in the Profile's order, which is by level first; what fails the gate comes first, what is accepted last."""
+    rules = {rule.id: rule for rule in profile.rules}
+    failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
+    used: set[str] = set()
+    anchors: dict[str, str] = {}
+    groups: dict[tuple[str, Level], list[FindingLine]] = {}
+    for same in _ordered(grouped(profile.findings[: limits.findings]), failing):
+        line = _line(same, _anchor(same.first, used), not failing.isdisjoint(same.members), profile, limits)
+        groups.setdefault((same.first.rule, same.first.level), []).append(line)
+        anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
+    found = (
+        FindingGroup(
+            rule=rules.get(rule) or _unknown(rule, level, limits),
+            level=level.value,
+            level_word=_LEVEL_WORDS[level],
+            lines=tuple(lines[:OPEN]),
+            folded=tuple(lines[OPEN:]),
+        )
+        for (rule, level), lines in groups.items()
+    )
+    return FindingList(groups=tuple(found), anchors=anchors)
+
+
+def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Grouped]:
+    """By level, then as they weigh; within one rule by place, so that what one line does stands together."""
+    given = list(groups)
+    first_of_rule: dict[tuple[str, Level], int] = {}
+    for index, same in enumerate(given):
+        first_of_rule.setdefault((same.first.rule, same.first.level), index)
+
+    def weight(same: Grouped) -> tuple[int, bool, bool, str, int]:
+        place = same.first.location
+        return (
+            first_of_rule[same.first.rule, same.first.level],
+            bool(same.first.accepted),
+            failing.isdisjoint(same.members),
+            place.file if place else "",
+            place.line if place else 0,
+        )
+
+    return sorted(given, key=weight)
+
+
+def _line(same: Grouped, anchor: str, fails: bool, profile: Profile, limits: Limits) -> FindingLine:
+    finding, root = same.first, profile.environment.source_root
+    return FindingLine(
+        anchor=anchor,
+        runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
+        message=one_line(same.words, 2 * limits.name),
+        times=same.times,
+        fails=fails,
+        accepted=one_line(finding.accepted, limits.name),
+        place=place(finding.location, root, limits) if finding.location else None,
+        related=tuple(place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]),
+        words=_paragraphs(finding.detail, min(_WORDS, 8 * limits.name)),
+    )
+
+
+def place(location: Location, root: str, limits: Limits) -> Place:
+    where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
+    return Place(where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name))
+
+
+def _paragraphs(detail: str, limit: int) -> tuple[str, ...]:
+    lines = visible(clip(detail, limit), keep="\n\t").splitlines()
+    return tuple(shown for line in lines if (shown := " ".join(line.split())))
+
+
+def _anchor(finding: Finding, used: set[str]) -> str:
+    base = clip(_NOT_AN_ID.sub("-", f"{finding.rule}-{finding.fingerprint}"), 80).rstrip("\u2026")
+    anchor, number = base, 1
+    while anchor in used:
+        number += 1
+        anchor = f"{base}-{number}"
+    used.add(anchor)
+    return anchor
+
+
+def _unknown(rule: str, level: Level, limits: Limits) -> Rule:
+    """For a finding whose rule this Profile does not list (one written by another version)."""
+    name = one_line(rule, limits.name)
+    return Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")

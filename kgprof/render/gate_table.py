@@ -1,0 +1,98 @@
+"""What the gate held the runs to: each budget beside what was observed, and what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import AcceptedFinding, BudgetCheck, Gate, Skipped
+from kgprof.render.limits import Limits
+from kgprof.render.quantity import DASH, amount, count
+from kgprof.render.visible import one_line
+
+_ORDER = ("exceeded", "not observed", "held")
+_MARKS = {"exceeded": "\u2715", "not observed": "?", "held": "\u2713"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLine:
+    run: str
+    metric: str
+    limit: str
+    observed: str
+    why: str  # nothing was observed
+    accepted: str
+    mark: str
+    status: str
+    origin: str
+    exceeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLine:
+    rule: str
+    place: str
+    reason: str
+    owner: str
+    expires: str
+    status: str
+    wrong: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateTable:
+    backend: str
+    fail_on: str
+    budgets: tuple[BudgetLine, ...]
+    accepted: tuple[AcceptedLine, ...]
+    notes: tuple[str, ...]
+
+
+def gate_table(gate: Gate | None, limits: Limits) -> GateTable | None:
+    if gate is None:
+        return None
+    return GateTable(
+        backend=one_line(gate.backend, limits.name),
+        fail_on=one_line(gate.fail_on, limits.name),
+        budgets=tuple(_budget(budget, limits) for budget in by_weight(gate.budgets)[: limits.lines]),
+        accepted=tuple(_accepted(entry, limits) for entry in gate.accepted[: limits.lines]),
+        notes=tuple(one_line(note, limits.name) for note in gate.notes[: limits.lines]),
+    )
+
+
+def by_weight(budgets: Sequence[BudgetCheck]) -> list[BudgetCheck]:
+    """What was exceeded first, then what nobody saw."""
+    return sorted(budgets, key=lambda budget: _ORDER.index(budget.status) if budget.status in _ORDER else 0)
+
+
+def _budget(budget: BudgetCheck, limits: Limits) -> BudgetLine:
+    seen = budget.observed
+    return BudgetLine(
+        run=one_line(budget.run.slug, limits.name),
+        metric=one_line(budget.metric, limits.name),
+        limit=f"{amount(budget.limit, budget.unit)} {one_line(_noun(budget.unit), limits.name)}".strip(),
+        observed=DASH if isinstance(seen, Skipped) else amount(seen, budget.unit),
+        why=one_line(seen.reason, limits.name) if isinstance(seen, Skipped) else "",
+        accepted=count(budget.accepted) if budget.accepted else "",
+        mark=_MARKS.get(budget.status, "?"),
+        status=one_line(budget.status, limits.name),
+        origin=one_line(budget.origin, limits.name),
+        exceeded=budget.status == "exceeded",
+    )
+
+
+def _noun(unit: str) -> str:
+    return "" if unit == "s" else unit  # seconds carry their unit in the figure
+
+
+def _accepted(entry: AcceptedFinding, limits: Limits) -> AcceptedLine:
+    status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
+    return AcceptedLine(
+        rule=one_line(entry.rule, limits.name),
+        place=one_line(f"{entry.file} {entry.function} {entry.graph_break_id}".strip(), limits.name),
+        reason=one_line(entry.reason, limits.name),
+        owner=one_line(entry.owner, limits.name),
+        expires=one_line(entry.expires, limits.name),
+        status=one_line(status, limits.name),
+        wrong=entry.status == "expired",
+    )

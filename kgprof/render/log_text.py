@@ -1,0 +1,42 @@
+"""The logs of the runs, within the room that the page has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import RunReport
+from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.quantity import count, size
+from kgprof.render.visible import visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    anchor: str
+    run: str
+    size: str
+    text: str
+
+
+def logs(runs: Sequence[RunReport], limits: Limits) -> tuple[Log, ...]:
+    if not limits.log_chars:
+        return ()
+    written = [(index, run) for index, run in enumerate(runs) if run.log.text]
+    each = limits.log_chars // max(1, len(written))
+    return tuple(
+        Log(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            size=size(len(run.log.text.encode("utf-8", errors="replace")) + run.log.left_out_bytes),
+            text=_middle_out(visible(run.log.text, keep="\n\t"), each),
+        )
+        for index, run in written
+    )
+
+
+def _middle_out(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"

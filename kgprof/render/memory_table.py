@@ -1,0 +1,112 @@
+"""What a run reads back in a step, and how much memory it takes: the same cells for every renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
+from kgprof.render.quantity import count, figure, size
+from kgprof.render.summary import Cell, Column, missing
+
+
+def columns(runs: Sequence[RunReport]) -> tuple[Column, ...]:
+    """Those that at least one run has a figure for."""
+    return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
+
+
+def reasons(runs: Sequence[RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+    """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for column in COLUMNS:
+        for run in runs:
+            cell = column.cell(run)
+            if not cell.measured:
+                names, slugs = found.setdefault(cell.detail, ({}, {}))
+                names[column.name] = slugs[run.key.slug] = None
+    return tuple(
+        (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
+        for reason, (names, slugs) in found.items()
+    )
+
+
+def line(run: RunReport) -> str:
+    """One run in a sentence's part: "peak 1.20 GiB resident (+31.0 MiB over eager), 1.00 syncs/step"; empty where
+    nothing is known."""
+    if not isinstance(run.memory, MemorySummary):
+        return ""
+    peaks, said = run.memory.peaks, []
+    if isinstance(peaks, MemoryPeaks):
+        known = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
+        said += [f"peak {size(value)} {name}" for value, name in known if isinstance(value, int)][:1]
+    over = run.memory.over_eager_bytes
+    if isinstance(over, int) and said:
+        said[0] += f" ({signed(over)} over eager)"
+    if not isinstance(run.memory.syncs_per_step, Skipped):
+        said.append(f"{figure(run.memory.syncs_per_step)} syncs/step")
+    return ", ".join(said)
+
+
+def signed(size_bytes: int) -> str:
+    return f"{'-' if size_bytes < 0 else '+'}{size(abs(size_bytes))}"
+
+
+# ---------------------------------------------------------------- cells
+
+
+def _syncs(run: RunReport) -> Cell:
+    if isinstance(run.memory, Skipped):
+        return missing(run.memory.reason)
+    syncs = run.memory.syncs_per_step
+    if isinstance(syncs, Skipped):
+        return missing(syncs.reason)
+    return Cell(text=figure(syncs), details=(f"{count(run.memory.steps)} steps",), value=syncs)
+
+
+def _peak(
+    peak: Callable[[MemoryPeaks], int | Skipped], before: Callable[[MemoryPeaks], int | Skipped] | None = None
+) -> Callable[[RunReport], Cell]:
+    def cell(run: RunReport) -> Cell:
+        peaks = run.memory if isinstance(run.memory, Skipped) else run.memory.peaks
+        if isinstance(peaks, Skipped):
+            return missing(peaks.reason)
+        value, held = peak(peaks), before(peaks) if before else None
+        if isinstance(value, Skipped):
+            return missing(value.reason)
+        details = (f"{size(held)} before",) if isinstance(held, int) else ()
+        return Cell(text=size(value), details=details, value=float(value))
+
+    return cell
+
+
+def _over_eager(run: RunReport) -> Cell:
+    if isinstance(run.memory, Skipped):
+        return missing(run.memory.reason)
+    over = run.memory.over_eager_bytes
+    if isinstance(over, Skipped):
+        return missing(over.reason)
+    return Cell(text=signed(over), details=(run.memory.over_eager_of,), value=float(over))
+
+
+COLUMNS = (
+    Column(name="syncs/step", title="MEMORY: host-device synchronisations, mean over the steps watched", cell=_syncs),
+    Column(
+        name="peak allocated",
+        title="MEMORY: by CUDA's caching allocator; what was allocated before the steps",
+        cell=_peak(lambda peaks: peaks.allocated_bytes, lambda peaks: peaks.allocated_before_bytes),
+    ),
+    Column(
+        name="peak reserved",
+        title="MEMORY: by CUDA's caching allocator, from the driver",
+        cell=_peak(lambda peaks: peaks.reserved_bytes),
+    ),
+    Column(
+        name="peak resident",
+        title="MEMORY: of the whole process; what was resident before the steps",
+        cell=_peak(lambda peaks: peaks.resident_bytes, lambda peaks: peaks.resident_before_bytes),
+    ),
+    Column(
+        name="over eager",
+        title="this run's peak less that of the same strategy in mode eager",
+        cell=_over_eager,
+    ),
+)

@@ -1,0 +1,47 @@
+"""What watching cost, and which passes there were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import ObserverCost, PassName, Profile, RunReport, Skipped, Spread
+from kgprof.render.limits import Limits, run_name
+from kgprof.render.quantity import DASH, count, ratio
+from kgprof.render.visible import one_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverTable:
+    passes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # run, (ratio, samples or reason) a pass
+
+
+_OBSERVERS = tuple(name for name in PassName if name is not PassName.TIMING)
+
+
+def observers(runs: Sequence[RunReport], limits: Limits) -> ObserverTable:
+    seen = {cost.observer for run in runs for cost in run.observers}
+    passes = tuple(name for name in _OBSERVERS if name in seen)
+    rows = []
+    for run in runs:
+        costs = {cost.observer: cost for cost in run.observers}
+        if costs:
+            rows.append((run_name(run, limits), tuple(_observer(costs.get(name), limits) for name in passes)))
+    return ObserverTable(passes=tuple(name.upper() for name in passes), rows=tuple(rows))
+
+
+def _observer(cost: ObserverCost | None, limits: Limits) -> tuple[str, str]:
+    if cost is None:
+        return DASH, "no such pass"
+    if isinstance(cost.ratio, Skipped):
+        return DASH, one_line(cost.ratio.reason, limits.name)
+    return ratio(cost.ratio), f"{count(cost.samples)} steps"
+
+
+def passes(profile: Profile) -> frozenset[str]:
+    """Those that left steps in any run; where none did, those that were asked for."""
+    seen = {cost.observer for run in profile.runs for cost in run.observers}
+    if any(isinstance(time, Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
+        seen.add(PassName.TIMING)
+    return frozenset(name.upper() for name in seen or profile.options.passes or PassName)
