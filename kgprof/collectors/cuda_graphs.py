@@ -1,8 +1,9 @@
 """KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as the reason.
 
 Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves nothing, and a
-"cudagraphable" partition may never be used. Messages are told apart by the function of torch's that logged them (the
-same in 2.11 and 2.13), their text is kept as it stands.
+"cudagraphable" partition may never be used. Launches are counted for the whole step and within each compiled region,
+so that a graph that torch left out in silence is seen among others that run. Messages are told apart by the function of
+torch's that logged them (the same in 2.11 and 2.13), their text is kept as it stands.
 
 On a CPU run none of this can be observed. What can be said beforehand is which compiled functions write to an input
 that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
@@ -34,6 +38,9 @@ from kgprof.model import (
     TracePass,
 )
 from kgprof.record import store
+
+if TYPE_CHECKING:
+    from kgprof.analysis.kineto import Columns
 
 SKIPPED = Rule(
     id="KGP301",
@@ -67,10 +74,10 @@ NONE_LAUNCHED = Rule(
     id="KGP303",
     name="cudagraph-expected-none-launched",
     level=Level.WARNING,
-    summary="CUDA graphs were asked for, and the trace of the steady steps has not one cudaGraphLaunch.",
+    summary="CUDA graphs were asked for, and a compiled graph ran in the steady steps without a cudaGraphLaunch.",
     why=(
         "The launch is the only proof that a CUDA graph is replayed. torch can leave a graph out without a message "
-        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0), so a run without launches has "
+        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0), so a graph without launches has "
         "none of what it was compiled for, whatever the log says."
     ),
     example="mode='reduce-overhead' where every partition of the graph holds an operator of the CPU.",
@@ -96,6 +103,8 @@ RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 
 MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks for CUDA graphs
 LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
+KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
+REGION = "Torch-Compiled Region: "  # and the compile id
 NOT_ON_CPU = Skipped(reason="not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
@@ -150,6 +159,16 @@ class WrittenInput(Model, frozen=True, kw_only=True):
     location: Location | None
 
 
+class Replayed(Model, frozen=True, kw_only=True):
+    """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
+
+    compile_id: str
+    location: Location | None
+    runs: int  # of its compiled region
+    launches: int  # of CUDA graphs in it; one a run and piece where all went well
+    kernels: int  # launched in it one by one
+
+
 class CudaGraphs(Model, frozen=True, kw_only=True):
     """One run."""
 
@@ -162,6 +181,7 @@ class CudaGraphs(Model, frozen=True, kw_only=True):
     partitions: tuple[Partitioning, ...]
     would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
+    replayed: tuple[Replayed, ...] = ()
 
 
 # ---------------------------------------------------------------- events
@@ -177,16 +197,18 @@ def collect(recording: Recording) -> tuple[CudaGraphs, ...]:
 
 
 def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
+    columns = _traced(recording, run) if on_cuda else NOT_ON_CPU
     return CudaGraphs(
         run=run.key,
         requested=_requested(run, trace),
         graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
-        launches_per_step=_launches_per_step(recording, run) if on_cuda else NOT_ON_CPU,
+        launches_per_step=_launches_per_step(run, columns),
         recorded=tuple(_recorded(trace)) if on_cuda else NOT_ON_CPU,
         skips=tuple(_skips(trace)) if on_cuda else (),
         partitions=tuple(_partitions(trace)) if on_cuda else (),
         would_skip=() if on_cuda else tuple(_written_inputs(trace)),
         steady_from=trace.steady_from,
+        replayed=() if isinstance(columns, Skipped) else tuple(_replayed(trace, columns)),
     )
 
 
@@ -196,16 +218,49 @@ def _requested(run: RunRecord, trace: RunTrace) -> bool:
     return any(told) if any(asked is not None for asked in told) else run.key.mode in MODES
 
 
-def _launches_per_step(recording: Recording, run: RunRecord) -> float | Skipped:
+def _traced(recording: Recording, run: RunRecord) -> Columns | Skipped:
+    """The events of TRACE, or why there are none."""
     from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
 
     if not isinstance(run.trace, TracePass):
         return run.trace
     try:
-        trace = kineto.read(store.trace_path(recording, run.key, PassName.TRACE))
+        return kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
     except InputError as error:
         return Skipped(reason=error.message)
-    return sum(event.name == LAUNCH for event in trace.events) / max(1, len(run.trace.step_us))
+
+
+def _launches_per_step(run: RunRecord, columns: Columns | Skipped) -> float | Skipped:
+    if isinstance(columns, Skipped) or not isinstance(run.trace, TracePass):
+        return columns if isinstance(columns, Skipped) else Skipped(reason="there is no trace")
+    return int((_named(columns, LAUNCH)).sum()) / max(1, len(run.trace.step_us))
+
+
+def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
+    """Calls of CUDA by the innermost compiled region that they were made in: a resumed function runs inside another."""
+    from kgprof.analysis import launches
+    from kgprof.analysis.timeline import NOBODY
+
+    regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
+    graph_calls, kernel_calls = _named(columns, LAUNCH), columns.named(*KERNEL_LAUNCHES)
+    calls = np.flatnonzero(columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls))
+    inside = launches.innermost(columns, regions, calls)
+    region = np.where(inside == NOBODY, NOBODY, columns.name[inside])
+    for name in dict.fromkeys(graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs):
+        here = columns.names.index(REGION + name) if REGION + name in columns.names else None
+        if here is not None:
+            yield Replayed(
+                compile_id=name,
+                location=_place_of_id(trace, name, trace.calls),
+                runs=int((regions & (columns.name == here)).sum()),
+                launches=int((graph_calls[calls] & (region == here)).sum()),
+                kernels=int((kernel_calls[calls] & (region == here)).sum()),
+            )
+
+
+def _named(columns: Columns, name: str) -> npt.NDArray[np.bool_]:
+    """Which events have exactly this name."""
+    return np.array([known == name for known in columns.names], np.bool_)[columns.name]
 
 
 def _skips(trace: RunTrace) -> Iterator[Skip]:
@@ -311,6 +366,8 @@ def _judge(event: CudaGraphs) -> Iterator[Finding]:
             yield _partitioned(event, partitioning)
     if event.graphs and event.launches_per_step == 0:
         yield _none_launched(event)
+    else:
+        yield from (_left_out(event, one) for one in event.replayed if _is_left_out(one))
     yield from _again(event)
 
 
@@ -341,6 +398,26 @@ def _none_launched(event: CudaGraphs) -> Finding:
     said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
     message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
     return _finding(NONE_LAUNCHED, event, None, message, identity="")
+
+
+def _is_left_out(one: Replayed) -> bool:
+    """Without kernels of its own there was nothing to launch. Fewer launches than runs prove as much of some runs."""
+    return one.kernels > 0 and one.launches < one.runs
+
+
+def _left_out(event: CudaGraphs, one: Replayed) -> Finding:
+    name = one.location.function if one.location else f"compilation {one.compile_id}"
+    skipped = any(
+        skip.compile_id == one.compile_id or _same_function(skip.location, one.location) for skip in event.skips
+    )
+    said = "torch logged that it skipped it" if skipped else "torch logged no skip of it"
+    runs = f"each of its {one.runs} runs" if not one.launches else f"{one.runs - one.launches} of its {one.runs} runs"
+    message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
+    return _finding(NONE_LAUNCHED, event, one.location, message, identity=f"{name} {one.compile_id.partition('/')[2]}")
+
+
+def _same_function(one: Location | None, other: Location | None) -> bool:
+    return one is not None and other is not None and (one.file, one.function) == (other.file, other.function)
 
 
 def _again(event: CudaGraphs) -> Iterator[Finding]:

@@ -7,6 +7,8 @@
 | compilations | a row of metrics with guards | a frame that came back compiled |
 | graphs | a row of metrics that counts operators | a graph was put into the module |
 
+And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its compiled region.
+
 A source that was not there, or that had to leave records out, takes no part: what it lacks is no contradiction.
 """
 
@@ -14,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kgprof.collectors import recompiles
+from kgprof.collectors import cuda_graphs, recompiles
+from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.source_text import is_resumed, user_function
 from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
-from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey
+from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
 
 SOURCES_DISAGREE = Rule(
     id="KGP503",
@@ -47,7 +50,7 @@ class Disagreement(Model, frozen=True, kw_only=True):
     """One fact of one run."""
 
     run: RunKey
-    fact: str  # "graph breaks", "recompiles", "compilations", "graphs"
+    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs"
     location: Location | None
     message: str
     identity: str
@@ -61,7 +64,7 @@ def collect(recording: Recording) -> tuple[Disagreement, ...]:
         for source, compare in _COMPARISONS
         if not trace.all.left_out and not {TRACE, source} & unavailable[trace.run]
         for found in compare(trace)
-    )
+    ) + tuple(found for event in cuda_graphs.collect(recording) for found in _launches(event))
 
 
 def _unavailable(compiled: object) -> set[str]:
@@ -112,6 +115,25 @@ def _of_ids(trace: RunTrace, fact: str, told: set[str], seen: set[str], other: s
         location = recompiles.place_of(trace, compiled) if compiled else None
         witness, silent = (TRACE, other) if name in told else (other, TRACE)
         yield _disagreement(trace, fact, location, f"the {witness} has compilation {name}, and the {silent} does not")
+
+
+def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
+    """A graph that the log calls recorded and that is never launched, or one that it calls skipped and that is."""
+    recorded = {one.compile_id for one in event.recorded} if not isinstance(event.recorded, Skipped) else set()
+    skipped = {skip.compile_id for skip in event.skips}
+    for one in event.replayed:
+        said = ""
+        if one.compile_id in recorded and one.kernels and not one.launches:
+            said = f"torch's log has a recording of it, and its {one.runs} runs in TRACE have no cudaGraphLaunch"
+        elif one.compile_id in skipped - recorded and one.launches:
+            said = f"torch's log has it skipped, and its {one.runs} runs in TRACE have {one.launches} cudaGraphLaunch"
+        if said:
+            name = one.location.function if one.location else f"compilation {one.compile_id}"
+            message = f"of the CUDA graph of {name}, {said}"
+            identity = "\0".join(("CUDA graphs", name, one.compile_id.partition("/")[2], said.partition(",")[0]))
+            yield Disagreement(
+                run=event.run, fact="CUDA graphs", location=one.location, message=message, identity=identity
+            )
 
 
 def _disagreement(trace: RunTrace, fact: str, location: Location | None, message: str) -> Disagreement:

@@ -17,6 +17,7 @@ from tests.collectors.written import (
     LOOP,
     REDUCE_OVERHEAD,
     STEP_DEF,
+    Region,
     artifact,
     compiled_once,
     partitioned,
@@ -95,6 +96,58 @@ def test_without_a_trace_launches_are_not_observed() -> None:
 
     assert isinstance(found.launches_per_step, Skipped)
     assert rules(written.on_cuda(*compiled_once())) == []
+
+
+# ---------------------------------------------------------------- each graph's own launches
+
+
+def two_graphs() -> list[Any]:
+    """step and report, both asked to be CUDA graphs."""
+    asked = [written.GraphRuns(compile_id=name, runs={0: 1}, cuda_graphs=True) for name in ("0/0", "1/0")]
+    return [*written.compiled("0/0", written.STEP), *written.compiled("1/0", written.REPORT), *asked]
+
+
+def of_two(report: Region, *lines: Any) -> Recording:
+    """step is launched in each of its four runs; report as told."""
+    return written.on_cuda(*two_graphs(), *lines, launches=0, regions=(Region("0/0", runs=4, graphs=4), report))
+
+
+def test_launches_are_counted_in_each_compiled_region() -> None:
+    (found,) = cuda_graphs.collect(of_two(Region("1/0", runs=4, graphs=8, kernels=2)))
+
+    assert [(one.compile_id, one.runs, one.launches, one.kernels) for one in found.replayed] == [
+        ("0/0", 4, 4, 1),
+        ("1/0", 4, 8, 2),
+    ]
+    assert found.launches_per_step == 3
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (Region("1/0", runs=4, graphs=0), "no CUDA graph of report was launched in each of its 4 runs in TRACE"),
+        (Region("1/0", runs=4, graphs=3), "no CUDA graph of report was launched in 1 of its 4 runs in TRACE"),
+    ],
+)
+def test_a_graph_left_out_among_others_that_are_launched_is_said(report: Region, said: str) -> None:
+    (finding,) = diagnosed(of_two(report))
+
+    assert (finding.rule, finding.message) == ("KGP303", f"{said}, others were; torch logged no skip of it")
+    assert finding.location is not None
+    assert finding.location.function == "report"
+
+
+@pytest.mark.parametrize(
+    "report", [Region("1/0", runs=4, graphs=4), Region("1/0", runs=4, graphs=0, kernels=0), Region("7/0", 4, 0)]
+)
+def test_a_graph_that_is_launched_or_has_no_kernels_or_was_never_asked_to_be_one_is_no_finding(report: Region) -> None:
+    assert diagnosed(of_two(report)) == ()
+
+
+def test_without_any_launch_the_run_as_a_whole_is_said_once() -> None:
+    none = written.on_cuda(*two_graphs(), launches=0, regions=(Region("0/0", 4, 0), Region("1/0", 4, 0)))
+
+    assert [(f.rule, f.location) for f in diagnosed(none)] == [("KGP303", None)]
 
 
 # ---------------------------------------------------------------- skips and partitions

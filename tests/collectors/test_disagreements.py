@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kgprof.collectors import disagreements
@@ -16,6 +17,7 @@ from tests.collectors.written import (
     LOOP,
     STEP,
     STEP_DEF,
+    Region,
     broken,
     compiled,
     compiled_once,
@@ -140,3 +142,44 @@ def test_a_graph_of_no_operators_is_no_contradiction() -> None:
 
     assert diagnosed(*lines) == ()
     assert diagnosed(*lines, ran("0/0", 0))[0].message.startswith("sources disagree on graphs")
+
+
+# ---------------------------------------------------------------- CUDA graphs: the log against the launches
+
+
+def on_cuda(region: Region, *lines: Any) -> tuple[str, ...]:
+    asked = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
+    told = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
+    recording = written.on_cuda(*told, asked, *lines, launches=0, regions=(region,))
+    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(recording)))
+
+
+def skipped_at_compile_time() -> Any:
+    return msgspec.structs.replace(written.skipped_graph("multiple devices"), compile_id="0/0")
+
+
+def test_a_recorded_cuda_graph_that_is_never_launched() -> None:
+    assert on_cuda(Region("0/0", runs=4, graphs=0), *written.recorded_graph(1)) == (
+        "sources disagree on CUDA graphs: of the CUDA graph of Model.step, torch's log has a recording of it, "
+        "and its 4 runs in TRACE have no cudaGraphLaunch",
+    )
+
+
+def test_a_skipped_cuda_graph_that_is_launched() -> None:
+    assert on_cuda(Region("0/0", runs=4, graphs=4), skipped_at_compile_time()) == (
+        "sources disagree on CUDA graphs: of the CUDA graph of Model.step, torch's log has it skipped, "
+        "and its 4 runs in TRACE have 4 cudaGraphLaunch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("region", "lines"),
+    [
+        (Region("0/0", runs=4, graphs=4), written.recorded_graph(1)),
+        (Region("0/0", runs=4, graphs=0), [skipped_at_compile_time()]),
+        (Region("0/0", runs=4, graphs=0), []),
+        (Region("0/0", runs=4, graphs=4), []),
+    ],
+)
+def test_a_log_that_agrees_with_the_launches_or_is_silent_is_no_contradiction(region: Region, lines: list[Any]) -> None:
+    assert on_cuda(region, *lines) == ()

@@ -12,10 +12,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from kgprof.collectors.cuda_graphs import LAUNCH
 from kgprof.compile_records import (
     CompileRecords,
     GraphRuns,
@@ -265,8 +266,17 @@ _FOLDERS: list[Path] = []
 REDUCE_OVERHEAD = RunKey(strategy="fused", mode="reduce-overhead")
 
 
-def on_cuda(*lines: Any, launches: int | None = None, steps: int = 4, key: RunKey = REDUCE_OVERHEAD) -> Recording:
-    """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None: there is no trace."""
+def on_cuda(
+    *lines: Any,
+    launches: int | None = None,
+    steps: int = 4,
+    key: RunKey = REDUCE_OVERHEAD,
+    regions: tuple[Region, ...] = (),
+) -> Recording:
+    """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None: there is no trace.
+
+    ``regions`` stand in the trace besides, one behind the other, each with its own launches.
+    """
     folder = Path(tempfile.mkdtemp(prefix="kgprof-written-"))
     _FOLDERS.append(folder)
     gone: TracePass | Skipped = recordings.GONE
@@ -274,7 +284,8 @@ def on_cuda(*lines: Any, launches: int | None = None, steps: int = 4, key: RunKe
         gone = TracePass(step_us=(100.0,) * steps, trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
         path = store.run_folder(folder, key) / store.TRACE_FILES[PassName.TRACE]
         path.parent.mkdir(parents=True)
-        path.write_bytes(gzip.compress(json.dumps({"traceEvents": list(_launched(launches, steps))}).encode()))
+        events = [*_launched(launches, steps), *_in_regions(regions)]
+        path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     traced = msgspec.structs.replace(run(*lines), key=key, trace=gone)
     whole = recordings.recording(traced, baseline=None)
     plan = msgspec.structs.replace(whole.header.plan, device="cuda")
@@ -286,7 +297,30 @@ def _launched(launches: int, steps: int) -> Iterator[dict[str, Any]]:
     for step in range(steps):
         yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": step * 100.0, "dur": 100.0}
     for number in range(launches):
-        yield {**event, "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 1.0 + number, "dur": 0.5}
+        yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": 1.0 + number, "dur": 0.5}
+
+
+class Region(NamedTuple):
+    """A compiled region that ran ``runs`` times in TRACE, and what was launched in all of them together."""
+
+    compile_id: str
+    runs: int
+    graphs: int
+    kernels: int = 1
+
+
+def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
+    event = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
+    for number, region in enumerate(regions):
+        start = 1000.0 * (number + 1)
+        for run in range(region.runs):
+            name = f"Torch-Compiled Region: {region.compile_id}"
+            yield {**event, "cat": "cpu_op", "name": name, "ts": start + 100 * run, "dur": 90.0}
+        for launched in range(region.graphs):
+            at = start + 100 * (launched % region.runs) + 1 + 2 * (launched // region.runs)
+            yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": at, "dur": 1.0}
+        for launched in range(region.kernels):
+            yield {**event, "cat": "cuda_driver", "name": "cuLaunchKernelEx", "ts": start + 5 + launched, "dur": 0.5}
 
 
 @atexit.register
