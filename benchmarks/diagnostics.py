@@ -17,8 +17,8 @@ class. A recompile that converged in warm-up is a fact: whoever lists it has inv
 missed nothing. Lines where compilation itself fails (KGP107) are left out.
 
 A tool's own count of breaks is right if it is the number of sites or the number of torch's records of them; tlparse's
-"restart(s) and/or compilation failure(s)" may hold the failures besides. explain's is that of the first call; what it
-counts in every call holds the same breaks again.
+"restart(s) and/or compilation failure(s)" may hold functions that reached the recompile limit besides. explain's is
+that of the first call; what it counts in every call holds the same breaks again.
 
 Each program runs under each tool in a process of its own, forked from one that has imported torch, and is ended after
 TIME_LIMIT_S. Answers are kept in --answers and used again while the program, torch and the tool are the same.
@@ -104,13 +104,13 @@ def ask_kgprof(program: Program) -> Answer:
         record.record(Path(folder) / "recording", (program,))
         said = found.of_run(store.load(Path(folder) / "recording"), record.key_of(program))
     answer = Answer()
-    for finding in said:
+    for finding in sorted(said, key=lambda one: one.rule == NOTE):  # a note beside a finding says nothing of its guards
         place = (finding.path, finding.line)
         if finding.rule in ("KGP101", "KGP102"):
             answer.breaks.add(place)
             answer.skipped |= {place} if finding.rule == "KGP102" else set()
         elif finding.rule in RECOMPILES or finding.rule == NOTE:
-            answer.recompiled.setdefault(place, set()).update(finding.guards)
+            answer.recompiled.setdefault(place, set(finding.guards))
         elif finding.rule != "KGP107":
             answer.other.append(f"{finding.rule} {finding.path}:{finding.line}")
     answer.own_count = len(answer.breaks)
@@ -126,7 +126,7 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
     def explained(function: Callable[..., Any]) -> Callable[..., Any]:
         calls = [0]
 
-        @functools.wraps(function)
+        @functools.wraps(function, updated=())
         def call(*args: Any, **kwargs: Any) -> Any:
             calls[0] += 1
             if not inside[0] and (every_call or calls[0] == 1):
@@ -145,10 +145,7 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
     def compile(model: Any = None, **_: Any) -> Any:  # noqa: A001  torch's own name
         if model is None:
             return explained
-        if isinstance(model, torch.nn.Module):
-            model.forward = explained(model.forward)
-            return model
-        return explained(model)
+        return _Standing(model, explained(model)) if isinstance(model, torch.nn.Module) else explained(model)
 
     before, torch.compile = torch.compile, compile
     try:
@@ -158,6 +155,23 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
     finally:
         torch.compile = before
     return answer
+
+
+class _Standing:
+    """In a compiled module's place: explains when it is called, and is the module in everything else."""
+
+    def __init__(self, module: Any, call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_module", module)
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
 
 
 def _add_explanation(answer: Answer, said: Any, *, counted: bool) -> None:
@@ -350,7 +364,8 @@ class Truth:
     records: int | None  # of torch's, for all sites; None where a mark leaves it open
     recompiled: dict[Place, frozenset[str]]  # findings alone: a note may be left out
     converged: frozenset[Place]
-    failing: frozenset[Place]  # lines where compilation fails, and functions that reach the limit
+    limited: frozenset[Place]  # functions that reach the recompile limit, which tlparse lists as failures
+    fails: bool
 
 
 def truth(program: Program) -> Truth:
@@ -364,7 +379,8 @@ def truth(program: Program) -> Truth:
         records=None if None in counted else sum(n or 0 for n in counted),
         recompiled={place(m): frozenset({m.guard}) for m in marks if m.rule in RECOMPILES},
         converged=frozenset(place(mark) for mark in marks if mark.rule == NOTE),
-        failing=frozenset(place(mark) for mark in marks if mark.rule in ("KGP104", "KGP105", "KGP107")),
+        limited=frozenset(place(mark) for mark in marks if mark.rule in ("KGP104", "KGP105")),
+        fails=any(mark.rule == "KGP107" for mark in marks),
     )
 
 
@@ -389,10 +405,15 @@ def score(tool: str, asked: Sequence[Program], given: dict[str, Answer]) -> dict
         "breaks": sum(len(known.breaks) for _, known, _ in rows),
         "breaks_missed": sum(len(known.breaks - said[program.name]) for program, known, _ in rows),
         "breaks_invented": sum(len(said[program.name] - known.breaks) for program, known, _ in rows),
+        "breaks_invented_at": [
+            f"{program.name}: {file}:{line}"
+            for program, known, _ in rows
+            for file, line in sorted(said[program.name] - known.breaks)
+        ],
         "skipped_frames": sum(len(known.skipped) for _, known, _ in rows),
         "skipped_frames_named": sum(len(known.skipped & answer.skipped) for _, known, answer in rows),
         "skipped_frames_invented": sum(
-            len(answer.skipped - known.skipped - known.failing) for _, known, answer in rows
+            len(answer.skipped - known.skipped - failing_lines[program.name]) for program, known, answer in rows
         ),
         "recompiling_functions": sum(len(known.recompiled) for _, known, _ in rows),
         "recompiling_functions_named": sum(len(known.recompiled.keys() & a.recompiled) for _, known, a in rows),
@@ -416,10 +437,11 @@ def score(tool: str, asked: Sequence[Program], given: dict[str, Answer]) -> dict
 
 
 def count_is_wrong(known: Truth, answer: Answer) -> bool:
-    if answer.own_count is None:
+    """Not where compilation itself fails: there is no telling what a count of breaks should be."""
+    if answer.own_count is None or known.fails:
         return False
     allowed = {len(known.breaks)} | ({known.records} if known.records is not None else set())
-    return not any(answer.own_count in (n, n + len(known.failing)) for n in allowed)
+    return not any(answer.own_count in (n, n + len(known.limited)) for n in allowed)
 
 
 COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
@@ -432,6 +454,11 @@ COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("clean programs accused", lambda s: f"{len(s['clean_programs_accused'])} of {s['clean_programs']}"),
     ("programs without an answer", lambda s: str(len(s["no_answer"]))),
 )
+
+
+def stated(answer: Answer) -> str:
+    """In one line; what a tool said nothing of is left out."""
+    return json.dumps({key: value for key, value in answer.encoded().items() if value not in ([], "", None)})
 
 
 def table(scores: dict[str, dict[str, Any]]) -> str:
@@ -461,7 +488,7 @@ def main() -> None:
     scores = {tool: score(tool, corpus, given[tool]) for tool in TOOLS}
     print(table(scores))
     if asked.output:
-        kept = {tool: {name: answer.encoded() for name, answer in said.items()} for tool, said in given.items()}
+        kept = {tool: {name: stated(answer) for name, answer in said.items()} for tool, said in given.items()}
         command = " ".join(["python", "benchmarks/diagnostics.py", *sys.argv[1:]])
         found = {"command": command, "versions": versions(), "scores": scores, "answers": kept}
         asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
