@@ -9,7 +9,6 @@ the bare run. ``compare(bare, probed)`` says in words where two such files diffe
 from __future__ import annotations
 
 import argparse
-import gc
 import hashlib
 import importlib.util
 import re
@@ -33,7 +32,7 @@ from kgprof.record.child import seed_everything
 from kgprof.record.memory import memory_pass
 from tests.corpus import truth as compile_corpus
 from tests.corpus_runtime import truth as runtime_corpus
-from tests.corpus_runtime.record import CallsWithBuffers
+from tests.corpus_runtime.record import CallsWithBuffers, cheap_garbage_collection
 
 COMPILATIONS = 1024  # that torch remembers of one program; 64 without being told
 _ADDRESS = re.compile(r"0x[0-9a-f]+|\b\d{9,}\b")  # identities of objects in reprs and in guards
@@ -204,14 +203,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    torch._dynamo.reset()  # imports what it resets
-    gc.freeze()  # each reset collects garbage: torch's own million of objects need not be looked at every time
+    chosen = [case for case in cases(asked.device) if not asked.names or case.path.stem in asked.names]
     device = torch.device(asked.device)
-    found = {
-        case.name: outcome(case, device, probes=asked.probes)
-        for case in cases(asked.device)
-        if not asked.names or case.path.stem in asked.names
-    }
+    with cheap_garbage_collection():
+        found = {case.name: outcome(case, device, probes=asked.probes) for case in chosen}
     asked.file.write_bytes(msgspec.json.encode(found))
 
 
