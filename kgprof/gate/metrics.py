@@ -113,6 +113,16 @@ def _no_gpu(metric: Metric, run: RunReport, profile: Profile) -> str:
     return "" if run.key.mode in CUDAGRAPH_MODES else f"mode {run.key.mode} asks for no CUDA graphs"
 
 
+def _no_steady_state(metric: Metric, run: RunReport, profile: Profile) -> str:
+    """Of a script, which makes as many steps as it likes; what did recompile in them counts all the same."""
+    if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
+        return ""
+    if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
+        return ""
+    made = "1 step" if run.script.steps == 1 else f"{run.script.steps} steps"
+    return f"the program made {made}, and --warmup is {profile.options.warmup}"
+
+
 def compiled_nothing(run: RunReport, findings: Sequence[Finding]) -> bool:
     """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
     if isinstance(run.compile, Skipped):
@@ -129,4 +139,5 @@ REASONS: tuple[Callable[[Metric, RunReport, Profile], str], ...] = (
     _no_gpu,
     _no_rule,
     _no_generated_code,
+    _no_steady_state,
 )

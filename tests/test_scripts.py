@@ -1,0 +1,166 @@
+"""Scripts on the command line: what goes to stdout, the exit codes, and torchrun's ranks in one report.
+
+Whole recordings are few and each looks at much; how a script runs is in tests/record/test_script.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kgprof import cli
+from kgprof.errors import UsageError
+from kgprof.record import ranks
+
+ROOT = Path(__file__).resolve().parent.parent
+TRAINING = ROOT / "fixtures" / "workloads" / "training.py"
+
+
+def kgprof(
+    *args: str | Path, cwd: Path, before: tuple[str, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    return subprocess.run(
+        [sys.executable, *before, "-m", "kgprof", *map(str, args)],
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# ---------------------------------------------------------------- without a child
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["profile", "missing.py"], ["missing.py: no such file", "path/script.py"]),
+        (["profile", "folder"], ["folder: is a folder, not a script", "-m"]),
+        (["profile", "folder.py"], ["folder.py: is a folder, not a script"]),
+        (["check-graphs", "-m", "no.such.module"], ["no module named 'no.such.module'"]),
+        (["profile", "-m", "not-a-name"], ["-m 'not-a-name' is no module name"]),
+        (["profile", "-m", "email"], ["'email' is a package without __main__"]),
+        (["profile", "-m", "json.tool", "script.py"], ["-m json.tool and WORKLOAD script.py are two workloads"]),
+        (
+            ["profile", "script.py", "--strategy", "x", "--passes", "compile,tming"],
+            ["no pass of a script 'tming'", "timing"],
+        ),
+        (["profile", "linkpred", "--max-steps", "3"], ["--max-steps is for scripts, and linkpred is none"]),
+        (["check-graphs", "linkpred", "--duration", "3"], ["--duration is for scripts, and linkpred is none"]),
+    ],
+)
+def test_bad_input_is_one_clear_error_before_anything_runs(
+    args: list[str],
+    expected: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "script.py").write_text("", encoding="utf-8")
+
+    code = cli.run(args)
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert said.err.count("error:") == 1
+    for part in expected:
+        assert part in said.err
+    assert not (tmp_path / "reports").exists()
+
+
+def test_ranks_agree_on_a_folder_without_speaking() -> None:
+    torchrun = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+    zero, one = (ranks.launch({**torchrun, "RANK": rank}) for rank in ("0", "1"))
+
+    assert zero is not None
+    assert one is not None
+    assert zero.identity == one.identity
+    assert ranks.agreed_folder("train", zero) == ranks.agreed_folder("train", one)
+    assert (zero.folder(Path("out")), one.folder(Path("out"))) == (Path("out/rank0"), Path("out/rank1"))
+    assert ranks.launch({}) is None
+    assert ranks.launch({"RANK": "0", "WORLD_SIZE": "1"}) is None
+
+
+def test_ranks_on_several_machines_need_a_folder_that_all_of_them_see() -> None:
+    far = ranks.launch({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
+
+    assert far is not None
+    with pytest.raises(UsageError, match="the ranks need one folder"):
+        ranks.agreed_folder("train", far)
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> None:
+    done = kgprof("profile", TRAINING, "-o", "out", "--format", "json", "--", "--fail-at", "5", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    (run,) = report["runs"]
+    assert (done.returncode, report["exit_code"], run["exit"]["exit_code"]) == (4, 4, 1), done.stderr
+    assert (
+        "kgprof: error: training.as-is raised during SCRIPT: ValueError: no more batches (exit code 1)" in done.stderr
+    )
+    assert "step 0\nstep 1\nstep 2\nstep 3\nstep 4\n" in done.stderr
+    assert "kgprof/record" not in run["exit"]["traceback"]
+    assert run["script"]["step"] == "an optimizer step"
+    assert run["script"]["steps"] == 5
+    assert run["notes"][0].startswith("a step is an optimizer step")
+    assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
+    assert run["step"]["reason"].startswith("a script is run once")
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
+    gate = ("check-graphs", TRAINING, "-o", "out", "--quiet")
+    passed = kgprof(*gate, cwd=tmp_path)
+    failed = kgprof(*gate, "--format", "json", "--", "--longer-on-rank", "0", cwd=tmp_path)
+    nothing = kgprof(*gate, "--", "--steps", "0", cwd=tmp_path)
+    switched_off = kgprof(*gate, cwd=tmp_path, TORCH_COMPILE_DISABLE="1")
+
+    assert (passed.returncode, passed.stderr) == (0, ""), passed.stdout
+    (finding,) = json.loads(failed.stdout)["findings"]
+    assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 22)
+    assert "in call 4" in finding["message"]
+    assert nothing.returncode == 5
+    assert "nothing was compiled" in nothing.stdout
+    assert switched_off.returncode == 5
+    assert "TORCH_COMPILE_DISABLE=1 is set" in switched_off.stdout
+
+
+def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without_recompiles(tmp_path: Path) -> None:
+    done = kgprof("check-graphs", TRAINING, "-o", "out", "--quiet", "--", "--steps", "2", cwd=tmp_path)
+
+    assert done.returncode == 6
+    assert "recompiles not observed: the program made 2 steps, and --warmup is 3" in done.stdout
+
+
+def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_path: Path) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    done = kgprof(
+        "profile", TRAINING, "--format", "json", "--passes", "compile", "--", "--longer-on-rank", "1",
+        cwd=tmp_path, before=torchrun,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    zero, one = report["runs"]
+    assert [run["key"]["strategy"] for run in (zero, one)] == ["training-rank0", "training-rank1"]
+    assert [run["script"]["rank"] for run in (zero, one)] == [0, 1]
+    assert "1 graphs that other ranks compiled were not compiled on rank 0" in zero["notes"]
+    differs = "compiled on rank 1 of 2 only: 0/1 of loss_of, training.py:21 (tensor 'rows' size mismatch"
+    assert any(note.startswith(differs) for note in one["notes"])
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["run"]["strategy"]) == ("KGP103", "training-rank1")
+    (folder,) = (tmp_path / "reports").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"rank0", "rank1", "recording", "report.html", "report.json"}
