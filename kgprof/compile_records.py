@@ -77,6 +77,13 @@ class KernelOrigin(Written, frozen=True, kw_only=True):
     lines: tuple[SourceLine, ...]
 
 
+class KernelOrigins(Written, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
+    """All that Inductor generated while child B compiled."""
+
+    origins: tuple[KernelOrigin, ...]
+    left_out: int = 0
+
+
 class RegistryEntry(Written, frozen=True, kw_only=True):
     """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
 

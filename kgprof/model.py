@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kgprof.compile_records import CompileRecords
+from kgprof.compile_records import CompileRecords, KernelOrigins
 from kgprof.sync_records import SyncRecords
 from kgprof.tensor_records import TensorRecords
 
@@ -82,14 +82,20 @@ class Options(Model, frozen=True, kw_only=True):
     seed: int = 0
     timeout_s: float = 900.0
     evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
-    passes: tuple[PassName, ...] = ()  # empty: all of them; check-graphs asks for COMPILE alone
+    passes: tuple[
+        PassName, ...
+    ] = ()  # empty: all of them; check-graphs asks for COMPILE, and MEMORY for a budget on it
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
     max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
     duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
 
+    def wants(self, name: PassName) -> bool:
+        return not self.passes or name in self.passes
+
     @property
-    def compile_only(self) -> bool:
-        return self.passes == (PassName.COMPILE,)
+    def for_a_gate(self) -> bool:
+        """Nothing but what a gate looks at was asked for; it judges for itself whether it has seen enough."""
+        return bool(self.passes) and set(self.passes) <= {PassName.COMPILE, PassName.MEMORY}
 
     @property
     def untimed(self) -> bool:
@@ -348,7 +354,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
 
     key: RunKey
     exit: Exit
-    kernels_exit: Exit | None  # child B's, where there was one
+    probe_exit: Exit | None  # child B's, where there was one
     compile: CompilePass | Skipped
     timing: TimingPass | Skipped
     trace: TracePass | Skipped
@@ -358,6 +364,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     log: str  # what torch and the workload wrote, raw
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
     memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
+    kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording holds no provenance of kernels")
     script: ScriptRun | None = None  # None: a workload with steps of its own
 
 
@@ -636,7 +643,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     key: RunKey
     is_baseline: bool
     exit: Exit
-    kernels_exit: Exit | None = None  # of the second process, the one of the KERNELS pass, where there was one
+    probe_exit: Exit | None = None  # of the second process, the one of MEMORY and KERNELS, where there was one
     step: Spread | Skipped
     evaluation_time: Spread | Skipped  # seconds per whole evaluation
     ms_per_candidate: Spread | Skipped

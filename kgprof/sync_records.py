@@ -18,14 +18,17 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One place from which something read a tensor's value on the host, as one source saw it."""
+    """One place from which something read a tensor's value on the host or waited for the device, as a source saw it."""
 
-    source: str  # "backend-select", "sync-debug", "python-call"
-    op: str  # "aten::_local_scalar_dense", "Tensor.cpu", ...
-    device: str  # of the tensor that was read: "cpu", "cuda"
-    frames: tuple[Frame, ...]  # innermost first
+    source: str  # "dispatch", "sync-debug", "python-call"
+    op: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize", ...
+    device: str  # of the tensor that was read: "cpu", "cuda"; of the process, where there is none
+    frames: tuple[Frame, ...]  # of the project, innermost first
     calls: dict[int, int]  # call -> how often in it
     compile_id: str = ""  # of the compiled graph that was running, empty outside
+    operator: str = ""  # in it: what Dynamo captured that reads, "item", "cond", "getitem"
+    instruction: str = ""  # of the innermost frame: Python's name for what it was doing, "CALL", "POP_JUMP_IF_FALSE"
+    expression: str = ""  # and the source of it
     text: str = ""  # torch's own words (sync-debug)
 
 

@@ -81,7 +81,7 @@ def _report(recording: Recording, run: RunRecord, across_ranks: tuple[str, ...])
         key=run.key,
         is_baseline=run.key == baseline,
         exit=run.exit,
-        kernels_exit=run.kernels_exit,
+        probe_exit=run.probe_exit,
         step=comparison.step_time(run.timing),
         evaluation_time=comparison.evaluation_time(run.timing),
         ms_per_candidate=comparison.candidate_time(run.timing, run.evaluation),
@@ -148,7 +148,7 @@ def _compared_with(agreement: Agreement | Skipped, key: RunKey) -> RunKey | None
 def _why_uncompared(recording: Recording) -> str:
     """Empty where the results were compared, and where nobody asked for it."""
     header = recording.header
-    if not header.plan.agreement or header.options.compile_only or isinstance(recording.agreement, Agreement):
+    if not header.plan.agreement or header.options.for_a_gate or isinstance(recording.agreement, Agreement):
         return ""
     return recording.agreement.reason
 
@@ -178,6 +178,7 @@ def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: Tra
         device=recording.header.plan.device,
         measured_in=name,
         cpp_kernel_profile=traced.cpp_kernel_profile,
+        origins=() if isinstance(run.kernel_origins, Skipped) else run.kernel_origins.origins,
     )
 
 
@@ -197,7 +198,7 @@ def _exit_code(recording: Recording) -> int:
     if _interrupted(recording):
         return EXIT_INTERRUPTED
     if any(
-        ended.outcome != "ok" for run in recording.runs for ended in (run.exit, run.kernels_exit) if ended is not None
+        ended.outcome != "ok" for run in recording.runs for ended in (run.exit, run.probe_exit) if ended is not None
     ):
         return EXIT_WORKLOAD
     if not any(collectors.measured(run, recording.header.options) for run in recording.runs):
@@ -208,5 +209,5 @@ def _exit_code(recording: Recording) -> int:
 def _interrupted(recording: Recording) -> bool:
     """Also when kgprof itself was killed and could not write it down: then a run has not ended."""
     return recording.header.interrupted or any(
-        ended.outcome == "interrupted" for run in recording.runs for ended in (run.exit, run.kernels_exit) if ended
+        ended.outcome == "interrupted" for run in recording.runs for ended in (run.exit, run.probe_exit) if ended
     )

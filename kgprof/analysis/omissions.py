@@ -41,13 +41,14 @@ def _of_run(run: RunRecord, report: RunReport) -> Iterable[Omission]:
 
 def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
     """(what, reason). A derived figure is named only where its own pass was there, so that one cause is said once."""
-    if run.kernels_exit is not None and run.kernels_exit.outcome != "ok":
-        yield "KERNELS pass", f"its process {run.kernels_exit.words}"
+    if run.probe_exit is not None and run.probe_exit.outcome != "ok":
+        yield "the second process of this run", f"it {run.probe_exit.words}"
     passes = {
         "COMPILE pass": run.compile,
         "TIMING pass": run.timing,
         "TRACE pass": run.trace,
         "HOST pass": run.host,
+        "MEMORY pass": run.memory,
         "KERNELS pass": run.kernels,
         "evaluation": run.evaluation,
     }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from kgprof.analysis.comparison import STEPS_DIFFER
 from kgprof.model import (
     OVERFLOW_TO_SAY,
@@ -89,11 +87,10 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
 
 
 def second_death(run: RunReport) -> str:
-    """The same on its second process, the one of the KERNELS pass; empty where that ended well or never was."""
-    if run.kernels_exit is None or run.kernels_exit.outcome in ("ok", "interrupted"):
+    """The same on its second process, the one of MEMORY and KERNELS; empty where that ended well or never was."""
+    if run.probe_exit is None or run.probe_exit.outcome in ("ok", "interrupted"):
         return ""
-    during = msgspec.structs.replace(run.kernels_exit, during=run.kernels_exit.during or "kernels")
-    return f"{run.key.slug}: the process of its KERNELS pass {during.words}"
+    return f"{run.key.slug}: its second process {run.probe_exit.words}"
 
 
 def death(run: RunReport) -> str:

@@ -9,6 +9,7 @@ from kgprof.model import (
     CompilePass,
     Finding,
     Level,
+    MemoryPass,
     Model,
     Options,
     Recording,
@@ -55,13 +56,14 @@ class CoverageEvent(Model, frozen=True, kw_only=True):
 def measured(run: RunRecord, options: Options) -> bool:
     """Whether there is at least one time taken under nothing but a clock; where none was asked for, anything at all.
 
-    The gate (COMPILE alone) judges for itself whether it has seen enough.
+    The gate judges for itself whether it has seen enough.
     """
-    if options.compile_only:
+    if options.for_a_gate:
         return True
-    if options.untimed and run.script is not None:
+    if options.untimed:
         compiled = isinstance(run.compile, CompilePass) and bool(run.compile.compilations)
-        return bool(run.script.steps) or compiled or isinstance(run.trace, TracePass)
+        stepped = run.script is not None and bool(run.script.steps)
+        return stepped or compiled or isinstance(run.trace, TracePass) or isinstance(run.memory, MemoryPass)
     return isinstance(run.timing, TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
 
 
@@ -74,7 +76,7 @@ def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
 
 
 def _timed(run: RunRecord, options: Options) -> bool | None:
-    if options.compile_only or (run.script is not None and options.untimed and measured(run, options)):
+    if options.for_a_gate or (options.untimed and measured(run, options)):
         return None
     return measured(run, options)
 

@@ -34,12 +34,11 @@ from kgprof.model import (
     decode_json,
     encode_json,
 )
-from kgprof.record import store
-from kgprof.record.job import Done, Event, Failed, Job, Phase, Task
+from kgprof.record import project_sources, store
+from kgprof.record.job import Done, Event, Failed, Job, Phase, Task, not_asked_for
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PACKAGE = Path(__file__).resolve().parent.parent
-NOT_ASKED_FOR = Skipped(reason="only the COMPILE pass was asked for")
 PLUMBING = (
     str(PACKAGE / "record"),
     *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
@@ -158,19 +157,19 @@ def measure_passes(job: Job, events: Events) -> None:
     with events.phase(PassName.COMPILE):
         records, first = folder / store.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
         run.write(PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first))
-    if options.compile_only:
-        run.skip_all_but_compile()
-        return
-    with events.phase(PassName.TIMING):
-        timing, evaluation = timing_pass(session, device, options)
-        run.write(PassName.TIMING, timing)
-        run.write_evaluation(evaluation, evaluates)
-    if evaluates:
-        run.write_result()
-    with events.phase(PassName.TRACE):
-        run.write(PassName.TRACE, trace_pass(session, device, options, folder / store.TRACE_FILES[PassName.TRACE]))
-    with events.phase(PassName.HOST):
-        run.write(PassName.HOST, host_pass(session, device, options))
+    if run.wants(PassName.TIMING):
+        with events.phase(PassName.TIMING):
+            timing, evaluation = timing_pass(session, device, options)
+            run.write(PassName.TIMING, timing)
+            run.write_evaluation(evaluation, evaluates)
+        if evaluates:
+            run.write_result()
+    if run.wants(PassName.TRACE):
+        with events.phase(PassName.TRACE):
+            run.write(PassName.TRACE, trace_pass(session, device, options, folder / store.TRACE_FILES[PassName.TRACE]))
+    if run.wants(PassName.HOST):
+        with events.phase(PassName.HOST):
+            run.write(PassName.HOST, host_pass(session, device, options))
 
 
 def script(job: Job, events: Events) -> int:
@@ -178,25 +177,50 @@ def script(job: Job, events: Events) -> int:
     from kgprof.record import script as scripts
     from kgprof.workloads.backend import in_place_of_inductor
 
-    rerun = len(job.options.passes) == 1 and not job.options.compile_only
+    rerun = len(job.options.passes) == 1 and not job.options.for_a_gate
     with events.phase(job.options.passes[0] if rerun else "script"), in_place_of_inductor(job.options.backend):
         return scripts.run(job, events.send, plumbing=PLUMBING)
 
 
-def kernels(job: Job, events: Events) -> None:
-    """Child B: the same run compiled anew, with Inductor's C++ kernels visible to the profiler."""
-    from kgprof.record.torch_profiler import profile_cpp_kernels, trace_pass
+def probe(job: Job, events: Events) -> None:
+    """Child B: the same run compiled anew under the probes, and with Inductor's C++ kernels visible to the profiler."""
+    from kgprof.record.kernel_provenance import KernelProvenance
+    from kgprof.record.torch_profiler import profile_cpp_kernels
+    from kgprof.workloads.backend import in_place_of_inductor
 
-    unavailable = profile_cpp_kernels()  # before the workload is loaded: it may compile on import
-    run = Run(job, events)
+    unavailable = (
+        profile_cpp_kernels() if job.kernels else ""
+    )  # before the workload is loaded: it may compile on import
+    provenance = KernelProvenance(project_sources.project_files(job.options.workload))
+    with in_place_of_inductor(job.options.backend), provenance:
+        run = Run(job, events)
+        probe_memory(run, events)
+    store.write_kernel_origins(run.recording, run.key, provenance.answer())
     if unavailable:
         run.write(PassName.KERNELS, Skipped(reason=unavailable))
-        return
-    with events.phase(PassName.KERNELS):
-        for _ in range(job.options.steps):  # as many as COMPILE makes, so that the same shapes have been seen
+    elif job.kernels:
+        trace_kernels(run, events)
+
+
+def probe_memory(run: Run, events: Events) -> None:
+    """MEMORY, or as many calls without it as KERNELS needs for the same shapes to have been seen."""
+    from kgprof.record.memory import memory_pass
+
+    if not run.wants(PassName.MEMORY):
+        for _ in range(run.options.steps):
             run.session.step()
+        return
+    with events.phase(PassName.MEMORY):
+        project = project_sources.project_files(run.options.workload)
+        run.write(PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=project))
+
+
+def trace_kernels(run: Run, events: Events) -> None:
+    from kgprof.record.torch_profiler import trace_pass
+
+    with events.phase(PassName.KERNELS):
         path = run.folder / store.TRACE_FILES[PassName.KERNELS]
-        traced = trace_pass(run.session, run.device, job.options, path, cpp_kernel_profile=True)
+        traced = trace_pass(run.session, run.device, run.options, path, cpp_kernel_profile=True)
         run.write(PassName.KERNELS, traced)
 
 
@@ -221,7 +245,7 @@ TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
     Task.PLAN: plan,
     Task.SCRIPT: script,
     Task.MEASURE: measure,
-    Task.KERNELS: kernels,
+    Task.PROBE: probe,
     Task.AGREEMENT: agreement,
 }
 
@@ -252,10 +276,15 @@ class Run:
     def write(self, name: PassName, value: Model) -> None:
         store.write_pass(self.recording, self.key, name, value)
 
-    def skip_all_but_compile(self) -> None:
-        for name in (PassName.TIMING, PassName.TRACE, PassName.HOST):
-            self.write(name, NOT_ASKED_FOR)
-        store.write_evaluation(self.recording, self.key, NOT_ASKED_FOR)
+    def wants(self, name: PassName) -> bool:
+        """Otherwise it is written down that nobody asked for it."""
+        if self.options.wants(name):
+            return True
+        skipped = Skipped(reason=not_asked_for(self.options, name))
+        self.write(name, skipped)
+        if name is PassName.TIMING:
+            store.write_evaluation(self.recording, self.key, skipped)
+        return False
 
     def write_evaluation(self, evaluation: Evaluation | None, evaluates: bool) -> None:
         why = "its evaluate() counts no candidates" if evaluates else "the workload has no evaluation"

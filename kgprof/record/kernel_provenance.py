@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from kgprof.compile_records import KernelOrigin, SourceLine
+from kgprof.compile_records import KernelOrigin, KernelOrigins, SourceLine
+from kgprof.model import Skipped
 from kgprof.project import ProjectFiles
 
 TRACE_LOGGER = "torch.__trace"
@@ -40,6 +41,14 @@ class KernelProvenance:
     @property
     def origins(self) -> tuple[KernelOrigin, ...]:
         return tuple(self._origins)
+
+    def answer(self) -> KernelOrigins | Skipped:
+        """For the Recording."""
+        if self.unavailable:
+            return Skipped(reason=self.unavailable)
+        if not self._origins:
+            return Skipped(reason="Inductor generated no code")
+        return KernelOrigins(origins=self.origins, left_out=self.left_out)
 
     def __enter__(self) -> KernelProvenance:
         try:

@@ -40,7 +40,7 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
     device = torch.device(unloaded.device)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     runs = select_runs(workload, job.options, device)
-    if not job.options.compile_only:  # a gate says itself what it could not see
+    if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
     described = unloaded.environment
     probe_s: float | Skipped
@@ -68,7 +68,7 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
 def select_runs(workload: Workload, options: Options, device: torch.device) -> tuple[RunKey, ...]:
     """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an unknown name."""
     offered = {strategy.name: strategy for strategy in workload.strategies()}
-    usual = [run for run in workload.default_runs(device) if run.mode != EAGER or not options.compile_only]
+    usual = [run for run in workload.default_runs(device) if run.mode != EAGER or not options.for_a_gate]
     for name in options.strategies:
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)

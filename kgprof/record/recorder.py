@@ -35,7 +35,7 @@ from kgprof.progress import Progress
 from kgprof.record import children, store
 from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
-from kgprof.record.job import Job, Task
+from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.workloads import modes, programs
 
 RERUNS = (PassName.TIMING, PassName.HOST)  # of a program: each runs it once more
@@ -71,7 +71,7 @@ def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = l
                 if programs.is_program(options.workload):
                     session.run_program(key)
                 elif session.measure(key):
-                    session.measure_kernels(key)
+                    session.probe(key)
             session.compare_results()
         except KeyboardInterrupt:
             session.note_interruption()
@@ -215,19 +215,24 @@ class _Recording:
         ended = self._start(Task.MEASURE, key)
         return ended.outcome == "ok"
 
-    def measure_kernels(self, key: RunKey) -> None:
-        """Child B, or the reason why there is none."""
-        if why := self._why_no_kernels(key):
-            store.write_pass(self.folder, key, PassName.KERNELS, Skipped(reason=why))
-        else:
-            self._start(Task.KERNELS, key)
+    def probe(self, key: RunKey) -> None:
+        """Child B, where it has anything to do; a pass that it will not make says why."""
+        why = {
+            PassName.MEMORY: not_asked_for(self._header.options, PassName.MEMORY),
+            PassName.KERNELS: self._why_no_kernels(key),
+        }
+        for name, reason in why.items():
+            if reason:
+                store.write_pass(self.folder, key, name, Skipped(reason=reason))
+        if not all(why.values()):
+            self._start(Task.PROBE, key, kernels=not why[PassName.KERNELS])
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
-        if self._header.options.compile_only:
-            store.write_agreement(self.folder, Skipped(reason="only the COMPILE pass was asked for"))
+        if why := not_asked_for(self._header.options, PassName.TIMING):
+            store.write_agreement(self.folder, Skipped(reason=why))
             return
         if not any(store.has_result(self.folder, key) for key in self._plan.runs):
             store.write_agreement(self.folder, Skipped(reason="no run left a result"))
@@ -254,8 +259,8 @@ class _Recording:
         return ""
 
     def _why_no_kernels(self, key: RunKey) -> str:
-        if self._header.options.compile_only:
-            return "only the COMPILE pass was asked for"
+        if why := not_asked_for(self._header.options, PassName.KERNELS):
+            return why
         if self._plan.device != "cpu":
             return "on CUDA the trace itself names the device's kernels"
         if key.mode == modes.EAGER:
@@ -265,7 +270,9 @@ class _Recording:
             return "nothing was compiled"
         return ""
 
-    def _start(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None = None) -> Exit:
+    def _start(
+        self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None = None, *, kernels: bool = False
+    ) -> Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
         options = self._header.options
         job = Job(
@@ -274,6 +281,7 @@ class _Recording:
             parent_pid=os.getpid(),
             recording=str(self.folder.resolve()),
             key=key,
+            kernels=kernels,
             plan=self._plan,
         )
         first = "agreement" if key is None else "prepare"
@@ -297,14 +305,14 @@ class _Recording:
 
     def _write_exit(self, task: Task, key: RunKey | None, ended: Exit) -> None:
         if key is not None:
-            store.write_exit(self.folder, key, ended, kernels=task is Task.KERNELS)
+            store.write_exit(self.folder, key, ended, probe=task is Task.PROBE)
 
     def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None) -> Path:
         if key is None:
             return self.folder / store.AGREEMENT_LOG
         if passes is not None and passes[0] in RERUNS:
             return store.run_folder(self.folder, key) / f"{passes[0]}_{store.LOG}"
-        return store.run_folder(self.folder, key) / (store.KERNELS_LOG if task is Task.KERNELS else store.LOG)
+        return store.run_folder(self.folder, key) / (store.PROBE_LOG if task is Task.PROBE else store.LOG)
 
     def _caches(self) -> Caches:
         """Cold, but for the probe's own files: compiling those once more would count as compile time."""

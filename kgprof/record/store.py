@@ -4,14 +4,16 @@
       recording.json                     RecordingHeader: schema number, command, options, plan, environment
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       runs/<strategy>.<mode>/
-        compile.json timing.json trace.json host.json kernels.json evaluation.json    one pass each, or Skipped
-        exit.json kernels_exit.json      how child A and child B ended
+        compile.json timing.json trace.json host.json memory.json kernels.json    one pass each, or Skipped
+        evaluation.json                  Evaluation, or Skipped
+        kernel_origins.json              which lines each generated kernel computes, or Skipped
+        exit.json probe_exit.json        how child A and child B ended
         trace.json.gz kernels.json.gz    what torch.profiler exported
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
         script.json                      of a whole program: what a step was taken to be, and how many there were
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
-        log.txt kernels_log.txt          what torch and the workload wrote in child A and B, head and tail
+        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
 
 A SIGKILL therefore costs the pass that was running and nothing else. The schema number is
 model.RECORDING_SCHEMA_VERSION; its history stands beside it.
@@ -37,6 +39,7 @@ import msgspec
 from kgprof.compile_records import (
     CompileRecords,
     GraphRuns,
+    KernelOrigins,
     LogLine,
     OfferedFrame,
     Sources,
@@ -51,6 +54,7 @@ from kgprof.model import (
     Exit,
     GateSettings,
     HostPass,
+    MemoryPass,
     Model,
     PassName,
     Recording,
@@ -80,7 +84,8 @@ RESULT = "result.npz"
 SCRIPT = "script.json"
 GATE = "gate.json"
 LOG = "log.txt"
-KERNELS_LOG = "kernels_log.txt"  # child B's
+PROBE_LOG = "probe_log.txt"  # child B's
+KERNEL_ORIGINS = "kernel_origins.json"
 AGREEMENT_LOG = "agreement_log.txt"
 EVALUATION = "evaluation"
 # Which key a line of TRACE_RECORDS has, and what it holds.
@@ -154,9 +159,13 @@ def write_script(folder: Path, key: RunKey, value: ScriptRun) -> None:
     _write(run_folder(folder, key) / SCRIPT, encode_json(value))
 
 
-def write_exit(folder: Path, key: RunKey, value: Exit, *, kernels: bool = False) -> None:
-    """How child A (or child B, with ``kernels``) of a run ended."""
-    _write(run_folder(folder, key) / _exit_name(kernels), encode_json(value))
+def write_exit(folder: Path, key: RunKey, value: Exit, *, probe: bool = False) -> None:
+    """How child A (or child B, with ``probe``) of a run ended."""
+    _write(run_folder(folder, key) / _exit_name(probe), encode_json(value))
+
+
+def write_kernel_origins(folder: Path, key: RunKey, value: KernelOrigins | Skipped) -> None:
+    _write(run_folder(folder, key) / KERNEL_ORIGINS, encode_json(value))
 
 
 def write_gate(folder: Path, value: GateSettings) -> None:
@@ -241,8 +250,8 @@ def _write(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
-def _exit_name(kernels: bool) -> str:
-    return "kernels_exit.json" if kernels else "exit.json"
+def _exit_name(probe: bool) -> str:
+    return "probe_exit.json" if probe else "exit.json"
 
 
 # ---------------------------------------------------------------- where things lie
@@ -321,20 +330,23 @@ def _read_header(path: Path) -> RecordingHeader:
 def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
     run = run_folder(folder, key)
     ended = _read_if_there(run / _exit_name(False), Exit) or _never_ended(run, header)
-    kernels_exit = _read_if_there(run / _exit_name(True), Exit)
+    probe_exit = _read_if_there(run / _exit_name(True), Exit)
+    not_probed = Skipped(reason=_why_missing(probe_exit or ended))
     missing = Skipped(reason=_why_missing(ended))
     return RunRecord(
         key=key,
         exit=ended,
-        kernels_exit=kernels_exit,
+        probe_exit=probe_exit,
         compile=_read_if_there(run / "compile.json", CompilePass | Skipped) or missing,  # type: ignore[arg-type]
         timing=_read_if_there(run / "timing.json", TimingPass | Skipped) or missing,  # type: ignore[arg-type]
         trace=_read_if_there(run / "trace.json", TracePass | Skipped) or missing,  # type: ignore[arg-type]
         host=_read_if_there(run / "host.json", HostPass | Skipped) or missing,  # type: ignore[arg-type]
         kernels=_read_if_there(run / "kernels.json", TracePass | Skipped)  # type: ignore[arg-type]
-        or Skipped(reason=_why_missing(kernels_exit or ended)),
+        or not_probed,
+        memory=_read_if_there(run / "memory.json", MemoryPass | Skipped) or not_probed,  # type: ignore[arg-type]
+        kernel_origins=_read_if_there(run / KERNEL_ORIGINS, KernelOrigins | Skipped) or not_probed,  # type: ignore[arg-type]
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
-        log=_read_log(run / LOG) + _read_log(run / KERNELS_LOG),
+        log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, ScriptRun),
     )

@@ -60,7 +60,7 @@ def run(
     return RunRecord(
         key=key,
         exit=ended or Exit(outcome="ok", exit_code=0),
-        kernels_exit=None,
+        probe_exit=None,
         compile=CompilePass(
             call_us=(2e6, *(step_us * factor for factor in factors)),
             steady_from=1,
@@ -88,12 +88,13 @@ def died(key: RunKey, outcome: str = "killed", message: str = "SIGKILL", during:
     return RunRecord(
         key=key,
         exit=Exit(outcome=outcome, message=message, during=during),
-        kernels_exit=None,
+        probe_exit=None,
         compile=gone,
         timing=gone,
         trace=gone,
         host=gone,
         kernels=gone,
+        memory=gone,
         evaluation=gone,
         log="",
     )

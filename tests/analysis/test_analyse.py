@@ -340,13 +340,15 @@ def test_many_unknown_candidates_need_attention() -> None:
 
 def test_the_death_of_the_second_process_leads() -> None:
     ended = Exit(outcome="killed", message="SIGKILL", exit_code=-9)
-    fused = msgspec.structs.replace(run(FUSED, evaluation_s=0.2), kernels_exit=ended)
+    fused = msgspec.structs.replace(run(FUSED, evaluation_s=0.2), probe_exit=ended)
 
     profile = analyse(recording(run(EAGER), fused, agreement=BOTH_EQUAL))
 
     assert (profile.exit_code, profile.verdict.status) == (4, "failed")
-    assert profile.verdict.text == ("fused.default: the process of its KERNELS pass was killed during KERNELS: SIGKILL")
-    assert Omission(what="KERNELS pass", reason="its process was killed: SIGKILL", run=FUSED) in profile.omissions
+    assert profile.verdict.text == "fused.default: its second process was killed: SIGKILL"
+    assert (
+        Omission(what="the second process of this run", reason="it was killed: SIGKILL", run=FUSED) in profile.omissions
+    )
 
 
 def test_a_mode_that_compiled_nothing_needs_attention() -> None:
@@ -408,16 +410,16 @@ def test_every_skipped_pass_is_an_omission() -> None:
     reason = "the run was killed during timing: SIGKILL"
 
     assert omitted(recording(died(EAGER), agreement=agreement())) == {
-        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "KERNELS")),
+        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "MEMORY", "KERNELS")),
         ("evaluation", reason),
         ("comparison of results", "the results were compared without this run"),
     }
 
 
 def test_a_dead_second_child_is_an_omission() -> None:
-    recorded = msgspec.structs.replace(run(FUSED), kernels_exit=Exit(outcome="killed", message="SIGKILL"))
+    recorded = msgspec.structs.replace(run(FUSED), probe_exit=Exit(outcome="killed", message="SIGKILL"))
 
-    assert ("KERNELS pass", "its process was killed: SIGKILL") in omitted(recording(recorded))
+    assert ("the second process of this run", "it was killed: SIGKILL") in omitted(recording(recorded))
 
 
 def test_unfinished_work_is_an_omission() -> None:

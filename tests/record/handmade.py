@@ -67,7 +67,7 @@ def write(folder: Path) -> Recording:
     for key, per_step in ((BATCHED, 1000.0), (FUSED, 500.0)):
         _write_run(folder, key, per_step)
     store.write_pass(folder, FUSED, PassName.KERNELS, _trace_pass(folder, FUSED, PassName.KERNELS, 500.0))
-    store.write_exit(folder, FUSED, Exit(outcome="ok", exit_code=0, elapsed_s=9.0), kernels=True)
+    store.write_exit(folder, FUSED, Exit(outcome="ok", exit_code=0, elapsed_s=9.0), probe=True)
     store.write_pass(folder, LOST, PassName.COMPILE, _compile_pass(700.0))
     store.write_exit(folder, LOST, Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9))
     store.write_agreement(folder, _agreement())

@@ -23,7 +23,7 @@ def test_what_is_written_is_read_back_in_the_plans_order(tmp_path: Path) -> None
     assert fused.compile == handmade._compile_pass(500.0)
     assert fused.host == handmade._host_pass(500.0)
     assert fused.evaluation == handmade._evaluation()
-    assert fused.kernels_exit == Exit(outcome="ok", exit_code=0, elapsed_s=9.0)
+    assert fused.probe_exit == Exit(outcome="ok", exit_code=0, elapsed_s=9.0)
     assert fused.log == "a line that <torch> wrote & one more\n"
     assert store.trace_path(recording, handmade.FUSED, PassName.KERNELS).is_file()
 

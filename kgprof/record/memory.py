@@ -1,0 +1,49 @@
+"""MEMORY: calls from a cold start while reads of tensors, addresses, aliases and versions are watched; then, without
+the probes, how much memory the later calls need."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+from kgprof.model import MemoryPass, Options
+from kgprof.project import ProjectFiles
+from kgprof.record import timing
+from kgprof.record.call_index import CallIndex
+from kgprof.record.peak_memory import measured_peaks
+from kgprof.record.source import listening, unavailable
+from kgprof.record.syncs import Syncs
+from kgprof.record.tensor_probe import TensorProbe
+from kgprof.workloads.protocol import BufferSession, Session
+
+
+def memory_pass(session: Session, device: torch.device, options: Options, *, project: ProjectFiles) -> MemoryPass:
+    """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
+    calls = CallIndex()
+    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers_of(session))
+    with listening((syncs, tensors)):
+        step_us = tuple(_watched_call(session, device, calls) for _ in range(options.steps))
+    peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
+    return MemoryPass(
+        step_us=step_us,
+        steady_from=options.warmup,
+        syncs=syncs.records(),
+        tensors=tensors.records(),
+        peaks=peaks,
+        capture_unavailable=unavailable((syncs, tensors)),
+    )
+
+
+def buffers_of(session: Session) -> Callable[[], Mapping[str, torch.Tensor]] | None:
+    return session.buffers if isinstance(session, BufferSession) else None
+
+
+def _watched_call(session: Session, device: torch.device, calls: CallIndex) -> float:
+    """Microseconds up to the end of the device's work."""
+    began = time.perf_counter_ns()
+    with calls.call():
+        session.step()
+    timing.synchronize(device)
+    return (time.perf_counter_ns() - began) / 1e3

@@ -1,0 +1,424 @@
+"""Who reads a tensor's value on the host, and from which line.
+
+Three hooks, because each misses something (measured on an H200): a kernel under ``BackendSelect`` sees every read that
+goes through the dispatcher, also from inside a C++ operator or a compiled graph, but not ``.cpu()`` or a blocking copy;
+torch's sync-debug mode sees those and names generated files; and explicit waits (``torch.cuda.synchronize``, events,
+streams) are calls of Python's that neither sees. On a CPU ``.cpu()``, ``.numpy()``, ``.tolist()`` and ``.to("cpu")``
+dispatch nothing at all, so they are watched as calls too.
+
+The hooks change no value. What reads inside a compiled graph is named by the operator that Dynamo captured.
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+
+import kgprof
+from kgprof.project import ProjectFiles
+from kgprof.record.call_index import CallIndex
+from kgprof.record.captured_graph import frames_of
+from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.sync_records import Frame, SyncRecord, SyncRecords
+
+# Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
+READING = (
+    ("_local_scalar_dense", "default"),
+    ("nonzero", "default"),
+    ("masked_select", "default"),
+    ("equal", "default"),
+    ("_unique2", "default"),
+    ("unique_dim", "default"),
+    ("unique_consecutive", "default"),
+    ("repeat_interleave", "Tensor"),
+)
+# What of Dynamo's graph comes to one of them.
+CAPTURED = frozenset(
+    {"item", "tolist", "cond", "while_loop", "nonzero", "argwhere", "getitem", "__getitem__", "setitem", "where"}
+    | {"masked_select", "unique", "unique_dim", "unique_consecutive", "repeat_interleave", "equal", "allclose"}
+    | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
+)
+ON_A_CPU = ("cpu", "numpy", "tolist", "to")  # methods of a tensor that dispatch nothing where it lies on the CPU
+PLACES = 4096
+STACK = 8  # frames of the project above a read
+EXPRESSION = 200  # characters
+TORCH = str(Path(torch.__file__).parent)
+OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
+
+Undo = Callable[[], None]
+
+
+class Syncs:
+    """Source. One SyncRecord for each place, source and operator."""
+
+    name = "sync hooks"
+
+    def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
+        self.unavailable = ""
+        self._calls = calls
+        self._device = device
+        self._project = project
+        self._places: dict[tuple[Any, ...], _Place] = {}
+        self._left_out = 0
+        self._undo: list[Undo] = []
+        self._graphs = _RunningGraphs(self._graph_begins)
+        self._holds = cache(project.holds)
+
+    def records(self) -> SyncRecords:
+        return SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
+
+    def __enter__(self) -> Syncs:
+        self._graphs.__enter__()
+        self._undo.append(lambda: self._graphs.__exit__(None, None, None))
+        for watch in (self._watch_dispatch, self._watch_methods, self._watch_waits, self._watch_sync_debug):
+            try:
+                watch()
+            except (AttributeError, ImportError, RuntimeError, TypeError) as error:
+                self.unavailable = f"{watch.__name__.removeprefix('_watch_')}: {type(error).__name__}: {error}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    # ------------------------------------------------------------ the hooks
+
+    def _watch_dispatch(self) -> None:
+        library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self._undo.append(library._destroy)
+        for name, overload in READING:
+            operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
+            if operator is not None:
+                hook = self._reading(name, operator)
+                library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+
+    def _reading(self, name: str, operator: Any) -> Callable[..., Any]:
+        below, op, sees = torch._C.DispatchKey.BackendSelect, f"aten::{name}", self._sees
+
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+        def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(tensor, torch.Tensor):
+                return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
+            if not _is_wrapped_number(tensor):
+                sees("dispatch", op, tensor.device.type)
+            return operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
+
+        return hook  # type: ignore[no-any-return]
+
+    def _watch_methods(self) -> None:
+        for name in ON_A_CPU:
+            self._replace(torch.Tensor, name, self._bringing(name, getattr(torch.Tensor, name)))
+
+    def _bringing(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        op, sees = f"Tensor.{name}", self._sees
+
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]
+        def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if name != "to" or _to_the_cpu(tensor, args, kwargs):
+                sees("python-call", op, tensor.device.type)
+            return method(tensor, *args, **kwargs)
+
+        return watched  # type: ignore[no-any-return]
+
+    def _watch_waits(self) -> None:
+        if self._device.type != "cuda":
+            return
+        owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
+        for owner, label in owners:
+            self._replace(owner, "synchronize", self._waiting(f"{label}.synchronize", owner.synchronize))
+
+    def _waiting(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        sees, device = self._sees, self._device.type
+
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            sees("python-call", op, device)
+            return function(*args, **kwargs)
+
+        return watched  # type: ignore[no-any-return]
+
+    def _watch_sync_debug(self) -> None:
+        """torch warns at each synchronising call; the warnings that are the user's still reach them."""
+        if self._device.type != "cuda":
+            return
+        before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+        caught = warnings.catch_warnings()
+
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]
+        def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+            if "called a synchronizing CUDA operation" in str(message):
+                self._sees("sync-debug", "synchronizing operation", "cuda", text=str(message))
+            else:
+                shown(message, *args, **kwargs)
+
+        caught.__enter__()
+        self._undo.append(lambda: caught.__exit__(None, None, None))
+        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
+        warnings.showwarning = show
+        torch.cuda.set_sync_debug_mode("warn")
+        self._undo.append(lambda: torch.cuda.set_sync_debug_mode(before))
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        mine = name in vars(owner)
+        original = getattr(owner, name)
+        setattr(owner, name, replacement)
+
+        def restore() -> None:
+            if vars(owner).get(name) is not replacement:
+                return  # somebody else stands there now
+            if mine:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._undo.append(restore)
+
+    # ------------------------------------------------------------ what they see
+
+    def _graph_begins(self, graph: _Graph) -> None:
+        """On a CPU nothing is called where a compiled graph copies to the CPU, whatever the backend made of it."""
+        if self._device.type == "cpu":
+            for operator, frames in graph.on_a_cpu:
+                inside = tuple(frame for frame in frames if self._holds(frame.file))
+                if inside:
+                    key = (graph.compile_id, operator, inside)
+                    self._counted(key, "python-call", f"Tensor.{operator}", "cpu", inside, graph, operator)
+
+    def _sees(self, source: str, op: str, device: str, *, text: str = "") -> None:
+        graph = self._graphs.running
+        frames = tuple(islice(self._above(sys._getframe(2)), STACK))
+        library = _library(sys._getframe(2))
+        if not frames or (library.startswith(OPTIMIZERS) and device == "cpu"):
+            return
+        if graph and source == "python-call" and self._device.type == "cpu":
+            return  # counted when the graph began
+        operator, place = graph.next_operator(source) if graph else ("", ())
+        inside = tuple(frame for frame in place if self._holds(frame.file))
+        where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
+        key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside)
+        seen = self._counted(key, source, op, device, inside or tuple(map(_frame, frames)), graph, operator)
+        if seen is not None and not seen.instruction:
+            seen.text = text
+            seen.instruction, seen.expression = _instruction(frames[0])
+
+    def _counted(self, key: tuple[Any, ...], *what: Any) -> _Place | None:
+        seen = self._places.get(key)
+        if seen is None:
+            if len(self._places) >= PLACES:
+                self._left_out += 1
+                return None
+            seen = self._places[key] = _Place(*what)
+        call = self._calls.current
+        seen.calls[call] = seen.calls.get(call, 0) + 1
+        return seen
+
+    def _above(self, frame: FrameType | None) -> Iterator[FrameType]:
+        while frame is not None:
+            if self._holds(frame.f_code.co_filename):
+                yield frame
+            frame = frame.f_back
+
+
+class _Place:
+    """A SyncRecord in the making."""
+
+    def __init__(
+        self, source: str, op: str, device: str, frames: tuple[Frame, ...], graph: _Graph | None, operator: str
+    ) -> None:
+        compile_id = graph.compile_id if graph else ""
+        self._named = {"source": source, "op": op, "device": device, "compile_id": compile_id, "operator": operator}
+        self._frames = frames
+        self.calls: dict[int, int] = {}
+        self.instruction = self.expression = self.text = ""
+
+    def record(self) -> SyncRecord:
+        return SyncRecord(
+            **self._named,
+            frames=self._frames,
+            calls=self.calls,
+            text=self.text,
+            instruction=self.instruction,
+            expression=self.expression,
+        )
+
+
+# ---------------------------------------------------------------- Python's side of a read
+
+
+def _frame(frame: FrameType) -> Frame:
+    code = frame.f_code
+    return Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
+
+
+def _library(frame: FrameType | None) -> str:
+    """The innermost file that is not kgprof's own and not Dynamo's way around it."""
+    while frame is not None and frame.f_code.co_filename.startswith((RECORD, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else ""
+
+
+def _instruction(frame: FrameType) -> tuple[str, str]:
+    """What a frame is doing: the instruction's name, and its expression as it is written, where that is known."""
+    code, at = frame.f_code, frame.f_lasti
+    name = dis.opname[code.co_code[at]]
+    position = next(islice(code.co_positions(), at // 2, None), (None, None, None, None))
+    return name, _source(code, position)[:EXPRESSION]
+
+
+def _source(code: CodeType, position: tuple[int | None, int | None, int | None, int | None]) -> str:
+    first, last, start, end = position
+    if first is None or last is None:
+        return ""
+    lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
+    if start is None or end is None or not all(lines):
+        return b"".join(lines).decode(errors="replace").strip()
+    lines[-1] = lines[-1][:end]  # first: of a single line both are cut
+    lines[0] = lines[0][start:]
+    return b"".join(lines).decode(errors="replace")
+
+
+def _is_wrapped_number(tensor: torch.Tensor) -> bool:
+    """A Python number that torch made a tensor of gives way to any other of its kind in type promotion."""
+    if tensor.dim() or tensor.device.type != "cpu":
+        return False
+    narrow = {torch.float64: torch.float32, torch.int64: torch.int32, torch.complex128: torch.complex64}
+    other = narrow.get(tensor.dtype)
+    return other is not None and torch.result_type(tensor, torch.empty((), dtype=other)) == other
+
+
+def _to_the_cpu(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """A torch.device says nothing on a CPU, where the same line would move to the GPU on another machine."""
+    target = kwargs.get("device", args[0] if args else None)
+    if kwargs.get("non_blocking") or True in args[1:]:
+        return False
+    if tensor.device.type != "cpu":
+        return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
+    return isinstance(target, str) and target.partition(":")[0] == "cpu"
+
+
+# ---------------------------------------------------------------- within a compiled graph
+
+
+Captured = tuple[str, tuple[Frame, ...]]  # an operator's name, and where it stands
+
+
+class _Graph:
+    """A compiled graph, and what in it comes to a read, in the order in which it runs."""
+
+    def __init__(self, compile_id: str, operators: tuple[Captured, ...]) -> None:
+        self.compile_id = compile_id
+        self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
+        dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
+        self._seen_by = {"dispatch": dispatched, "sync-debug": operators, "python-call": self.on_a_cpu}
+        self._at: dict[str, int] = {}
+
+    def begins(self) -> None:
+        self._at.clear()
+
+    def next_operator(self, source: str) -> Captured:
+        """The captured operator of the next read. ``while_loop`` reads its predicate as often as it likes."""
+        operators = self._seen_by[source]
+        if not operators:
+            return "", ()
+        at = self._at.get(source, 0)
+        self._at[source] = at + 1
+        return operators[min(at, len(operators) - 1)]
+
+
+class _RunningGraphs:
+    """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
+
+    def __init__(self, begins: Callable[[_Graph], None]) -> None:
+        self._begins = begins
+        self._stack: list[_Graph] = []
+        self._captured: dict[int, tuple[Captured, ...]] = {}
+        self._installed = InstalledGraphs(self._running)
+        self._restore: Undo | None = None
+
+    @property
+    def running(self) -> _Graph | None:
+        return self._stack[-1] if self._stack else None
+
+    def __enter__(self) -> _RunningGraphs:
+        self._installed.__enter__()
+        from torch._dynamo.output_graph import OutputGraph
+
+        original = OutputGraph.__dict__.get("call_user_compiler")
+        if original is None:
+            return self
+
+        def compiling(this: Any, *args: Any, **kwargs: Any) -> Any:
+            self._captured[id(this)] = tuple(_reading_operators(this.graph))
+            return original(this, *args, **kwargs)
+
+        OutputGraph.call_user_compiler = compiling  # type: ignore[assignment,method-assign]
+
+        def restore() -> None:
+            if OutputGraph.__dict__["call_user_compiler"] is compiling:
+                OutputGraph.call_user_compiler = original  # type: ignore[method-assign]
+
+        self._restore = restore
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._restore is not None:
+            self._restore()
+        self._installed.__exit__(kind, error, trace)
+
+    def _running(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        identity = str(getattr(output, "dynamo_compile_id", None) or "")
+        graph = _Graph(identity, self._captured.pop(id(output), ()))
+        stack = self._stack
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            graph.begins()
+            self._begins(graph)
+            stack.append(graph)
+            try:
+                return compiled(*args, **kwargs)
+            finally:
+                stack.pop()
+
+        return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def _reading_operators(graph: torch.fx.Graph) -> Iterator[Captured]:
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_method") and (name := _name(node)) in CAPTURED and _reads(node, name):
+            yield name, frames_of(node)
+
+
+def _name(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+
+
+def _reads(node: torch.fx.Node, name: str) -> bool:
+    """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the CPU."""
+    if name in ("getitem", "__getitem__", "setitem"):
+        index = node.args[1] if len(node.args) > 1 else None
+        return any(_is_mask(part) for part in (index if isinstance(index, list | tuple) else [index]))
+    if name == "where":
+        return len(node.args) + len(node.kwargs) == 1
+    if name == "to":
+        return "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
+    return True
+
+
+def _is_mask(part: Any) -> bool:
+    value = part.meta.get("example_value") if isinstance(part, torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
