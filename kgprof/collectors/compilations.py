@@ -13,8 +13,9 @@ from typing import Any
 
 from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
-from kgprof.collectors.structured_trace import Compiled, RunTrace, run_traces
+from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, run_traces
 from kgprof.model import (
     Compilation,
     CompileStages,
@@ -191,9 +192,26 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
             failed = next(iter(trace.compilations_of(row)), None)
             event = _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
             sites.setdefault((event.location, event.error), []).append(event)
+    for compiled in () if trace.all.frames else _failed_unseen(trace):
+        frame = compiled.frame
+        assert frame is not None
+        text = f"{compiled.metrics.get('fail_type')}: {compiled.metrics.get('fail_reason')}"
+        event = _failed(trace, frame.file, frame.line, frame.function, text, compiled, compiled.call)
+        sites.setdefault((event.location, event.error), []).append(event)
     for events in sites.values():
         calls = tuple(sorted({call for event in events for call in event.calls}))
         yield FailedCompile(**{**_fields(events[0]), "calls": calls})
+
+
+def _failed_unseen(trace: RunTrace) -> Iterator[Compiled]:
+    """Where no frame was seen: compilations that failed, and for which torch wrote no graph break to fall back at."""
+    records = trace.artifacts(BREAK)
+    broken = {id(trace.compilation(compile_id(record.metadata), record.call)) for record in records}
+    for compiled in trace.compiled:
+        refused_by_limit = compiled.metrics.get("co_name") is None
+        told = refused_by_limit or id(compiled) in broken or refused_branch(str(compiled.metrics.get("fail_reason")))
+        if compiled.failed and compiled.frame is not None and not told:
+            yield compiled
 
 
 def _fields(event: FailedCompile) -> dict[str, Any]:

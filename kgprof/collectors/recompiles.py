@@ -171,7 +171,8 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     for location, compiled in _by_function(trace):
         anew = _made_anew(compiled)
         again = [c for c in compiled if not c.failed and (_is_recompile(c) or id(c) in anew)]
-        limits = [c for c in compiled if _reached_limit(trace, c)]
+        worked = any(not c.failed for c in compiled)  # a function that is refused each time reaches the limit as well
+        limits = [c for c in compiled if _reached_limit(trace, c) and (worked or trace.frame_rows(c))]
         if again or limits:
             yield _recompiled(trace, location, compiled, again, limits, guards)
 

@@ -90,8 +90,11 @@ class RunTrace:
             if not name:
                 continue
             start = metadata.get("dynamo_start")
-            # Restarts of one attempt begin in one call; the same id in a later call is another compilation.
-            if name not in latest or (isinstance(start, Mapping) and latest[name].call != record.call):
+            # Restarts of one attempt begin in one call; the same id in a later call is another compilation. One that
+            # the recompile limit refused never begins, and after a reset its metrics come under an id that had some.
+            ended = "compilation_metrics" in metadata and name in latest and bool(latest[name].metrics)
+            begins = isinstance(start, Mapping) or ended
+            if name not in latest or (begins and latest[name].call != record.call):
                 latest[name] = Compiled(compile_id=name, call=record.call)
                 yield latest[name]
             compiled = latest[name]

@@ -117,6 +117,8 @@ def _no_steady_state(metric: Metric, run: RunReport, profile: Profile) -> str:
     """Of a script, which makes as many steps as it likes; what did recompile in them counts all the same."""
     if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
         return ""
+    if not run.script.counted:  # a TORCH_TRACE directory: no step could be counted, but every recompile is in it
+        return ""
     if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
         return ""
     made = "1 step" if run.script.steps == 1 else f"{run.script.steps} steps"
