@@ -110,8 +110,9 @@ def _verdict(profile: Profile) -> Section:
     symbol = _SYMBOLS.get(profile.verdict.status, "❔")
     title = f"### kgprof: {escaped(profile.workload)} on {escaped(profile.environment.device_name)}"
     status = f"{symbol} **{escaped(profile.verdict.status.upper())}** {escaped(profile.verdict.text, 600)}"
-    reasons = tuple(f"- {escaped(reason, 600)}" for reason in profile.verdict.reasons)
-    return Section(head=(title, "", status, ""), rows=reasons, noun="reasons")
+    said, more = summary.reasons(profile)
+    reasons = [f"- {escaped(reason, 600)}" for reason in said] + ([f"- {more:,} more"] if more else [])
+    return Section(head=(title, "", status, ""), rows=tuple(reasons), noun="reasons")
 
 
 def _runs(profile: Profile) -> Section:

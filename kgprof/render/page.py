@@ -60,6 +60,7 @@ class Page:
     symbol: str
     verdict: str
     reasons: tuple[str, ...]
+    more_reasons: str
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     gate: GateTable | None
@@ -109,6 +110,7 @@ def build(profile: Profile, limits: Limits) -> Page:
     memory_columns = memory_table.columns(runs)
     found = finding_list(profile, limits)
     verdict = profile.verdict
+    reasons, more_reasons = summary.reasons(profile)
     return Page(
         workload=one_line(profile.workload, limits.name),
         version=profile.kgprof_version,
@@ -118,7 +120,8 @@ def build(profile: Profile, limits: Limits) -> Page:
         status_word=STATUS_WORDS.get(verdict.status, one_line(verdict.status, limits.name)),
         symbol=SYMBOLS.get(verdict.status, "?"),
         verdict=one_line(verdict.text, 4 * limits.name),
-        reasons=tuple(one_line(reason, 2 * limits.name) for reason in verdict.reasons[: limits.lines]),
+        reasons=tuple(one_line(reason, 2 * limits.name) for reason in reasons),
+        more_reasons=count(more_reasons) if more_reasons else "",
         facts=environment_facts.headline(profile, limits),
         sections=_sections(profile),
         gate=gate_table(profile.gate, limits),

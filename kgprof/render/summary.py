@@ -75,6 +75,15 @@ def ended(run: RunReport) -> str:
     return "" if run.exit.outcome == "ok" else run.exit.words
 
 
+REASONS = 5  # below a verdict; most of them are findings, which follow in full
+
+
+def reasons(profile: Profile) -> tuple[tuple[str, ...], int]:
+    """Those that stand below the verdict, and how many more there are."""
+    said = profile.verdict.reasons
+    return said[:REASONS], max(0, len(said) - REASONS)
+
+
 def footnotes(profile: Profile) -> tuple[str, ...]:
     """What a reader of the table must know, whoever renders it."""
     notes = (

@@ -107,8 +107,11 @@ def _head(console: Console, profile: Profile) -> None:
     _say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
     console.print()
     _say(console, f"{profile.verdict.status.upper()}: {profile.verdict.text}", _STYLES.get(profile.verdict.status, ""))
-    for reason in profile.verdict.reasons:
+    said, more = summary.reasons(profile)
+    for reason in said:
         console.print(f"  {one_line(reason, 2000)}")
+    if more:
+        console.print(f"  {count(more)} more")
     console.print()
 
 

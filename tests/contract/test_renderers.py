@@ -17,7 +17,7 @@ from markdown_it.token import Token
 
 from kgprof import render
 from kgprof.errors import UsageError
-from kgprof.model import Profile
+from kgprof.model import Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
@@ -134,6 +134,44 @@ def test_html_shows_hostile_strings_as_they_are_written() -> None:
 
     for hostile in profiles.HOSTILE:
         assert " ".join(visible(hostile, keep="\n\t").split())[:100] in shown
+
+
+def test_html_shows_every_text_of_findings_gate_checklist_and_trade_offs_as_text() -> None:
+    # given: a tag in each field that a page shows
+    told, gated = profiles.watched(), profiles.gate()
+    gate = gated.gate
+    assert gate is not None
+    place = Location(file="<b>file</b>", line=1, function="<b>function</b>", text="<b>line</b>")
+    replace = msgspec.structs.replace
+    first = replace(
+        gated.findings[0],
+        message="<b>message</b>",
+        detail="one\n<b>detail</b>",
+        related=(place,),
+        accepted="<b>accepted</b>",
+    )
+    profile = replace(
+        gated,
+        findings=(first, *gated.findings[1:]),
+        checklist=(replace(told.checklist[1], title="<b>title</b>", evidence="<b>evidence</b>"),),
+        trade_offs=(replace(told.trade_offs[0], text="<b>text</b>", verdict="<b>verdict</b>"),),
+        gate=replace(
+            gate,
+            backend="<b>backend</b>",
+            notes=("<b>note</b>",),
+            budgets=(replace(gate.budgets[0], metric="<b>metric</b>", origin="<b>origin</b>", unit="<b>unit</b>"),),
+            accepted=(replace(gate.accepted[0], reason="<b>reason</b>", owner="<b>owner</b>", file="<b>path</b>"),),
+        ),
+    )
+
+    page = by_name("html").render(profile)
+
+    said = set(re.findall(r"&lt;b&gt;(\w+)&lt;/b&gt;", page))
+    assert said == set(
+        "message detail file function line accepted title evidence text verdict backend note metric origin unit "
+        "reason owner path".split()
+    )
+    assert "<b>" not in page
 
 
 @every_state

@@ -140,7 +140,7 @@ def test_the_whole_text_can_be_read_with_folds_open(browser: Browser, reports: d
         assert said in text
 
 
-@pytest.mark.parametrize("state", ["clean", "dead", "empty", "hostile"])
+@pytest.mark.parametrize("state", ["clean", "dead", "empty", "hostile", "gate", "watched"])
 def test_it_prints(browser: Browser, reports: dict[str, Path], state: str) -> None:
     with browser.new_context() as context:
         printed = visit(context, reports[state]).page.pdf()
@@ -220,6 +220,15 @@ def test_a_link_to_a_fold_opens_it(browser: Browser, reports: dict[str, Path]) -
         page = visit(context, reports["clean"], anchor="#kernels-run-6").page
 
         assert page.locator("#kernels-run-6").get_attribute("open") is not None
+
+
+def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(viewport={"width": 390, "height": 900}) as context:
+        page = visit(context, reports["watched"], anchor="#KGP201-read009").page
+        finding = page.locator("#KGP201-read009")
+
+        assert finding.is_visible()
+        assert page.evaluate("document.querySelector('#KGP201-read009').getBoundingClientRect().top") < 900
 
 
 def test_everything_that_acts_is_reached_by_the_keyboard(browser: Browser, reports: dict[str, Path]) -> None:

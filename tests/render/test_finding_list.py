@@ -1,0 +1,109 @@
+"""Findings in the order in which they are read, each at its place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof.model import Finding, Level, Location, Rule
+from kgprof.render.finding_list import OPEN, FindingLine, Place, finding_list
+from kgprof.render.html import LEVELS
+from tests.render import profiles
+
+LIMITS = LEVELS[0]
+
+
+def at(file: str, line: int, *, rule: str = "KGP201", fingerprint: str = "") -> Finding:
+    return Finding(
+        rule=rule,
+        level=Level.WARNING,
+        message="read back",
+        run=profiles.EAGER,
+        location=Location(file=file, line=line),
+        fingerprint=fingerprint or f"{file}{line}",
+    )
+
+
+def of(*findings: Finding) -> list[tuple[str, list[str]]]:
+    made = finding_list(msgspec.structs.replace(profiles.clean(), findings=findings), LIMITS)
+    return [(group.rule.id, [line.place.where for line in group.lines if line.place]) for group in made.groups]
+
+
+def test_a_line_says_everything_that_is_known_of_it() -> None:
+    made = finding_list(profiles.gate(), LIMITS)
+
+    assert made.groups[0].lines[0] == FindingLine(
+        anchor="KGP101-broken41",
+        runs=("batched.default", "torch_cond.default"),
+        message="graph break in derive: Data-dependent branching (GB0170)",
+        times="4 times",
+        fails=True,
+        accepted="",
+        place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
+        related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
+        words=("Detected data-dependent branching.", "Hint: Use `torch.cond` to express dynamic control flow."),
+    )
+
+
+def test_what_fails_the_gate_comes_first_and_what_is_accepted_last() -> None:
+    # given: the accepted finding is met first
+    profile = profiles.gate()
+    assert profile.gate is not None
+    turned = msgspec.structs.replace(
+        profile,
+        findings=profile.findings[::-1],
+        gate=msgspec.structs.replace(profile.gate, failing=(3,)),
+    )
+
+    lines = [line for group in finding_list(turned, LIMITS).groups for line in group.lines if "break" in line.message]
+
+    assert [(line.fails, bool(line.accepted)) for line in lines] == [(True, False), (False, True)]
+
+
+def test_rules_keep_their_order_and_places_are_sorted_within() -> None:
+    found = of(at("b.py", 2), at("a.py", 9, rule="KGP102"), at("a.py", 7), at("b.py", 1))
+
+    assert found == [("KGP201", ["a.py:7", "b.py:1", "b.py:2"]), ("KGP102", ["a.py:9"])]
+
+
+def test_beyond_the_first_ones_of_a_rule_they_are_folded() -> None:
+    profile = msgspec.structs.replace(
+        profiles.clean(), findings=tuple(at("a.py", i, fingerprint=f"f{i}") for i in range(OPEN + 3))
+    )
+
+    made = finding_list(profile, LIMITS)
+
+    assert [(len(group.lines), len(group.folded), group.total) for group in made.groups] == [(OPEN, 3, OPEN + 3)]
+    assert made.anchors[f"f{OPEN + 2}"] == f"KGP201-f{OPEN + 2}"
+
+
+def test_findings_of_one_fingerprint_have_anchors_of_their_own() -> None:
+    profile = msgspec.structs.replace(
+        profiles.clean(), findings=(at("a.py", 1, fingerprint="same"), at("a.py", 2, fingerprint="same"))
+    )
+
+    (group,) = finding_list(profile, LIMITS).groups
+
+    assert [line.anchor for line in group.lines] == ["KGP201-same", "KGP201-same-2"]
+
+
+def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
+    bare = Finding(rule="KGP999", level=Level.NOTE, message="odd", count=0)
+
+    made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(bare,)), LIMITS)
+
+    assert [group.rule for group in made.groups] == [
+        Rule(id="KGP999", name="unknown rule", level=Level.NOTE, summary="", why="", example="", remedy="")
+    ]
+    assert made.groups[0].lines == (
+        FindingLine(
+            anchor="KGP999-",
+            runs=(),
+            message="odd",
+            times="",
+            fails=False,
+            accepted="",
+            place=None,
+            related=(),
+            words=(),
+        ),
+    )
