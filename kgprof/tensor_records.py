@@ -53,6 +53,7 @@ class Held(Written, frozen=True, kw_only=True):
     made_elsewhere: int = 0  # moved, and by no graph that was watched
     written: tuple[int, ...] = ()  # calls in which its version rose while the graph ran
     frames: tuple[Frame, ...] = ()  # above the graph when it moved last (when it first ran, if it never did)
+    lies_in: str = ""  # behind a graph break: source of the input of an earlier graph of this call with its storage
     unobservable: str = ""  # why its version could not be read
 
 

@@ -3,6 +3,8 @@
 Sharing is exact: two ranges of one storage that interleave without a common element share nothing. What ran is the
 truth; what AOTAutograd had decided beforehand stands beside it in the detail, and misses inputs that come back as they
 are. KGP406 is an exception of torch's, told by the id of its explanation (GB0040, GB0041).
+
+Not seen: a view of an argument that is made before a graph break and only handed back behind it.
 """
 
 from __future__ import annotations
@@ -166,15 +168,15 @@ def _outputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
             yield _of_input(tensors, graph, index, f"{overlap.right} is {found}", _kind(found), overlap)
     names = [tensor.name for tensor in graph.inputs]
     for name in graph.returned_inputs:
-        if tensors.is_users(graph, name):
-            place = names.index(name) if name in names else None
+        place = names.index(name) if name in names else None
+        if tensors.is_users(graph, name) if place is None else _counts(tensors, graph, place):
             yield _of_input(tensors, graph, place, "it is returned as it is", IDENTITY, None, name=name)
     yield from _two_outputs(tensors, graph, set(from_inputs))
 
 
 def _counts(tensors: RunTensors, graph: WatchedGraph, index: int) -> bool:
     """Whether sharing memory with this input is sharing it with something of the program's."""
-    return tensors.is_users(graph, graph.inputs[index].name)
+    return bool(tensors.origin(graph, graph.inputs[index]))
 
 
 def _kind(found: str) -> str:
@@ -192,7 +194,7 @@ def _of_input(
     name: str = "",
 ) -> Alias:
     written = index is not None and is_written(graph, index)
-    source = name or (graph.inputs[index].name if index is not None else "")
+    source = tensors.origin(graph, graph.inputs[index]) if index is not None else name
     return _alias(
         tensors,
         graph,

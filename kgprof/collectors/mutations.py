@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
-from kgprof.tensor_records import GraphInput, WatchedGraph
+from kgprof.tensor_records import WatchedGraph
 
 INPUT_MUTATED = Rule(
     id="KGP404",
@@ -57,35 +57,31 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
     sites: dict[object, list[Mutation]] = {}
     for graph in tensors.tensors.graphs:
         for index, tensor in enumerate(graph.inputs):
-            if is_written(graph, index) and _is_given(tensors, graph, tensor):
+            if is_written(graph, index) and not is_gradient(tensor.name) and tensors.origin(graph, tensor):
                 for event in _writes(tensors, graph, index):
                     place = event.location
                     sites.setdefault((place.file, place.line) if place else event.function, []).append(event)
     yield from (_joined(events) for events in sites.values())
 
 
-def _is_given(tensors: RunTensors, graph: WatchedGraph, tensor: GraphInput) -> bool:
-    """What an earlier graph of the same call made is a value of the function's own, behind a break."""
-    if is_gradient(tensor.name) or not tensors.is_users(graph, tensor.name):
-        return False
-    return not any(held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held)
-
-
 def _writes(tensors: RunTensors, graph: WatchedGraph, index: int) -> Iterator[Mutation]:
     tensor = graph.inputs[index]
+    name = tensors.origin(graph, tensor)
+    giver, given = tensors.giver(graph, name)
+    fixed = (given or tensor).static
     definition = tensors.definition(graph)
     operators: dict[Location | None, list[str]] = {}
     for write in graph.in_place:
         if write.input == index:
             operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
-    for place, names in (operators or {definition: []}).items():
+    for place, written in (operators or {definition: []}).items():
         yield Mutation(
             run=tensors.key,
             function=definition.function if definition else graph.function,
             location=place,
-            names=(said(tensor.name),),
-            operators=tuple(dict.fromkeys(names)),
-            kind=FIXED if tensor.static else ARGUMENT if tensors.is_argument(graph, tensor.name) else CAPTURED,
+            names=(said(name),),
+            operators=tuple(dict.fromkeys(written)),
+            kind=FIXED if fixed else ARGUMENT if tensors.is_argument(giver, name) else CAPTURED,
             cuda_graphs=bool(graph.cuda_graphs),
             calls=len({call for held in tensor.held for call in held.written}),
         )

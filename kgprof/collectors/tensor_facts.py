@@ -78,6 +78,26 @@ class RunTensors:
             return True
         return local[1] in self.source.arguments(graph.file, graph.first_line, graph.function)
 
+    def origin(self, graph: WatchedGraph, tensor: GraphInput) -> str:
+        """The source of what the user gave, where this input is that or lies in it; empty for a value of the
+        function's own, made before a graph break and taken up behind it."""
+        if not is_resumed(graph.function):
+            return tensor.name
+        if found := next((held.lies_in for held in tensor.held if held.lies_in), ""):
+            return found
+        made = any(held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held)
+        return tensor.name if self.is_users(graph, tensor.name) and not made else ""
+
+    def giver(self, graph: WatchedGraph, name: str) -> tuple[WatchedGraph, GraphInput | None]:
+        """The graph of the same function that takes the input of this name before any break."""
+        function = user_function(graph.function)
+        for one in (graph, *self.tensors.graphs):
+            if one.file == graph.file and user_function(one.function) == function:
+                for tensor in one.inputs:
+                    if tensor.name == name:
+                        return one, tensor
+        return graph, None
+
     def is_argument(self, graph: WatchedGraph, name: str) -> bool:
         """Given by the caller, as it is or inside a container."""
         local = _LOCAL.match(name)

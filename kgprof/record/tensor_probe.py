@@ -46,6 +46,8 @@ PAIRS = 256  # of tensors of one graph whose ranges meet
 STACK = 8  # frames above a graph
 REMEMBERED = 4096  # outputs of graphs that are still alive
 
+RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
+
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
 
@@ -243,6 +245,7 @@ class _Made:
 
     def __init__(self) -> None:
         self._by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
+        self.taken: dict[int, str] = {}  # storage -> source of the first input of this call that lay in it
 
     def add(self, place: _Place, label: str, call: int) -> None:
         if len(self._by_storage) < REMEMBERED:
@@ -254,6 +257,7 @@ class _Made:
         return found[1:] if found else None
 
     def prune(self, call: int) -> None:
+        self.taken.clear()
         dead = [key for key, (storage, _, made) in self._by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
         for key in dead:
             del self._by_storage[key]
@@ -278,6 +282,7 @@ class _Input:
         self.made_elsewhere = 0
         self.written: list[int] = []
         self.frames: tuple[Frame, ...] = ()
+        self.lies_in = ""
         self.unobservable = ""
 
     def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[Frame, ...]) -> None:
@@ -308,6 +313,7 @@ class _Input:
             made_elsewhere=self.made_elsewhere,
             written=tuple(dict.fromkeys(self.written)),
             frames=self.frames,
+            lies_in=self.lies_in,
             unobservable=self.unobservable,
         )
 
@@ -344,6 +350,7 @@ class _Graph:
         self._compile_id = str(getattr(output, "dynamo_compile_id", None) or "")
         self._function, self._file, self._first_line = code.co_name, code.co_filename, code.co_firstlineno
         self._arguments = _arguments(code)
+        self._goes_on = code.co_name.startswith(RESUMED)
         self._cuda_graphs = asks_for_cuda_graphs(getattr(output, "compiler_fn", None))
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
@@ -375,6 +382,10 @@ class _Graph:
             if frames is None and (not seen.watched or not place.is_where(seen.last)):
                 frames = self._frames_above(sys._getframe(2))
             seen.see(call, place, self._made.maker(place), frames or ())
+            if self._goes_on:
+                seen.lies_in = self._made.taken.get(place.storage.cdata, "")
+            else:
+                self._made.taken.setdefault(place.storage.cdata, self._captured.names[index])
         return places
 
     def after(self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any) -> dict[int, int]:

@@ -61,6 +61,12 @@ def behind_a_break(x: torch.Tensor) -> object:
     return x[0], y
 
 
+def cut_out_of_a_view_behind_a_break(x: torch.Tensor) -> object:
+    y, z = x.view(-1), x + 1
+    torch._dynamo.graph_break()
+    return y[0], z * 2
+
+
 def twice(x: torch.Tensor) -> object:
     y = x * 2
     return {"a": y, "b": y}
@@ -79,6 +85,7 @@ def and_transposed(x: torch.Tensor) -> object:
         (in_place, "KGP402", "identity"),
         (view, "KGP402", "view"),
         (behind_a_break, "KGP402", "view"),
+        (cut_out_of_a_view_behind_a_break, "KGP402", "view"),
         (twice, "KGP403", "identity"),
         (and_transposed, "KGP403", "view"),
     ],
@@ -117,7 +124,13 @@ def made_before_a_break(x: torch.Tensor) -> object:
     return y
 
 
-@pytest.mark.parametrize("function", [interleaved, copies, handed_on, made_before_a_break])
+def rebound_before_a_break(x: torch.Tensor) -> object:
+    x = x * 2
+    torch._dynamo.graph_break()
+    return x.view(-1)
+
+
+@pytest.mark.parametrize("function", [interleaved, copies, handed_on, made_before_a_break, rebound_before_a_break])
 def test_what_only_looks_like_it_is_silent(function: Callable[..., object]) -> None:
     region, x = compiled(function), torch.ones(2, 2)
 

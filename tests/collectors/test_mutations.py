@@ -99,6 +99,47 @@ def test_an_argument_that_is_written_behind_a_break_is() -> None:
     assert found(lambda call: region(x)) == [(line("behind a break"), Level.WARNING)]
 
 
+def test_a_view_of_the_argument_that_is_written_behind_a_break_is_a_write_to_the_argument() -> None:
+    x = torch.ones(4)
+
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor) -> torch.Tensor:
+        head, y = x[:2], x + 1
+        torch._dynamo.graph_break()
+        head.mul_(0.5)  # through a view behind a break
+        return y
+
+    (event,) = events(lambda call: region(x))
+
+    assert (event.names, event.kind) == (("x",), ARGUMENT)
+    assert event.location is not None
+    assert event.location.line == line("through a view behind a break")
+
+
+def test_an_argument_that_another_graph_made_is_given_all_the_same() -> None:
+    @torch.compile(backend="eager")
+    def halve(y: torch.Tensor) -> torch.Tensor:
+        return y.mul_(0.5)  # what another graph made
+
+    made = torch.compile(torch.sin, backend="eager")
+    x = torch.ones(4)
+
+    assert found(lambda call: halve(made(x))) == [(line("what another graph made"), Level.WARNING)]
+
+
+def test_an_argument_that_was_rebound_before_the_break_is_a_value_of_the_functions_own() -> None:
+    x = torch.ones(4)
+
+    @torch.compile(backend="eager")
+    def region(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()
+        x.mul_(2)
+        return x.view(-1)
+
+    assert found(lambda call: region(x)) == []
+
+
 def scale_in_place(x: torch.Tensor) -> None:
     x.mul_(0.5)  # in a function that is called
 
