@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import cProfile
-import importlib
 import os
 import signal
 import statistics
@@ -49,6 +48,7 @@ from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
 from kgprof.record.kept_records import write_records
 from kgprof.record.source import unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.syncs import Syncs
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.sync_records import SyncRecords
@@ -249,14 +249,10 @@ class Capture:
     def _asked_for(self, name: PassName) -> bool:
         return name in self._options.passes
 
-    def _sync_source(self) -> Any:
+    def _sync_source(self) -> Syncs | Skipped:
         if not self._asked_for(PassName.MEMORY):
             return Skipped(reason="the MEMORY pass was not asked for")
-        try:
-            syncs = importlib.import_module("kgprof.record.syncs")
-        except ModuleNotFoundError:
-            return Skipped(reason="this kgprof has no source for syncs")
-        return syncs.Syncs(self._steps, self._place.device, self._project)
+        return Syncs(self._steps, self._place.device, self._project)
 
     def _trace_window(self) -> TraceWindow | None:
         if not self._asked_for(PassName.TRACE):
@@ -307,7 +303,7 @@ class Capture:
         store.write_sources(records, project_sources.gather(lines, self._project))
         call_us = self._call_us(kind, number)
         self._place.write(PassName.COMPILE, self._compile_pass(kind, call_us, own_logs))
-        self._place.write(PassName.MEMORY, self._memory_pass(number))
+        self._place.write(PassName.MEMORY, self._memory_pass(kind, number))
         trace = self._trace()
         if trace is not None:
             self._place.write(PassName.TRACE, trace)
@@ -334,17 +330,25 @@ class Capture:
 
     def _call_us(self, kind: Kind | None, number: Callable[[int], int]) -> tuple[float, ...]:
         """Of the steps that ended before the TRACE window; of a program with no such step, of all of it."""
-        at = self._steps.boundaries(kind)
         until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
-        whole = tuple((after - before) / 1e3 for before, after in pairwise(at))[:CALLS_TIMED]
-        return whole[:until] or ((time.monotonic() - self._began) * 1e6,)
+        return self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
 
-    def _memory_pass(self, number: Callable[[int], int]) -> MemoryPass | Skipped:
+    def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
+        return tuple((after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind)))[:CALLS_TIMED]
+
+    def _every_us(self, kind: Kind | None) -> tuple[float, ...]:
+        """Also of the one that is not over, where there is one: up to now."""
+        ended = self._ended_us(kind)
+        if len(ended) >= min(self._step_count(kind), CALLS_TIMED):
+            return ended
+        return (*ended, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
+
+    def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> MemoryPass | Skipped:
         if isinstance(self._syncs, Skipped):
             return self._syncs
         not_in_a_script = Skipped(reason="not measured in a script: its one run holds compilation and the profiler")
         return MemoryPass(
-            step_us=(),
+            step_us=self._every_us(kind),
             steady_from=self._options.warmup,
             syncs=renumbered_syncs(self._syncs.records(), number),
             tensors=Skipped(reason="a script is not compiled under the probes: they change what is compiled"),

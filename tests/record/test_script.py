@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.model import HostPass, PassName, Skipped, TimingPass, TracePass
+from kgprof.model import HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
 from kgprof.record import children
 from kgprof.record.script import renumbered
 from tests.record.scripted import COMPILES, ran
@@ -204,7 +204,8 @@ def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
         tmp_path,
         "import kgprof\n"
         + COMPILES
-        + "doubled(torch.ones(9))\nfor _ in range(5):\n    kgprof.step()\n    doubled(torch.ones(3))\n",
+        + "doubled(torch.ones(9))\nfor _ in range(5):\n    kgprof.step()\n    doubled(torch.ones(3)).sum().item()\n",
+        passes=(PassName.COMPILE, PassName.MEMORY),
     )
 
     assert done.script.counted == {
@@ -215,6 +216,13 @@ def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
     assert done.script.steps == 5
     assert not isinstance(done.run.records, Skipped)
     assert [graph.runs for graph in done.run.records.graphs] == [{-1: 1}, {0: 1, 1: 1, 2: 1, 3: 1, 4: 1}]
+    assert isinstance(done.run.memory, MemoryPass)
+    assert len(done.run.memory.step_us) == 5
+    assert not isinstance(done.run.memory.syncs, Skipped)
+    (read,) = done.run.memory.syncs.records
+    assert (read.op, read.calls) == ("aten::_local_scalar_dense", {0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
+    assert (read.frames[0].file, read.frames[0].line) == (str(tmp_path / "program.py"), 11)
+    assert isinstance(done.run.trace, Skipped)
 
 
 def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(tmp_path: Path) -> None:
