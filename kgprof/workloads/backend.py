@@ -18,18 +18,20 @@ def in_place_of_inductor(backend: str) -> Iterator[None]:
     """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend``; empty changes nothing.
 
     It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is imported within,
-    ``nn.Module.compile``, and kgprof's own modes. It does not reach a ``from torch import compile`` made before, nor
-    ``torch._dynamo.optimize``. A backend that the user chose stays.
+    ``nn.Module.compile``, and kgprof's own modes; and whatever asks ``torch._dynamo`` for ``optimize``. It does not
+    reach a ``from torch import compile`` made before. A backend that the user chose stays.
     """
     if not backend:
         yield
         return
-    original = torch.compile
-    torch.compile = _substituting(original, backend)
+    from torch import _dynamo  # seconds, which a run without a stand-in does not pay for
+
+    original, optimize = torch.compile, _dynamo.optimize
+    torch.compile, _dynamo.optimize = _substituting(original, backend), _optimizing(optimize, backend)
     try:
         yield
     finally:
-        torch.compile = original
+        torch.compile, _dynamo.optimize = original, optimize
 
 
 def _substituting(original: Callable[..., Any], backend: str) -> Callable[..., Any]:
@@ -39,5 +41,17 @@ def _substituting(original: Callable[..., Any], backend: str) -> Callable[..., A
             return original(*args, **settings)
         kept = {name: value for name, value in settings.items() if name not in OF_INDUCTOR}
         return original(*args, **{**kept, "backend": backend})
+
+    return replaced
+
+
+def _optimizing(original: Callable[..., Any], backend: str) -> Callable[..., Any]:
+    """torch.compile comes through here too, with a backend of its own making that is no name."""
+
+    @functools.wraps(original)
+    def replaced(asked: Any = INDUCTOR, *args: Any, **settings: Any) -> Any:
+        chosen = settings.pop("backend", asked)
+        named_inductor = isinstance(chosen, str) and chosen == INDUCTOR
+        return original(backend if named_inductor else chosen, *args, **settings)
 
     return replaced

@@ -59,6 +59,19 @@ def test_a_decorator_with_settings_and_a_modules_own_compile_are_reached() -> No
     assert seen == ["called", "called"]
 
 
+def test_dynamos_own_entry_is_reached() -> None:
+    with in_place_of_inductor(counting):  # type: ignore[arg-type]
+        compiled = [
+            torch._dynamo.optimize()(lambda x: x + 1),
+            torch._dynamo.optimize("inductor", nopython=True)(lambda x: x + 2),
+            torch._dynamo.optimize(backend="inductor")(lambda x: x + 3),
+            torch._dynamo.optimize("eager")(lambda x: x + 4),
+        ]
+
+    assert [one(torch.zeros(1)).item() for one in compiled] == [1.0, 2.0, 3.0, 4.0]
+    assert seen == ["called"] * 3
+
+
 def test_a_backend_of_the_users_own_choice_stays() -> None:
     with in_place_of_inductor(counting):  # type: ignore[arg-type]
         compiled = torch.compile(lambda x: x + 1, backend="eager")
@@ -70,7 +83,7 @@ def test_a_backend_of_the_users_own_choice_stays() -> None:
 
 @pytest.mark.parametrize("backend", ["", "eager"])
 def test_torch_is_left_as_it_was_found(backend: str) -> None:
-    before = torch.compile
+    before, optimize = torch.compile, torch._dynamo.optimize
 
     with in_place_of_inductor(backend):
         assert (torch.compile is before) == (not backend)
@@ -78,3 +91,4 @@ def test_torch_is_left_as_it_was_found(backend: str) -> None:
         raise ZeroDivisionError
 
     assert torch.compile is before
+    assert torch._dynamo.optimize is optimize
