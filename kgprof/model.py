@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kgprof.compile_records import CompileRecords, KernelOrigins
+from kgprof.compile_records import CompileRecords, KernelOrigins, Sources
 from kgprof.sync_records import SyncRecords
 from kgprof.tensor_records import TensorRecords
 
@@ -264,6 +264,7 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     syncs: SyncRecords | Skipped
     tensors: TensorRecords | Skipped
     peaks: MemoryPeaks | Skipped
+    sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
 
 

@@ -29,6 +29,7 @@ class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""  # in it: what Dynamo captured that reads, "item", "cond", "getitem"
     instruction: str = ""  # of the innermost frame: Python's name for what it was doing, "CALL", "POP_JUMP_IF_FALSE"
     expression: str = ""  # and the source of it
+    waited_us: dict[int, float] = {}  # call -> microseconds that the host spent in it; CUDA only
     text: str = ""  # torch's own words (sync-debug)
 
 

@@ -20,6 +20,7 @@ from kgprof.collectors import (
     recompiles,
     results,
     skipped_frames,
+    syncs,
 )
 from kgprof.collectors.coverage import measured
 from kgprof.model import Finding, Level, Recording, Rule
@@ -53,6 +54,7 @@ COLLECTORS: tuple[Collector, ...] = (
     addresses,
     aliases,
     mutations,
+    syncs,
     disagreements,
 )
 

@@ -125,13 +125,27 @@ def run_tensors(recording: Recording) -> Iterator[RunTensors]:
     """Of every run whose MEMORY pass watched tensors."""
     for run in recording.runs:
         if isinstance(run.memory, MemoryPass) and isinstance(run.memory.tensors, TensorRecords):
-            sources = run.records.sources if isinstance(run.records, CompileRecords) else Sources()
             yield RunTensors(
                 run=run,
                 tensors=run.memory.tensors,
                 steady_from=run.memory.steady_from,
-                source=SourceText(sources),
+                source=SourceText(sources_of(run)),
             )
+
+
+def sources_of(run: RunRecord) -> Sources:
+    """What COMPILE and MEMORY brought along of the project's text; the second process names files that the first
+    does not."""
+    compiled = run.records.sources if isinstance(run.records, CompileRecords) else Sources()
+    if not isinstance(run.memory, MemoryPass):
+        return compiled
+    watched = run.memory.sources
+    return Sources(
+        libraries=compiled.libraries or watched.libraries,
+        own=compiled.own or watched.own,
+        files={**watched.files, **compiled.files},
+        registry=compiled.registry,
+    )
 
 
 # ---------------------------------------------------------------- names

@@ -4,18 +4,20 @@ the probes, how much memory the later calls need."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
 from kgprof.model import MemoryPass, Options
 from kgprof.project import ProjectFiles
-from kgprof.record import timing
+from kgprof.record import project_sources, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.peak_memory import measured_peaks
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
+from kgprof.sync_records import SyncRecords
+from kgprof.tensor_records import TensorRecords
 from kgprof.workloads.protocol import BufferSession, Session
 
 
@@ -26,14 +28,28 @@ def memory_pass(session: Session, device: torch.device, options: Options, *, pro
     with listening((syncs, tensors)):
         step_us = tuple(_watched_call(session, device, calls) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
+    read, held = syncs.records(), tensors.records()
     return MemoryPass(
         step_us=step_us,
         steady_from=options.warmup,
-        syncs=syncs.records(),
-        tensors=tensors.records(),
+        syncs=read,
+        tensors=held,
         peaks=peaks,
+        sources=project_sources.of_files(_files(read, held), project),
         capture_unavailable=unavailable((syncs, tensors)),
     )
+
+
+def _files(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
+    """Every file that a stack of the probes names."""
+    for record in read.records:
+        yield from (frame.file for frame in record.frames)
+    for graph in held.graphs:
+        yield graph.file
+        for write in graph.in_place:
+            yield from (frame.file for frame in write.frames)
+        for tensor in graph.inputs:
+            yield from (frame.file for one in tensor.held for frame in one.frames)
 
 
 def buffers_of(session: Session) -> Callable[[], Mapping[str, torch.Tensor]] | None:

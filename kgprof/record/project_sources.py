@@ -94,6 +94,16 @@ def gather(lines: Iterable[Line], project: ProjectFiles) -> Sources:
     )
 
 
+def of_files(files: Iterable[str], project: ProjectFiles) -> Sources:
+    """The text of those among ``files`` that are the project's."""
+    named = dict.fromkeys(files)
+    return Sources(
+        libraries=project.libraries,
+        own=project.own,
+        files=dict(_read_all(file for file in named if project.holds(file))),
+    )
+
+
 def _files_of(line: Line) -> Iterator[str]:
     if "frame" in line:
         yield line["frame"]["file"]

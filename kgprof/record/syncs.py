@@ -14,6 +14,7 @@ from __future__ import annotations
 import dis
 import linecache
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -53,6 +54,7 @@ PLACES = 4096
 STACK = 8  # frames of the project above a read
 EXPRESSION = 200  # characters
 TORCH = str(Path(torch.__file__).parent)
+BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 
@@ -106,15 +108,17 @@ class Syncs:
                 library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
     def _reading(self, name: str, operator: Any) -> Callable[..., Any]:
-        below, op, sees = torch._C.DispatchKey.BackendSelect, f"aten::{name}", self._sees
+        below, op, sees, took = torch._C.DispatchKey.BackendSelect, f"aten::{name}", self._sees, self._took
 
         @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
         def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):
                 return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-            if not _is_wrapped_number(tensor):
-                sees("dispatch", op, tensor.device.type)
-            return operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
+            seen = None if _is_wrapped_number(tensor) else sees("dispatch", op, tensor.device.type)
+            began = time.perf_counter_ns()
+            found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
+            took(seen, began)
+            return found
 
         return hook  # type: ignore[no-any-return]
 
@@ -123,13 +127,16 @@ class Syncs:
             self._replace(torch.Tensor, name, self._bringing(name, getattr(torch.Tensor, name)))
 
     def _bringing(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        op, sees = f"Tensor.{name}", self._sees
+        op, sees, took = f"Tensor.{name}", self._sees, self._took
 
         @torch._dynamo.disable  # type: ignore[untyped-decorator]
         def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if name != "to" or _to_the_cpu(tensor, args, kwargs):
-                sees("python-call", op, tensor.device.type)
-            return method(tensor, *args, **kwargs)
+            brings = name != "to" or _to_the_cpu(tensor, args, kwargs)
+            seen = sees("python-call", op, tensor.device.type) if brings else None
+            began = time.perf_counter_ns()
+            found = method(tensor, *args, **kwargs)
+            took(seen, began)
+            return found
 
         return watched  # type: ignore[no-any-return]
 
@@ -141,12 +148,14 @@ class Syncs:
             self._replace(owner, "synchronize", self._waiting(f"{label}.synchronize", owner.synchronize))
 
     def _waiting(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        sees, device = self._sees, self._device.type
+        sees, took, device = self._sees, self._took, self._device.type
 
         @torch._dynamo.disable  # type: ignore[untyped-decorator]
         def watched(*args: Any, **kwargs: Any) -> Any:
-            sees("python-call", op, device)
-            return function(*args, **kwargs)
+            seen, began = sees("python-call", op, device), time.perf_counter_ns()
+            found = function(*args, **kwargs)
+            took(seen, began)
+            return found
 
         return watched  # type: ignore[no-any-return]
 
@@ -197,14 +206,20 @@ class Syncs:
                     key = (graph.compile_id, operator, inside)
                     self._counted(key, "python-call", f"Tensor.{operator}", "cpu", inside, graph, operator)
 
-    def _sees(self, source: str, op: str, device: str, *, text: str = "") -> None:
+    def _took(self, seen: _Place | None, began_ns: int) -> None:
+        """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
+        if seen is not None and self._device.type == "cuda":
+            call = self._calls.current
+            seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
+
+    def _sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
         graph = self._graphs.running
         frames = tuple(islice(self._above(sys._getframe(2)), STACK))
         library = _library(sys._getframe(2))
         if not frames or (library.startswith(OPTIMIZERS) and device == "cpu"):
-            return
+            return None
         if graph and source == "python-call" and self._device.type == "cpu":
-            return  # counted when the graph began
+            return None  # counted when the graph began
         operator, place = graph.next_operator(source) if graph else ("", ())
         inside = tuple(frame for frame in place if self._holds(frame.file))
         where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
@@ -213,6 +228,7 @@ class Syncs:
         if seen is not None and not seen.instruction:
             seen.text = text
             seen.instruction, seen.expression = _instruction(frames[0])
+        return seen
 
     def _counted(self, key: tuple[Any, ...], *what: Any) -> _Place | None:
         seen = self._places.get(key)
@@ -242,6 +258,7 @@ class _Place:
         self._named = {"source": source, "op": op, "device": device, "compile_id": compile_id, "operator": operator}
         self._frames = frames
         self.calls: dict[int, int] = {}
+        self.waited_us: dict[int, float] = {}
         self.instruction = self.expression = self.text = ""
 
     def record(self) -> SyncRecord:
@@ -249,6 +266,7 @@ class _Place:
             **self._named,
             frames=self._frames,
             calls=self.calls,
+            waited_us=self.waited_us,
             text=self.text,
             instruction=self.instruction,
             expression=self.expression,
@@ -381,8 +399,11 @@ class _RunningGraphs:
         self._installed.__exit__(kind, error, trace)
 
     def _running(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        operators = self._captured.pop(id(output), ())
+        if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
+            return compiled  # where eager code calls torch.cond
         identity = str(getattr(output, "dynamo_compile_id", None) or "")
-        graph = _Graph(identity, self._captured.pop(id(output), ()))
+        graph = _Graph(identity, operators)
         stack = self._stack
 
         def watched(*args: Any, **kwargs: Any) -> Any:

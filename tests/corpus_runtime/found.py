@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from kgprof.collectors import addresses, aliases, mutations
+from kgprof.collectors import addresses, aliases, mutations, syncs
 from kgprof.collectors.addresses import AddressChange, BufferUse, CopiedInput
 from kgprof.model import Finding, Location, MemoryPass, Recording, RunKey
 from tests.corpus_runtime.truth import BUFFER, CORPUS, Mark
@@ -68,7 +68,14 @@ def of_run(recording: Recording, key: RunKey) -> tuple[Found, ...]:
     """All of one program, in no order. Two findings of one rule at one place are two."""
     runs = tuple(run for run in recording.runs if run.key == key)
     one = msgspec.structs.replace(recording, runs=runs)
-    return (*_of_addresses(one), *_of_aliases(one), *_of_mutations(one))
+    return (*_of_addresses(one), *_of_aliases(one), *_of_mutations(one), *_of_syncs(one))
+
+
+def _of_syncs(recording: Recording) -> Iterator[Found]:
+    for event in syncs.collect(recording):
+        (finding,) = syncs.diagnose((event,))
+        where = event.where if event.rule != "KGP202" else ""
+        yield replace(_found(finding), cause=event.cause, where=where, reads=event.reads_per_step)
 
 
 def _of_addresses(recording: Recording) -> Iterator[Found]:
@@ -101,6 +108,13 @@ def _of_aliases(recording: Recording) -> Iterator[Found]:
 def _of_mutations(recording: Recording) -> Iterator[Found]:
     for finding in mutations.diagnose(mutations.collect(recording)):
         yield _found(finding)
+
+
+def _of_syncs(recording: Recording) -> Iterator[Found]:
+    for event in syncs.collect(recording):
+        (finding,) = syncs.diagnose((event,))
+        where = event.where if event.rule != "KGP202" else ""
+        yield replace(_found(finding), level="", cause=event.cause, where=where, reads=event.reads_per_step)
 
 
 def _found(finding: Finding) -> Found:

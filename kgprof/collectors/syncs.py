@@ -1,0 +1,304 @@
+"""KGP201 to 203: where the host waits for the device, or would if the program ran on one.
+
+Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one line each source's
+count is a lower bound, so the largest stands. What only happens during warm-up is not told.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kgprof.collectors import graph_breaks
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.source_text import SourceText
+from kgprof.collectors.tensor_facts import sources_of
+from kgprof.model import Finding, Level, Location, MemoryPass, Model, Recording, Rule, RunKey, RunRecord, Skipped
+from kgprof.sync_records import SyncRecord
+
+HOST_DEVICE_SYNC = Rule(
+    id="KGP201",
+    name="host-device-sync",
+    level=Level.WARNING,
+    summary="The host reads a value from the device, and waits for all work that leads to it.",
+    why=(
+        "Work is launched ahead of the device; a read stops that until the device has caught up, and the device then "
+        "idles until the next launch arrives. One read a step is enough to serialise a loop whose steps are short. "
+        "On a CPU nothing waits: there the finding says what the same line would do on CUDA."
+    ),
+    example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
+    remedy=(
+        "Keep the value on the device (torch.where in place of an if, accumulate and read once at the end), read it "
+        "every so many steps, or copy it with non_blocking=True into pinned memory and look at it a step later."
+    ),
+)
+SYNC_IN_GRAPH = Rule(
+    id="KGP202",
+    name="sync-inside-compiled-region",
+    level=Level.WARNING,
+    summary="Compiled code reads a value from the device while it runs.",
+    why=(
+        "The generated code itself stops for the value: a branch of torch.cond is chosen by it, a shape is made of it. "
+        "The launches behind it cannot be queued, and a function with such a read cannot become one CUDA graph."
+    ),
+    example="torch.cond(fresh.any(), ...): one read of the predicate in every step.",
+    remedy=(
+        "Do the work in every step and select with torch.where, if that costs less than the wait (the report's "
+        "trade-off says so where both were measured), or move the read out of the compiled function."
+    ),
+)
+WOULD_SYNC = Rule(
+    id="KGP203",
+    name="would-sync-on-cuda",
+    level=Level.NOTE,
+    summary="This line costs nothing on a CPU and would wait for the device on CUDA.",
+    why=(
+        "A tensor that lies on the CPU already gives .cpu(), .numpy(), .tolist() and .to('cpu') nothing to do. On CUDA "
+        "each of them copies, and the host waits for the copy."
+    ),
+    example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
+    remedy="As for KGP201: keep it on the device, or bring it over once, after the loop.",
+)
+RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC)
+
+COMPILED, BREAK, EAGER = "compiled", "break", "eager"
+READ = "aten::_local_scalar_dense"
+WAITS = {
+    "cuda.synchronize": "device-synchronize",
+    "Event.synchronize": "event-synchronize",
+    "Stream.synchronize": "stream-synchronize",
+}
+# What the called function's name says about a read. A function that is not here reads for purposes of its own.
+CAUSES = {
+    **dict.fromkeys(("item", "float", "int", "complex", "range", "index", "round", "format"), "item"),
+    **dict.fromkeys(("bool", "all", "any"), "truth-value"),
+    **dict.fromkeys(("cond", "while_loop"), "cond-predicate"),
+    **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
+    **dict.fromkeys(("masked_select", "getitem", "__getitem__", "setitem"), "mask-index"),
+    **dict.fromkeys(("unique", "_unique2", "unique_dim", "unique_consecutive"), "unique"),
+    **{name: name for name in ("cpu", "numpy", "tolist", "to")},
+    "copy_": "blocking-copy",
+    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
+}
+OF_OPERATORS = {
+    "aten::nonzero": "nonzero",
+    "aten::masked_select": "mask-index",
+    "aten::_unique2": "unique",
+    "aten::unique_dim": "unique",
+    "aten::unique_consecutive": "unique",
+}
+INSIDE = "inside-operator"
+SAID = {
+    "item": "a tensor becomes a number",
+    "truth-value": "the truth of a tensor decides",
+    "cond-predicate": "the predicate decides what runs next",
+    "nonzero": "the number of elements is read",
+    "mask-index": "a boolean mask makes a shape",
+    "unique": "the number of different values is read",
+    "inside-operator": "the operator reads it for its own purposes",
+    "cpu": ".cpu() copies to the host",
+    "numpy": ".numpy() needs it on the host",
+    "tolist": ".tolist() copies to the host",
+    "to": ".to() copies and waits",
+    "blocking-copy": "copy_() waits for the copy",
+    "tensor-from-data": "a tensor is made of the host's data and copied",
+    "device-synchronize": "the host waits for the whole device",
+    "event-synchronize": "the host waits for an event",
+    "stream-synchronize": "the host waits for a stream",
+}
+
+
+class Sync(Model, frozen=True, kw_only=True):
+    """One line of one run that reads or waits, in steady state."""
+
+    run: RunKey
+    rule: str
+    location: Location
+    cause: str
+    where: str
+    reads_per_step: float  # mean over the calls after warm-up
+    calls: int  # of these, in which it happened
+    expression: str
+    on_cuda: bool
+    waited_us: tuple[float, ...] | Skipped  # by call, what the host spent in it
+
+
+# ---------------------------------------------------------------- from records to events
+
+
+def collect(recording: Recording) -> tuple[Sync, ...]:
+    on_cuda = recording.header.plan.device == "cuda"
+    breaks = {(event.run, event.location) for event in graph_breaks.collect(recording) if event.location}
+    broken = {(run, place.file, place.line) for run, place in breaks if place}
+    return tuple(
+        event
+        for run in recording.runs
+        if isinstance(run.memory, MemoryPass) and not isinstance(run.memory.syncs, Skipped)
+        for event in _of_run(run, run.memory, run.memory.syncs.records, on_cuda, broken)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Site:
+    rule: str
+    file: str
+    line: int
+
+
+def _of_run(
+    run: RunRecord,
+    memory: MemoryPass,
+    records: Sequence[SyncRecord],
+    on_cuda: bool,
+    broken: set[tuple[RunKey, str, int]],
+) -> Iterator[Sync]:
+    source = SourceText(sources_of(run))
+    sites: dict[_Site, list[SyncRecord]] = defaultdict(list)
+    for record in records:
+        own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
+        if own is not None and (rule := _rule(record, on_cuda)):
+            sites[_Site(rule=rule, file=own.file, line=own.line)].append(record)
+    steady = range(memory.steady_from, len(memory.step_us))
+    for site, seen in sites.items():
+        reads = _reads(seen, steady)
+        if not any(reads):
+            continue
+        first = seen[0]
+        place = next(frame for frame in first.frames if (frame.file, frame.line) == (site.file, site.line))
+        yield Sync(
+            run=run.key,
+            rule=site.rule,
+            location=source.at(site.file, site.line, place.function),
+            cause=next((cause for record in seen if (cause := cause_of(record))), INSIDE),
+            where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
+            reads_per_step=sum(reads) / len(reads),
+            calls=sum(count > 0 for count in reads),
+            expression=first.expression,
+            on_cuda=on_cuda,
+            waited_us=_waited(seen, steady, on_cuda),
+        )
+
+
+def _rule(record: SyncRecord, on_cuda: bool) -> str:
+    """Empty for what is no sync: on CUDA a value that lies on the host already."""
+    if on_cuda and record.device == "cpu":
+        return ""
+    if record.source == "python-call" and not on_cuda:
+        return WOULD_SYNC.id
+    return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
+
+
+def _reads(records: Sequence[SyncRecord], steady: range) -> list[int]:
+    """Of each call the most that one source saw; two operators of one source are two reads."""
+    by_source: dict[str, list[int]] = defaultdict(lambda: [0] * len(steady))
+    for record in records:
+        for index, call in enumerate(steady):
+            by_source[record.source][index] += record.calls.get(call, 0)
+    return [max(counts) for counts in zip(*by_source.values(), strict=True)]
+
+
+def _waited(records: Sequence[SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | Skipped:
+    """Of the source that waited longest: one wait is seen by several, each around the other."""
+    if not on_cuda:
+        return Skipped(reason="on a CPU the host waits for nobody")
+    by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
+    for record in records:
+        for index, call in enumerate(steady):
+            by_source[record.source][index] += record.waited_us.get(call, 0.0)
+    longest = max(by_source.values(), key=sum, default=[])
+    return tuple(longest) if any(longest) else Skipped(reason="the hooks that time a wait did not see this one")
+
+
+# ---------------------------------------------------------------- why
+
+
+def cause_of(record: SyncRecord) -> str:
+    """From what ran, what Python was doing and what was called; empty where nothing of it tells."""
+    if record.op in WAITS:
+        return WAITS[record.op]
+    if record.operator:
+        return CAUSES.get(record.operator, INSIDE)
+    if record.source == "python-call":
+        return CAUSES.get(record.op.rpartition(".")[2], "")
+    if record.op != READ and record.source == "dispatch":
+        masked = record.instruction.endswith("_SUBSCR")
+        return "mask-index" if masked else OF_OPERATORS.get(record.op, INSIDE)
+    return _in_eager(record)
+
+
+def _in_eager(record: SyncRecord) -> str:
+    if "JUMP" in record.instruction or record.instruction in ("UNARY_NOT", "TO_BOOL"):
+        return "truth-value"
+    called = called_function(record.expression)
+    if not called:
+        masked = record.source == "sync-debug" and record.instruction.endswith("_SUBSCR")
+        return "mask-index" if masked else "item"
+    return CAUSES.get(called, INSIDE)
+
+
+def called_function(expression: str) -> str:
+    """The name of the outermost call in an expression, ``item`` in ``y.max().item()``; empty where there is none."""
+    try:
+        tree = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    if not isinstance(tree, ast.Call):
+        return ""
+    match tree.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return str(name)
+    return ""
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def syncs_per_step(events: Sequence[Sync], run: RunKey) -> float:
+    """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
+    return sum(event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id)
+
+
+def diagnose(events: tuple[Sync, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event) for event in events)
+
+
+def _finding(event: Sync) -> Finding:
+    place = event.location
+    rule = next(rule for rule in RULES if rule.id == event.rule)
+    return Finding(
+        rule=rule.id,
+        level=rule.level,
+        message=_message(event),
+        run=event.run,
+        location=place,
+        count=max(1, round(event.reads_per_step)),
+        fingerprint=fingerprint(rule.id, event.run, place.file, place.function, place.text.strip(), event.cause),
+    )
+
+
+def _message(event: Sync) -> str:
+    where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
+    what = SAID.get(event.cause, "a value is read")
+    if event.rule == WOULD_SYNC.id:
+        return f"on CUDA the host would wait here, {where}: {what}, {_often(event)}"
+    waits = "the host waits for the device" if event.on_cuda else "on CUDA the host waits for the device"
+    return f"{waits} {where}: {what}, {_often(event)}{_how_long(event)}"
+
+
+def _often(event: Sync) -> str:
+    reads = event.reads_per_step
+    if reads == 1:
+        return "once a step"
+    return f"{reads:g} times a step" if reads > 1 else f"once in {1 / reads:g} steps"
+
+
+def _how_long(event: Sync) -> str:
+    if isinstance(event.waited_us, Skipped):
+        return ""
+    ordered = sorted(event.waited_us)
+    return (
+        f"; {ordered[len(ordered) // 2]:,.0f} us a step (median of {len(ordered)} calls of MEMORY, "
+        f"{ordered[0]:,.0f} to {ordered[-1]:,.0f})"
+    )
