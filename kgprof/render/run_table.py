@@ -58,7 +58,7 @@ def run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], limi
     scales = {
         column.name: _largest(column, runs)
         for column in columns
-        if column.name in ("ms/step", "ms/candidate", "s/evaluation")
+        if column.name in ("ms/step", "ms/candidate", "s/evaluation") and len(runs) > 1
     }
     return tuple(
         RunLine(

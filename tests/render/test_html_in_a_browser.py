@@ -227,8 +227,15 @@ def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(browser: Browser, re
         page = visit(context, reports["watched"], anchor="#KGP201-read009").page
         finding = page.locator("#KGP201-read009")
 
+        # then: it is in sight, once the page has scrolled there
+        page.wait_for_function(
+            """() => {
+                const place = document.querySelector("#KGP201-read009").getBoundingClientRect();
+                return place.height > 0 && place.top >= 0 && place.top < innerHeight;
+            }""",
+            timeout=5000,
+        )
         assert finding.is_visible()
-        assert page.evaluate("document.querySelector('#KGP201-read009').getBoundingClientRect().top") < 900
 
 
 def test_everything_that_acts_is_reached_by_the_keyboard(browser: Browser, reports: dict[str, Path]) -> None:
