@@ -48,7 +48,7 @@ MODES = (EAGER, *COMPILED_MODES, AS_IS)
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 HELP_WIDTH = 100
-SCRIPT_PASSES = tuple(str(name) for name in PassName if name is not PassName.KERNELS)
+PASSES = tuple(str(name) for name in PassName)
 MODULE = "kgprof.module"
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
@@ -253,12 +253,10 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[PassName, ...]:
     names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
     for name in names:
-        if name not in SCRIPT_PASSES:
-            raise UsageError(
-                unknown("pass of a script", name, SCRIPT_PASSES), hint=f"one of {', '.join(SCRIPT_PASSES)}"
-            )
+        if name not in PASSES:
+            raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
     if value is not None and not names:
-        raise UsageError("--passes names no pass", hint=f"one of {', '.join(SCRIPT_PASSES)}")
+        raise UsageError("--passes names no pass", hint=f"one of {', '.join(PASSES)}")
     return tuple(PassName(name) for name in dict.fromkeys(names))
 
 
@@ -383,8 +381,8 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     envvar="KGPROF_PROFILE_PASSES",
     metavar="PASS,...",
     callback=parsed_passes,
-    help="Of a script: compile, memory and trace come from one run; timing and host rerun it once each.  "
-    "[default: compile,memory,trace]",
+    help="Which passes to make.  [default: all; of a script compile,memory,trace, which come from one run of it. "
+    "timing and host run it once more each]",
 )
 @click.option(
     "--evaluations",
@@ -586,15 +584,54 @@ def schema() -> int:
 
 
 @cli.command()
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default=DEFAULTS.device,
+    show_default=True,
+    help="auto is cuda where torch sees a GPU.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@verbose_option
+def selftest(device: str, form: str, quiet: bool) -> int:
+    """Run a workload with known answers through every capture, on this machine and this torch, and compare.
+
+    Says of each capture: works, unavailable (and why), or WRONG (expected, got). An unavailable capture is no failure.
+    Exit code 0: no answer is wrong; 1: one is.
+
+    \b
+    For example:  kgprof selftest --device cpu
+    """
+    from kgprof import progress
+    from kgprof.model import encode_json
+    from kgprof.selftest import lines
+    from kgprof.selftest import selftest as answers_here
+
+    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown_progress:
+        answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
+    to_stdout(encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
+    return EXIT_GATE_FAILED if answers.wrong else EXIT_OK
+
+
+@cli.command()
 @click.argument("rule", required=False)
-def explain(rule: str | None) -> int:
+@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+def explain(rule: str | None, form: str) -> int:
     """Explain a rule: what it means, why it costs, an example, what to do. Without RULE, list them all.
 
     \b
     For example:  kgprof explain KGP501
+                  kgprof explain --format markdown > RULES.md        every rule in full
     """
     from kgprof.collectors import RULES
+    from kgprof.render.rules_page import rules_page
 
+    if form == "markdown":
+        if rule is not None:
+            raise UsageError("--format markdown is the page of every rule", hint="leave out RULE or the format")
+        to_stdout(rules_page(RULES))
+        return EXIT_OK
     if rule is None:
         to_stdout("\n".join(f"{known.id}  {known.name:<28} {known.summary}" for known in RULES))
         return EXIT_OK
@@ -688,15 +725,15 @@ def read_torch_trace(options: Options, torch_trace: Path, folder: Path) -> Path:
 
 
 def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
-    """A script's are named, a workload has them all. Raises UsageError for a script's option elsewhere."""
+    """Those asked for, or what one run of a script gives. Raises UsageError for a script's option elsewhere."""
     from kgprof.workloads import programs
 
     passes: tuple[PassName, ...] = given.get("passes", ())
     if programs.is_program(workload):
+        if PassName.KERNELS in passes:
+            raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
         return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
-    if given.get("passes") != (PassName.COMPILE,):  # the gate's own
-        alone["--passes"] = passes or None
     for option, value in alone.items():
         if value is not None:
             raise UsageError(

@@ -50,7 +50,7 @@ def kgprof(
         (["profile", "-m", "json.tool", "script.py"], ["-m json.tool and WORKLOAD script.py are two workloads"]),
         (
             ["profile", "script.py", "--strategy", "x", "--passes", "compile,tming"],
-            ["no pass of a script 'tming'", "timing"],
+            ["no pass 'tming'", "timing"],
         ),
         (["profile", "linkpred", "--max-steps", "3"], ["--max-steps is for scripts, and linkpred is none"]),
         (["check-graphs", "linkpred", "--duration", "3"], ["--duration is for scripts, and linkpred is none"]),

@@ -63,7 +63,8 @@ def measured(run: RunRecord, options: Options) -> bool:
     if options.untimed:
         compiled = isinstance(run.compile, CompilePass) and bool(run.compile.compilations)
         stepped = run.script is not None and bool(run.script.steps)
-        return stepped or compiled or isinstance(run.trace, TracePass) or isinstance(run.memory, MemoryPass)
+        probed = isinstance(run.memory, MemoryPass) and bool(run.memory.step_us)
+        return stepped or compiled or probed or isinstance(run.trace, TracePass)
     return isinstance(run.timing, TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
 
 
