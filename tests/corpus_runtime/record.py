@@ -146,10 +146,10 @@ def _watched(folder: Path, program: Program, device: torch.device) -> None:
     try:
         watched = memory_pass(session_of(program, device), device, options, project=project)
     except Exception as error:  # noqa: BLE001  as above
-        store.write_exit(folder, key, _raised(error, PassName.MEMORY, began), kernels=True)
+        store.write_exit(folder, key, _raised(error, PassName.MEMORY, began), probe=True)
         return
     store.write_pass(folder, key, PassName.MEMORY, watched)
-    store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=time.perf_counter() - began), kernels=True)
+    store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=time.perf_counter() - began), probe=True)
 
 
 def _raised(error: Exception, during: PassName, began: float) -> Exit:
