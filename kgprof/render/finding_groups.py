@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import Finding
@@ -27,9 +28,8 @@ class Grouped:
 
     @property
     def times(self) -> str:
-        """How often in a run, empty for once."""
-        counts = [finding.count for finding in self.members]
-        return f"{span(count(min(counts)), count(max(counts)))} times" if max(counts) > 1 else ""
+        """How often in a run; empty for once, or where the words say it."""
+        return times([finding.count for finding in self.members], self.words)
 
     @property
     def message(self) -> str:
@@ -48,3 +48,9 @@ def grouped(findings: Iterable[Finding]) -> tuple[Grouped, ...]:
 def words(finding: Finding) -> str:
     """Some messages begin with the run, so that they can stand alone; here it is said beside them."""
     return finding.message.removeprefix(f"{finding.run.slug}: ") if finding.run else finding.message
+
+
+def times(counts: Sequence[int], said: str) -> str:
+    """ "4 times", or a range over the runs; empty for once, and where ``said`` holds it already."""
+    how_often = f"{span(count(min(counts)), count(max(counts)))} times"
+    return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
 from kgprof.places import relative
+from kgprof.render.finding_groups import times
 from kgprof.render.quantity import amount
 from kgprof.render.visible import one_line, visible
 
@@ -48,9 +49,10 @@ def _finding(finding: Finding, fails: bool, root: str) -> Iterable[str]:
     place = finding.location
     where = f"{one_line(relative(place.file, root), 500)}:{place.line}: " if place else ""
     run = f" [{one_line(finding.run.slug, _NAME)}]" if finding.run else ""
-    times = f" ({finding.count} times)" if finding.count > 1 else ""
+    how_often = times([finding.count], finding.message)
+    repeated = f" ({how_often})" if how_often else ""
     mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
-    yield f"{where}{mark}{one_line(finding.rule, _NAME)} {one_line(finding.message, _LENGTH)}{times}{run}"
+    yield f"{where}{mark}{one_line(finding.rule, _NAME)} {one_line(finding.message, _LENGTH)}{repeated}{run}"
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, _LENGTH)}"
     elif place is not None and place.text.strip():

@@ -7,7 +7,7 @@ import pytest
 
 from kgprof.model import Finding, Level, Location
 from kgprof.render import by_name
-from kgprof.render.finding_groups import grouped
+from kgprof.render.finding_groups import grouped, times
 from tests.render import profiles
 
 EAGER, DEFAULT = profiles.KEYS[:2]
@@ -77,3 +77,8 @@ def test_how_often_is_a_range_over_the_runs(counts: tuple[int, int], times: str)
     )
 
     assert [group.times for group in grouped((first, second))] == [times]
+
+
+@pytest.mark.parametrize(("said", "shown"), [("read 4 times a step", ""), ("read 14 times a step", "4 times")])
+def test_how_often_is_not_said_twice(said: str, shown: str) -> None:
+    assert times([4], said) == shown
