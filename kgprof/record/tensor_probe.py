@@ -3,7 +3,8 @@
 Around each graph's call, whatever the backend: a function stands where Dynamo calls the graph from
 (``installed_graphs``) and reads ``data_ptr``, storage, shape, stride and ``_version`` before and after. Nothing is
 copied, and no tensor is held: a storage is remembered by a weak reference, which tells a new allocation at an old
-address from the old one and keeps no data alive. With 40 inputs a call costs some 0.3 ms more.
+address from the old one and keeps no data alive. A run of a graph costs 23 us more with one input, 45 with five,
+0.23 ms with forty (one core, medians of 300 calls, torch 2.13).
 
 Not seen: writes through ``.data``, numpy and fused optimizers, which leave no trace in a version; inference tensors
 have none. What a backward graph takes and gives is not looked at.
@@ -301,7 +302,8 @@ class _Input:
         self.watched += 1
         self.last = place
 
-    def record(self) -> Held:
+    def record(self, *, fixed: bool) -> Held:
+        """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody asks who passed it."""
         return Held(
             run=self.run,
             watched=self.watched,
@@ -312,7 +314,7 @@ class _Input:
             made_now=dict(self.made_now),
             made_elsewhere=self.made_elsewhere,
             written=tuple(dict.fromkeys(self.written)),
-            frames=self.frames,
+            frames=() if fixed and not self.moved else self.frames,
             lies_in=self.lies_in,
             unobservable=self.unobservable,
         )
@@ -490,7 +492,7 @@ class _Graph:
     def _held_at(self, index: int) -> Iterator[Held]:
         for (position, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
             if position == index:
-                yield seen.record()
+                yield seen.record(fixed=bool(self._captured.static[index]))
 
 
 def _arguments(code: CodeType) -> tuple[str, ...]:
