@@ -1,0 +1,134 @@
+"""The rules as a page, and each rule on a real case that it finds beside one that it does not.
+
+A rule's case is a program of the corpus (its recording is kept), a recording from an H200, or, where none is kept, the
+Recording written by hand of tests/contract/test_collectors.py.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof import cli, collectors
+from kgprof.collectors import RULES
+from kgprof.model import Level, Recording, Rule
+from kgprof.record import store
+from kgprof.render.rules_page import rules_page
+from tests.contract.test_collectors import CLEAN, DIRTY
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "fixtures" / "recordings"
+H200 = RECORDINGS / "cuda_graphs_h200"
+PAGE = ROOT / "RULES.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Names of programs in fixtures/corpus or of runs in cuda_graphs_h200; both empty: written by hand."""
+
+    dirty: str = ""
+    clean: str = ""
+
+
+WRITTEN = Case()
+CASES: dict[str, Case] = {
+    "KGP101": Case(dirty="print_between_ops", clean="print_when_not_compiling"),
+    "KGP102": Case(dirty="break_in_loop", clean="two_breaks"),
+    "KGP103": Case(dirty="dtype_changes", clean="two_equal_models"),
+    "KGP104": Case(dirty="size_changes_every_other_call", clean="size_dynamic"),
+    "KGP105": Case(dirty="module_counts_calls", clean="size_changes_every_other_call"),
+    "KGP106": Case(dirty="cond", clean="normalised"),
+    "KGP107": Case(dirty="fullgraph_refused", clean="break_in_loop"),
+    "KGP201": WRITTEN,
+    "KGP202": WRITTEN,
+    "KGP203": WRITTEN,
+    "KGP301": Case(dirty="buffer_written", clean="normalised"),
+    "KGP302": Case(dirty="scalar_on_cpu", clean="normalised"),
+    "KGP303": Case(dirty="cond", clean="normalised"),
+    "KGP304": Case(dirty="parameter_moved", clean="normalised"),
+    "KGP305": WRITTEN,
+    "KGP401": WRITTEN,
+    "KGP402": WRITTEN,
+    "KGP403": WRITTEN,
+    "KGP404": WRITTEN,
+    "KGP405": WRITTEN,
+    "KGP406": WRITTEN,
+    "KGP501": WRITTEN,
+    "KGP502": WRITTEN,
+    "KGP503": WRITTEN,
+    "KGP504": WRITTEN,
+}
+
+Load = Callable[[str], Recording]
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """One program's run, of the corpus as torch 2.11 left it or from the H200."""
+    folder = tmp_path_factory.mktemp("corpus")
+    with tarfile.open(RECORDINGS / "corpus_torch_2.11.tgz") as archive:
+        archive.extractall(folder, filter="data")
+    kept = [store.load(folder), *(store.load(one) for one in sorted(H200.iterdir()) if one.is_dir())]
+    return lambda name: next(
+        msgspec.structs.replace(recording, runs=(run,))
+        for recording in kept
+        for run in recording.runs
+        if run.key.strategy == name
+    )
+
+
+def found(recording: Recording) -> set[str]:
+    """Rules, without notes: these are told and are no fault."""
+    return {finding.rule for finding in collectors.findings(recording) if finding.level is not Level.NOTE}
+
+
+def test_every_rule_has_its_case() -> None:
+    """A new rule: name its programs here, or say WRITTEN and write its Recording in test_collectors.DIRTY."""
+    assert set(CASES) == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if CASES.get(rule.id, WRITTEN).dirty], ids=lambda rule: rule.id
+)
+def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, load: Load) -> None:
+    case = CASES[rule.id]
+
+    assert rule.id in found(load(case.dirty))
+    assert rule.id not in found(load(case.clean))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if CASES.get(rule.id) is WRITTEN], ids=lambda rule: rule.id)
+def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rule) -> None:
+    assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
+    assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_is_what_todays_code_makes() -> None:
+    """After a change of a rule: kgprof explain --format markdown > RULES.md"""
+    assert PAGE.read_text(encoding="utf-8") == rules_page(RULES)
+
+
+def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["explain", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out == rules_page(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_each_rule_has_a_section_that_its_row_links_to(rule: Rule) -> None:
+    page = rules_page(RULES)
+
+    assert f"(#{rule.id.lower()}-{rule.name})" in page
+    assert page.count(f"\n## {rule.id} {rule.name}\n") == 1
+
+
+def test_a_single_rule_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["explain", "KGP101", "--format", "markdown"]) == 2
+    assert "page of every rule" in capsys.readouterr().err

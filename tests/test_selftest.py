@@ -1,0 +1,138 @@
+"""kgprof selftest: right on this machine, and not to be deceived by a capture that is missing or wrong."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof import cli, selftest
+from kgprof.compile_records import CompileRecords
+from kgprof.model import CompilePass, MemoryPass, Recording, RunRecord, Skipped, decode_json
+from kgprof.progress import Silent
+from kgprof.record import record, store
+from kgprof.selftest import UNAVAILABLE, WORKS, WRONG, Answers, Checked
+from kgprof.sync_records import SyncRecords
+
+ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched"}
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("selftest")
+    return store.load(record(selftest.asked("cpu", timeout_s=300), folder, Silent()))
+
+
+def with_run(recording: Recording, **changed: object) -> Recording:
+    (run,) = recording.runs
+    return msgspec.structs.replace(recording, runs=(msgspec.structs.replace(run, **changed),))
+
+
+def statuses(answers: Answers) -> dict[str, str]:
+    return {check.capture: check.status for check in answers.checks}
+
+
+def records_of(recording: Recording) -> CompileRecords:
+    assert isinstance(recording.runs[0].records, CompileRecords)
+    return recording.runs[0].records
+
+
+def test_every_answer_is_right_here(recording: Recording) -> None:
+    answers = selftest.compare(recording)
+
+    assert [check for check in answers.checks if check.status == WRONG] == []
+    assert {check.capture for check in answers.checks if check.status == UNAVAILABLE} == ON_CUDA_ONLY
+    assert all(check.got for check in answers.checks)
+
+
+def test_numbers_of_the_workload_are_those_of_the_comparison() -> None:
+    tree = ast.parse(selftest.WORKLOAD.read_text(encoding="utf-8"))
+    constants = {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        if isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant)
+    }
+
+    assert (constants["RESIZED_AT"], constants["PRODUCTS"]) == (selftest.RESIZED_AT, selftest.PRODUCTS)
+    assert selftest.WARMUP <= selftest.RESIZED_AT < selftest.STEPS
+
+
+def test_a_trace_without_its_breaks_is_wrong(recording: Recording) -> None:
+    records = records_of(recording)
+    kept = tuple(r for r in records.records if "graph_break" not in str(r.metadata.get("artifact")))
+
+    found = statuses(selftest.compare(with_run(recording, records=msgspec.structs.replace(records, records=kept))))
+
+    assert found["structured trace: graph break"] == WRONG
+    assert found["sources agree"] == WRONG  # the frame hook still saw it
+
+
+def test_frames_that_were_not_seen_are_wrong_and_a_hook_that_is_missing_is_unavailable(recording: Recording) -> None:
+    compiled = recording.runs[0].compile
+    assert isinstance(compiled, CompilePass)
+    unseen = msgspec.structs.replace(records_of(recording), frames=())
+    missing = msgspec.structs.replace(compiled, capture_unavailable=("capture frame hook unavailable: no such class",))
+
+    wrong = selftest.compare(with_run(recording, records=unseen))
+    lacking = selftest.compare(with_run(recording, records=unseen, compile=missing))
+
+    assert statuses(wrong)["frame hook"] == WRONG
+    assert Checked(capture="frame hook", status=UNAVAILABLE, expected="", got="no such class") in lacking.checks
+
+
+def test_reads_that_were_not_counted_are_wrong(recording: Recording) -> None:
+    memory = recording.runs[0].memory
+    assert isinstance(memory, MemoryPass)
+    assert isinstance(memory.syncs, SyncRecords)
+    fewer = tuple(msgspec.structs.replace(r, calls=dict(list(r.calls.items())[1:])) for r in memory.syncs.records)
+    deceived = msgspec.structs.replace(memory, syncs=msgspec.structs.replace(memory.syncs, records=fewer))
+
+    assert statuses(selftest.compare(with_run(recording, memory=deceived)))["MEMORY: syncs"] == WRONG
+
+
+def test_a_run_that_left_nothing_has_no_right_answer(recording: Recording) -> None:
+    gone = Skipped(reason="the run was killed")
+    passes = ("compile", "timing", "trace", "host", "kernels", "memory", "records")
+
+    answers = selftest.compare(with_run(recording, log="", **dict.fromkeys(passes, gone)))
+
+    assert WORKS not in statuses(answers).values()
+
+
+def test_the_text_says_what_was_expected_of_a_wrong_answer(recording: Recording) -> None:
+    unseen = msgspec.structs.replace(records_of(recording), frames=())
+    said = list(selftest.lines(selftest.compare(with_run(recording, records=unseen))))
+
+    assert [line for line in said if line.startswith("frame hook") and "WRONG" in line and "expected breaks" in line]
+    assert said[-1].endswith("wrong")
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
+def test_exit_code_and_json(
+    recording: Recording,
+    broken: bool,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = with_run(recording, log="") if broken else recording
+    monkeypatch.setattr(selftest, "record", lambda options, folder, progress: Path(recording.folder))
+    monkeypatch.setattr(selftest.store, "load", lambda folder: made)
+
+    assert cli.run(["selftest", "--device", "cpu", "--format", "json", "-q"]) == code
+    answers = decode_json(capsys.readouterr().out, Answers)
+    assert statuses(answers)["torch logs"] == (WRONG if broken else WORKS)
+
+
+def test_a_device_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["selftest", "--device", "tpu"]) == 2
+    assert "tpu" in capsys.readouterr().err
+
+
+def test_the_run_is_one_child_a_pass_group(recording: Recording) -> None:
+    run: RunRecord = recording.runs[0]
+
+    assert (run.key.slug, run.exit.outcome) == ("known-answers.as-is", "ok")
