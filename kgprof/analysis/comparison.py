@@ -8,6 +8,7 @@ from kgprof.model import (
     CompilePass,
     Evaluation,
     HostPass,
+    MemoryPass,
     ObserverCost,
     PassName,
     RunRecord,
@@ -145,7 +146,7 @@ def _range_of_ratio(baseline: Spread, run: Spread, basis: str) -> tuple[float, f
 def observer_costs(run: RunRecord) -> tuple[ObserverCost, ...]:
     """Median step of each instrumented pass over TIMING's median step; a skipped pass has no row.
 
-    For COMPILE these are its steady calls: what its handlers cost once everything is compiled.
+    For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything is compiled.
     """
     bare = step_time(run.timing)
     return tuple(_observer_cost(name, steps, bare) for name, steps in _steps_of_passes(run) if steps)
@@ -158,6 +159,8 @@ def _steps_of_passes(run: RunRecord) -> Sequence[tuple[PassName, Sequence[float]
     for name, value in ((PassName.TRACE, run.trace), (PassName.HOST, run.host), (PassName.KERNELS, run.kernels)):
         if isinstance(value, TracePass | HostPass):
             steps.append((name, value.step_us))
+    if isinstance(run.memory, MemoryPass):
+        steps.append((PassName.MEMORY, run.memory.step_us[run.memory.steady_from :]))
     return steps
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.analysis import comparison
-from kgprof.model import ObserverCost, PassName, RunKey, Skipped, Speedup, Spread, TimingPass
+from kgprof.model import MemoryPass, ObserverCost, PassName, RunKey, Skipped, Speedup, Spread, TimingPass
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, run
 
 
@@ -131,6 +131,14 @@ def test_observer_costs_are_medians_over_the_bare_median() -> None:
         ObserverCost(observer=PassName.COMPILE, ratio=1.0, samples=3),
         ObserverCost(observer=PassName.HOST, ratio=1.5, samples=3),
     )
+
+
+def test_the_probes_cost_is_that_of_the_steady_calls() -> None:
+    gone = Skipped(reason="not asked for")
+    memory = MemoryPass(step_us=(90_000.0, 1500.0, 1700.0, 1600.0), steady_from=1, syncs=gone, tensors=gone, peaks=gone)
+    watched = msgspec.structs.replace(run(EAGER, step_us=1000.0), memory=memory)
+
+    assert comparison.observer_costs(watched)[-1] == ObserverCost(observer=PassName.MEMORY, ratio=1.6, samples=3)
 
 
 def test_observer_costs_without_a_bare_time_are_not_one() -> None:
