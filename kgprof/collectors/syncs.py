@@ -162,6 +162,10 @@ def _of_run(
             sites[_Site(rule=rule, file=own.file, line=own.line)].append(record)
     steady = range(memory.steady_from, len(memory.step_us))
     for site, seen in sites.items():
+        if site.rule == WOULD_SYNC.id and any(
+            (one.file, one.line) == (site.file, site.line) for one in sites if one != site
+        ):
+            continue  # torch's own way to a value that is read at this line anyway
         reads = _reads(seen, steady)
         if not any(reads):
             continue
@@ -182,8 +186,11 @@ def _of_run(
 
 
 def _rule(record: SyncRecord, on_cuda: bool) -> str:
-    """Empty for what is no sync: on CUDA a value that lies on the host already."""
+    """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that is checked on the
+    device (a read within a graph of which Dynamo captured no operator that reads), a Python number that is assigned."""
     if on_cuda and record.device == "cpu":
+        return ""
+    if record.op == READ and ((record.compile_id and not record.operator) or record.instruction == "STORE_SUBSCR"):
         return ""
     if record.source == "python-call" and not on_cuda:
         return WOULD_SYNC.id

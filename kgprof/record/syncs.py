@@ -14,6 +14,7 @@ from __future__ import annotations
 import dis
 import linecache
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,7 +42,6 @@ READING = (
     ("_unique2", "default"),
     ("unique_dim", "default"),
     ("unique_consecutive", "default"),
-    ("repeat_interleave", "Tensor"),
 )
 # What of Dynamo's graph comes to one of them.
 CAPTURED = frozenset(
@@ -74,6 +74,7 @@ class Syncs:
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
         self._undo: list[Undo] = []
+        self._inside = _Inside()
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
@@ -114,9 +115,11 @@ class Syncs:
         def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if not isinstance(tensor, torch.Tensor):
                 return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-            seen = None if _is_wrapped_number(tensor) else sees("dispatch", op, tensor.device.type)
+            own = self._inside.depth == 0 and not _is_wrapped_number(tensor)
+            seen = sees("dispatch", op, tensor.device.type) if own else None
             began = time.perf_counter_ns()
-            found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
+            with self._inside:
+                found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
             took(seen, began)
             return found
 
@@ -138,6 +141,8 @@ class Syncs:
             took(seen, began)
             return found
 
+        # Dynamo knows a method of an input by its name: under another one it would break the graph.
+        watched.__name__ = name
         return watched  # type: ignore[no-any-return]
 
     def _watch_waits(self) -> None:
@@ -216,7 +221,7 @@ class Syncs:
         graph = self._graphs.running
         frames = tuple(islice(self._above(sys._getframe(2)), STACK))
         library = _library(sys._getframe(2))
-        if not frames or (library.startswith(OPTIMIZERS) and device == "cpu"):
+        if not frames or (library.startswith(OPTIMIZERS) and device == "cpu") or _in_a_guard(sys._getframe(2)):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
@@ -242,10 +247,19 @@ class Syncs:
         return seen
 
     def _above(self, frame: FrameType | None) -> Iterator[FrameType]:
-        while frame is not None:
-            if self._holds(frame.f_code.co_filename):
-                yield frame
-            frame = frame.f_back
+        return (above for above in _frames(frame) if self._holds(above.f_code.co_filename))
+
+
+class _Inside(threading.local):
+    """How many reading operators are running, one in the other: what one reads for another is no read of its own."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
 
 
 class _Place:
@@ -286,6 +300,21 @@ def _library(frame: FrameType | None) -> str:
     while frame is not None and frame.f_code.co_filename.startswith((RECORD, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
         frame = frame.f_back
     return frame.f_code.co_filename if frame is not None else ""
+
+
+def _in_a_guard(frame: FrameType | None) -> bool:
+    """Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU."""
+    for above in islice(_frames(frame), 8):
+        code = above.f_code
+        if (code.co_filename, code.co_name) == ("<string>", "guard"):
+            return True
+    return False
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _instruction(frame: FrameType) -> tuple[str, str]:
