@@ -1,0 +1,78 @@
+"""Every program of the corpus through kgprof's own passes and collectors: nothing missed, nothing invented."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kgprof import collectors
+from kgprof.model import MemoryPass, Recording
+from kgprof.record import store
+from kgprof.sync_records import SyncRecords
+from kgprof.tensor_records import TensorRecords
+from tests.corpus_runtime import found
+from tests.corpus_runtime.record import key_of
+from tests.corpus_runtime.truth import CORPUS, RULES, Program, programs
+
+ROOT = CORPUS.parents[1]
+DEVICE = "cpu"
+PROGRAMS = tuple(program for program in programs() if program.runs_on(DEVICE))
+RAISES = frozenset({"cond_returns_operand"})
+
+every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """All programs in one process of their own, so that nothing of pytest is on their stacks."""
+    folder = tmp_path_factory.mktemp("corpus_runtime") / "recording"
+    command = [sys.executable, "-m", "tests.corpus_runtime.record", str(folder), "--device", DEVICE]
+    ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return store.load(folder)
+
+
+@every_program
+def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
+    environment = recording.header.plan.environment
+    marks = program.expected(torch=environment.torch, python=environment.python, device=DEVICE)
+    found_here = found.of_run(recording, key_of(program))
+
+    at = {one.place: one for one in found_here}
+    assert Counter(found_here) == Counter(found.expected(mark, at.get(found.place_of(mark))) for mark in marks)
+
+
+@every_program
+def test_every_source_was_there(recording: Recording, program: Program) -> None:
+    (run,) = [run for run in recording.runs if run.key == key_of(program)]
+    if program.name in RAISES:
+        assert run.exit.outcome == "raised"
+        return
+
+    assert isinstance(run.memory, MemoryPass)
+    assert run.memory.capture_unavailable == ()
+    assert len(run.memory.step_us) == program.calls
+    assert isinstance(run.memory.syncs, SyncRecords)
+    assert isinstance(run.memory.tensors, TensorRecords)
+
+
+def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
+    for finding in collectors.findings(recording):
+        if finding.rule not in RULES:
+            continue
+        place = finding.location
+        assert place is not None
+        assert place.text == Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        assert place.function
+        assert finding.message.isprintable()
+
+
+def test_no_two_findings_are_the_same(recording: Recording) -> None:
+    fingerprints = [finding.fingerprint for finding in collectors.findings(recording)]
+
+    assert len(set(fingerprints)) == len(fingerprints)
