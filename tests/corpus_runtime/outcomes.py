@@ -1,6 +1,6 @@
 """What every program of both corpora computes and how often it is compiled, with the probes of MEMORY or without.
 
-    python -m tests.corpus_runtime.outcomes FILE.json [--probes] [--device cuda] [PROGRAM ...]
+    python -m tests.corpus_runtime.outcomes FILE.json [--probes] [--device cuda] [--compare BARE.json] [PROGRAM ...]
 
 One process for all of them. torch's own counters are read, which count alike both ways: no hook of kgprof's stands in
 the bare run. ``compare(bare, probed)`` says in words where two such files differ.
@@ -201,13 +201,20 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="PROGRAM")
     parser.add_argument("--probes", action="store_true")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    asked = parser.parse_args(arguments)
+    parser.add_argument("--compare", type=Path)
+    asked = parser.parse_intermixed_args(arguments)
     warnings.simplefilter("ignore")
     chosen = [case for case in cases(asked.device) if not asked.names or case.path.stem in asked.names]
     device = torch.device(asked.device)
     with cheap_garbage_collection():
         found = {case.name: outcome(case, device, probes=asked.probes) for case in chosen}
     asked.file.write_bytes(msgspec.json.encode(found))
+    if asked.compare is not None and (differences := compare(read(asked.compare), found)):
+        sys.exit("\n".join(differences))
+
+
+def read(file: Path) -> dict[str, Outcome]:
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Outcome])
 
 
 if __name__ == "__main__":

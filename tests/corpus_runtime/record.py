@@ -198,7 +198,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="PROGRAM")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--archive", type=Path)
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_intermixed_args(arguments)
     # Some programs make torch warn of what they do: that is what they are there for.
     warnings.simplefilter("ignore")
     chosen = tuple(

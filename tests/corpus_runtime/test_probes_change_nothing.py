@@ -25,7 +25,7 @@ def outcome_of_all(folder: Path, *options: str) -> dict[str, Outcome]:
     command = [sys.executable, "-m", "tests.corpus_runtime.outcomes", str(file), *options]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
-    return msgspec.json.decode(file.read_bytes(), type=dict[str, Outcome])
+    return outcomes.read(file)
 
 
 def test_the_probes_change_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
