@@ -449,8 +449,8 @@ def profile(
     envvar="KGPROF_CHECK_GRAPHS_MAX",
     multiple=True,
     metavar="[STRATEGY[.MODE]:]METRIC=N",
-    help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips or compile-seconds. "
-    "Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
+    help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
+    "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
 )
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
@@ -482,9 +482,10 @@ def check_graphs(
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
 
-    Only the COMPILE pass runs. Budgets, --fail-on, --backend and the file of accepted findings can also stand in
-    kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: passed; 1: failed; 2: wrong option or file;
-    4: the workload died; 5: nothing was compiled; 6: something that has a budget was not observed.
+    Only the COMPILE pass runs, and MEMORY where syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
+    of accepted findings can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: passed;
+    1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something that has a budget
+    was not observed.
 
     \b
     For example:  kgprof check-graphs my_model.py:step --backend aot_eager
@@ -505,7 +506,7 @@ def check_graphs(
         recording: Path | None = read_torch_trace(options, torch_trace, folder)
     else:
         refuse_other_platforms()
-        gates_own = {"passes": (PassName.COMPILE,), "backend": settings.backend}
+        gates_own = {"passes": settings.passes, "backend": settings.backend}
         options = asked_for(workload, workload_args, **{**given, **gates_own})
         launched = launch_of(workload)
         folder = output_folder(output, workload, launched)

@@ -623,6 +623,7 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
     over_eager_of: str = ""  # "allocated" or "resident": which peak that is
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
+    reads: dict[str, float] = {}  # the same by the finding's fingerprint; empty where it is Skipped
 
 
 class ObserverCost(Model, frozen=True, kw_only=True):
@@ -677,7 +678,7 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     metric: str  # "graph-breaks"
     run: RunKey
     limit: float
-    unit: str  # "sites", "events", "s"
+    unit: str  # "sites", "events", "s", "reads/step"
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"

@@ -11,7 +11,7 @@ import msgspec
 
 from kgprof import collectors
 from kgprof._version import __version__
-from kgprof.analysis import comparison, host, kernels, kineto, ranks
+from kgprof.analysis import comparison, host, kernels, kineto, memory, ranks
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.verdict import verdict
 from kgprof.collectors.compilations import compilations
@@ -24,6 +24,7 @@ from kgprof.model import (
     CompileSummary,
     KernelBreakdown,
     LogExcerpt,
+    MemorySummary,
     PassName,
     Profile,
     Recording,
@@ -43,8 +44,8 @@ LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and it
 def analyse(recording: Recording) -> Profile:
     """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised for a bad run."""
     header, plan = recording.header, recording.header.plan
-    across = ranks.notes(recording)
-    runs = tuple(_report(recording, run, across.get(run.key, ())) for run in recording.runs)
+    across, memories = ranks.notes(recording), memory.summaries(recording)
+    runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ())) for run in recording.runs)
     findings = collectors.findings(recording)
     return Profile(
         schema_version=PROFILE_SCHEMA_VERSION,
@@ -73,7 +74,9 @@ def analyse(recording: Recording) -> Profile:
     )
 
 
-def _report(recording: Recording, run: RunRecord, across_ranks: tuple[str, ...]) -> RunReport:
+def _report(
+    recording: Recording, run: RunRecord, memory_of_it: MemorySummary | Skipped, across_ranks: tuple[str, ...]
+) -> RunReport:
     baseline = recording.header.plan.baseline
     agreement = _agreement(recording.agreement, run.key)
     differs = isinstance(agreement, RunAgreement) and agreement.verdict == "different"
@@ -93,6 +96,7 @@ def _report(recording: Recording, run: RunRecord, across_ranks: tuple[str, ...])
         kernels=_kernels(recording, run),
         host=host.host_functions(run.host),
         observers=comparison.observer_costs(run),
+        memory=memory_of_it,
         log=_excerpt(run.log),
         notes=(*_notes(run), *across_ranks),
         script=run.script,

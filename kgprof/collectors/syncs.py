@@ -267,6 +267,15 @@ def syncs_per_step(events: Sequence[Sync], run: RunKey) -> float:
     return sum(event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id)
 
 
+def reads_by_finding(events: Sequence[Sync], run: RunKey) -> dict[str, float]:
+    """What ``syncs_per_step`` adds up, by fingerprint; the same words twice in one function have one between them."""
+    reads: dict[str, float] = defaultdict(float)
+    for event in events:
+        if event.run == run and event.rule != WOULD_SYNC.id:
+            reads[_identity(event)] += event.reads_per_step
+    return dict(reads)
+
+
 def diagnose(events: tuple[Sync, ...]) -> tuple[Finding, ...]:
     return tuple(_finding(event) for event in events)
 
@@ -281,8 +290,13 @@ def _finding(event: Sync) -> Finding:
         run=event.run,
         location=place,
         count=max(1, round(event.reads_per_step)),
-        fingerprint=fingerprint(rule.id, event.run, place.file, place.function, place.text.strip(), event.cause),
+        fingerprint=_identity(event),
     )
+
+
+def _identity(event: Sync) -> str:
+    place = event.location
+    return fingerprint(event.rule, event.run, place.file, place.function, place.text.strip(), event.cause)
 
 
 def _message(event: Sync) -> str:

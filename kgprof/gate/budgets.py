@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kgprof.gate.metrics import BY_NAME, METRICS, SECONDS, Metric, count, counts
+from kgprof.gate.metrics import BY_NAME, FRACTIONAL, METRICS, Metric, count, counts
 from kgprof.model import BudgetCheck, Finding, Profile, RunKey, RunReport, Skipped
 
 OPTION, DEFAULT = "--max", "default"
@@ -82,7 +82,7 @@ def _budget(name: str, value: object, scope: str, origin: str, place: str, fault
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         faults.append(f"{place}: a limit is a number from 0 on, not {value!r}")
         return None
-    if metric.unit != SECONDS and value != int(value):
+    if metric.unit not in FRACTIONAL and value != int(value):
         faults.append(f"{place}: {metric.name} are counted, so the limit is a whole number, not {value!r}")
         return None
     return Budget(metric=metric, limit=float(value), scope=scope, origin=origin)

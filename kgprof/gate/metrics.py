@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import CompileSummary, Finding, Level, Profile, RunReport, Skipped
 
-SITES, EVENTS, SECONDS = "sites", "events", "s"
+SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
+FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 # Without these, no compilation is seen at all; of the others each has a second source.
 INDISPENSABLE = ("capture structured trace unavailable", "capture compilation unavailable")
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
@@ -22,6 +24,7 @@ class Metric:
     rules: tuple[str, ...] = ()
     generated_code: bool = False  # says nothing about a run in which another backend stood in for Inductor
     cuda_only: bool = False
+    in_memory: bool = False  # counted in MEMORY, whatever was compiled
     default: float | None = None  # the limit where none was given
 
 
@@ -32,6 +35,7 @@ METRICS = (
     Metric(name="cache-bypasses", unit=SITES, rules=("KGP106",), generated_code=True),
     Metric(name="cudagraph-skips", unit=SITES, rules=("KGP301",), generated_code=True, cuda_only=True),
     Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
+    Metric(name="syncs-per-step", unit=READS, rules=("KGP201", "KGP202"), in_memory=True),
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -49,6 +53,8 @@ def count(
     if not metric.rules:
         return _compile_seconds(run)
     found = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
+    if metric.in_memory:
+        return _reads_per_step(run, found)
     number = float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
     if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
         return Skipped(reason=unjudged)
@@ -62,6 +68,15 @@ def _recompiles_of_unknown_calls(run: RunReport, profile: Profile) -> str:
     notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is Level.NOTE]
     total = sum(note.count for note in notes)
     return f"{total} recompiles, and no call was told from another: they may be warm-up" if total else ""
+
+
+def _reads_per_step(run: RunReport, found: Sequence[Finding]) -> float | Skipped:
+    """Of the findings that are held against the run: an accepted read is off the number."""
+    if isinstance(run.memory, Skipped):
+        return run.memory
+    if isinstance(run.memory.syncs_per_step, Skipped):
+        return run.memory.syncs_per_step
+    return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in found})
 
 
 def counts(metric: Metric, finding: Finding) -> bool:
@@ -87,17 +102,23 @@ def _no_rule(metric: Metric, run: RunReport, profile: Profile) -> str:
 def _no_pass(metric: Metric, run: RunReport, profile: Profile) -> str:
     if run.exit.outcome != "ok":
         return f"the run {run.exit.words}"
+    if metric.in_memory:
+        died = run.probe_exit is not None and run.probe_exit.outcome != "ok"
+        return f"its second process {run.probe_exit.words}" if died and run.probe_exit else ""
     return run.compile.reason if isinstance(run.compile, Skipped) else ""
 
 
 def _no_capture(metric: Metric, run: RunReport, profile: Profile) -> str:
+    if metric.in_memory:
+        return ""
     assert isinstance(run.compile, CompileSummary)
     missing = next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
     return missing or (run.records_lacking if metric.rules else "")
 
 
 def _no_compilation(metric: Metric, run: RunReport, profile: Profile) -> str:
-    return "nothing was compiled" if compiled_nothing(run, profile.findings) else ""
+    nothing = not metric.in_memory and compiled_nothing(run, profile.findings)
+    return "nothing was compiled" if nothing else ""
 
 
 def _no_generated_code(metric: Metric, run: RunReport, profile: Profile) -> str:

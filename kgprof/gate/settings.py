@@ -14,7 +14,7 @@ from kgprof.gate.accepted import FILE as ACCEPTED_FILE
 from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
 from kgprof.gate.metrics import BY_NAME
-from kgprof.model import GateBudget, GateEntry, GateSettings
+from kgprof.model import GateBudget, GateEntry, GateSettings, PassName
 from kgprof.workloads.backend_names import BACKENDS
 
 PYPROJECT = "pyproject.toml"
@@ -48,6 +48,12 @@ class Settings:
     accepted: tuple[Entry, ...] = ()
     accepted_path: str = ACCEPTED_FILE
     notes: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> tuple[PassName, ...]:
+        """What has to run for these budgets: a second process is started only where one of them needs it."""
+        watched = any(budget.metric.in_memory for budget in self.budgets)
+        return (PassName.COMPILE, PassName.MEMORY) if watched else (PassName.COMPILE,)
 
 
 def parse_options(

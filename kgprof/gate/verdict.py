@@ -15,7 +15,7 @@ from kgprof.errors import (
 )
 from kgprof.gate.accepted import EXPIRED, UNUSED
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
-from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, compiled_nothing, counts
+from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Level, Profile, RunReport, Skipped, Verdict
 
 SOURCES_DISAGREE = "KGP503"
@@ -177,7 +177,9 @@ def said(budget: BudgetCheck) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    return f"{value:.1f} s" if unit == "s" else f"{value:,.0f}"
+    if unit == "s":
+        return f"{value:.1f} s"
+    return f"{value:.4g}" if unit == READS else f"{value:,.0f}"
 
 
 def place(entry: AcceptedFinding) -> str:

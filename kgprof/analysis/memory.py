@@ -1,0 +1,71 @@
+"""What the MEMORY pass says of each run: peaks, what a mode takes over eager, and reads per step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kgprof.collectors import syncs
+from kgprof.collectors.syncs import Sync
+from kgprof.model import MemoryPass, MemoryPeaks, MemorySummary, Recording, RunKey, RunRecord, Skipped
+from kgprof.workloads.modes import EAGER
+
+SYNC_HOOKS = "capture sync hooks unavailable"
+
+
+def summaries(recording: Recording) -> Mapping[RunKey, MemorySummary | Skipped]:
+    events = syncs.collect(recording)
+    return {run.key: summary(run, recording.runs, events, recording.header.plan.device) for run in recording.runs}
+
+
+def summary(run: RunRecord, runs: Sequence[RunRecord], events: Sequence[Sync], device: str) -> MemorySummary | Skipped:
+    """``events``: of all runs. A device has a count of its own; on a CPU the whole process's memory stands for it."""
+    if isinstance(run.memory, Skipped):
+        return run.memory
+    unseen = _why_no_reads(run.memory)
+    return MemorySummary(
+        steps=max(0, len(run.memory.step_us) - run.memory.steady_from),
+        peaks=run.memory.peaks,
+        over_eager_bytes=_over_eager(run, runs, device),
+        over_eager_of=_which_peak(device),
+        syncs_per_step=Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
+        reads={} if unseen else syncs.reads_by_finding(events, run.key),
+    )
+
+
+def _why_no_reads(memory: MemoryPass) -> str:
+    """Empty where every read was seen: half of the hooks, or half of the records, would count too few."""
+    if missing := next((line for line in memory.capture_unavailable if line.startswith(SYNC_HOOKS)), ""):
+        return missing
+    if isinstance(memory.syncs, Skipped):
+        return memory.syncs.reason
+    if memory.syncs.left_out:
+        return f"{memory.syncs.left_out:,} reads are beyond what MEMORY keeps"
+    if len(memory.step_us) <= memory.steady_from:
+        calls = "1 step" if len(memory.step_us) == 1 else f"{len(memory.step_us)} steps"
+        return f"MEMORY watched {calls}, and warm-up takes {memory.steady_from}"
+    return ""
+
+
+def _which_peak(device: str) -> str:
+    return "allocated" if device == "cuda" else "resident"
+
+
+def _over_eager(run: RunRecord, runs: Sequence[RunRecord], device: str) -> int | Skipped:
+    if run.key.mode == EAGER:
+        return Skipped(reason="this run is the eager one")
+    eager = next((other for other in runs if other.key == RunKey(strategy=run.key.strategy, mode=EAGER)), None)
+    if eager is None:
+        return Skipped(reason=f"{run.key.strategy} was not run in mode eager")
+    mine, theirs = _peak(run.memory, device), _peak(eager.memory, device)
+    if isinstance(mine, Skipped):
+        return mine
+    if isinstance(theirs, Skipped):
+        return Skipped(reason=f"of the eager run: {theirs.reason}")
+    return mine - theirs
+
+
+def _peak(memory: MemoryPass | Skipped, device: str) -> int | Skipped:
+    peaks = memory if isinstance(memory, Skipped) else memory.peaks
+    if not isinstance(peaks, MemoryPeaks):
+        return peaks
+    return peaks.allocated_bytes if device == "cuda" else peaks.resident_bytes
