@@ -103,6 +103,13 @@ class Options(Model, frozen=True, kw_only=True):
         return bool(self.passes) and PassName.TIMING not in self.passes
 
 
+class Alternative(Model, frozen=True, kw_only=True):
+    """Two strategies of a workload that do the same work: one behind a read of its predicate, the other always."""
+
+    guarded: str
+    always: str
+
+
 class Plan(Model, frozen=True, kw_only=True):
     """What the PLAN child found: the workload as it stands and the machine it stands on."""
 
@@ -115,6 +122,7 @@ class Plan(Model, frozen=True, kw_only=True):
     vector_isa_probe_s: float | Skipped  # Inductor compiles test files once per machine; never part of a compile time
     vector_isa_works: bool = False  # each instruction set of this CPU passed the probe, so the runs need not try them
     agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
+    alternatives: tuple[Alternative, ...] = ()  # what the workload declares to be weighed
 
 
 class Environment(Model, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof._version import __version__
 from kgprof.analysis import comparison, host, kernels, kineto, memory, ranks
 from kgprof.analysis.omissions import omissions
+from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.structured_trace import run_trace
@@ -71,6 +72,7 @@ def analyse(recording: Recording) -> Profile:
         findings=findings,
         rules=collectors.RULES,
         omissions=omissions(recording, runs),
+        trade_offs=trade_offs(recording, runs),
     )
 
 

@@ -124,7 +124,7 @@ def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not _differs(run)]
     per_candidate = _timed(sound, lambda run: run.ms_per_candidate)
-    per_evaluation = _timed(sound, _uncounted_evaluation)
+    per_evaluation = _timed(sound, uncounted_evaluation)
     per_step = _timed(sound, lambda run: run.step)
     for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
         if len(timed) > 1 or (timed and len(per_step) == 1):
@@ -148,7 +148,7 @@ def _untimed(runs: Sequence[RunReport]) -> str:
     return "; ".join(f"{run.key.slug}: {script.steps:,} steps, each {script.step}" for run, script in scripts)
 
 
-def _uncounted_evaluation(run: RunReport) -> Spread | Skipped:
+def uncounted_evaluation(run: RunReport) -> Spread | Skipped:
     """Of a workload whose evaluation says nothing about its candidates: then the whole of it is what compares."""
     counted = Skipped(reason="the evaluation counts its candidates")
     return run.evaluation_time if isinstance(run.evaluation, Skipped) else counted
@@ -176,11 +176,11 @@ def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None,
         once = ", measured once (n = 1)" if best.samples == 1 else ""
         return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
-    doubt = _doubt(first, best, against, time, unit)
-    if doubt:
+    unsure = doubt(first, best, against, time, unit)
+    if unsure:
         compared = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
-        return Remark(text=f"{compared}: {doubt}", attention=True)
-    tied = [(run, other) for run, other in others if _overlap(best, other, unit)]
+        return Remark(text=f"{compared}: {unsure}", attention=True)
+    tied = [(run, other) for run, other in others if overlap(best, other, unit)]
     if tied:
         names = ", ".join([first.key.slug, *(run.key.slug for run, _ in tied)])
         slowest = max(other.median for _, other in tied)
@@ -195,14 +195,14 @@ def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None,
     )
 
 
-def _doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit: Unit) -> str:
+def doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit: Unit) -> str:
     """Why two times of whole evaluations cannot be ranked; empty where they can."""
     if unit is PER_STEP:
         return ""
     fewest = min(best.samples, time.samples)
     if fewest < FEWEST_TO_RANK:
         return f"measured once (n = {fewest}): not enough to rank"
-    if _overlap(best, time, unit):
+    if overlap(best, time, unit):
         ranges = f"{_range(best, unit)} against {_range(time, unit)}"
         return f"too noisy to rank (range {ranges} {unit.name})"
     for run in (first, against):
@@ -211,7 +211,7 @@ def _doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, uni
     return ""
 
 
-def _overlap(best: Spread, other: Spread, unit: Unit) -> bool:
+def overlap(best: Spread, other: Spread, unit: Unit) -> bool:
     """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
     return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
 

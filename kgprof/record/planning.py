@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Options, Plan, RunKey, Skipped, StrategyPlan
+from kgprof.model import Alternative, Options, Plan, RunKey, Skipped, StrategyPlan
 from kgprof.record import environment
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, modes
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
-from kgprof.workloads.protocol import StrategyCheckingWorkload, Workload
+from kgprof.workloads.protocol import StrategyCheckingWorkload, WeighedWorkload, Workload
 
 
 def unloaded_plan(job: Job) -> Plan:
@@ -59,7 +59,19 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
+        alternatives=_alternatives(workload),
     )
+
+
+def _alternatives(workload: Workload) -> tuple[Alternative, ...]:
+    """Raises UsageError for a name that is none of the workload's strategies."""
+    if not isinstance(workload, WeighedWorkload):
+        return ()
+    offered, pairs = [strategy.name for strategy in workload.strategies()], tuple(workload.alternatives())
+    for pair in pairs:
+        for name in (pair.guarded, pair.always):
+            _check("strategy", name, offered, f"alternatives: {workload.name}")
+    return pairs
 
 
 # ---------------------------------------------------------------- which runs

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from kgprof.model import Agreement, Evaluation, RunKey, StrategyPlan
+from kgprof.model import Agreement, Alternative, Evaluation, RunKey, StrategyPlan
 
 Tick = Callable[[], None]
 
@@ -73,6 +73,14 @@ class StrategyCheckingWorkload(Workload, Protocol):
 
     def check_strategy(self, name: str) -> None:
         """Raises UsageError for a name that cannot be asked for, in the workload's own words."""
+
+
+@runtime_checkable
+class WeighedWorkload(Workload, Protocol):
+    """A workload with strategies that do the same work, behind a read of a predicate and without one."""
+
+    def alternatives(self) -> Sequence[Alternative]:
+        """The pairs to weigh; each name is one of ``strategies``."""
 
 
 @runtime_checkable

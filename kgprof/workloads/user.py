@@ -3,6 +3,7 @@
     class Attention:                                  # kgprof profile file.py:attention
         strategies = {"naive": naive, "fused": fused}     # name -> function, or object with step()
         baseline = "naive"                                # optional: what speed-ups are relative to
+        alternatives = {"naive": "fused"}                 # optional: work behind a read, the same work in every step
     attention = Attention()
 
 A strategy may say which tensors live from step to step: ``buffers``, a mapping from name to tensor or a method that
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, Evaluation, RunAgreement, RunKey, Skipped, StrategyPlan
+from kgprof.model import Agreement, Alternative, Evaluation, RunAgreement, RunKey, Skipped, StrategyPlan
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 from kgprof.workloads.protocol import Session, Tick, Workload
 
@@ -54,7 +55,8 @@ def as_workload(found: object, *, name: str) -> Workload:
         return found  # type: ignore[return-value]  # the whole protocol, as linkpred has it
     strategies = getattr(found, "strategies", None)
     if isinstance(strategies, Mapping):
-        return UserWorkload(name, strategies, baseline=getattr(found, "baseline", None))
+        declared = {key: getattr(found, key, None) for key in ("baseline", "alternatives")}
+        return UserWorkload(name, strategies, **declared)
     if strategies is not None:
         raise UsageError(f"{name}: strategies is a {type(strategies).__name__}, not a mapping from name to function")
     label = getattr(found, "__name__", None) or name.rpartition(":")[2]
@@ -64,7 +66,9 @@ def as_workload(found: object, *, name: str) -> Workload:
 class UserWorkload:
     """Strategies that the user wrote down, each a function or an object with ``step``."""
 
-    def __init__(self, name: str, strategies: Mapping[str, object], *, baseline: object) -> None:
+    def __init__(
+        self, name: str, strategies: Mapping[str, object], *, baseline: object, alternatives: object = None
+    ) -> None:
         self._name = name
         self._strategies = dict(strategies)
         self._baseline = baseline
@@ -74,6 +78,7 @@ class UserWorkload:
             raise UsageError(
                 f"{name}: baseline {baseline!r} is none of its strategies", hint=f"it has: {', '.join(strategies)}"
             )
+        self._alternatives = _alternatives(name, alternatives, strategies)
         for label, strategy in self._strategies.items():
             _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
@@ -86,6 +91,9 @@ class UserWorkload:
             StrategyPlan(name=label, modes=_modes(strategy), summary=_first_line(strategy))
             for label, strategy in self._strategies.items()
         ]
+
+    def alternatives(self) -> Sequence[Alternative]:
+        return self._alternatives
 
     def default_runs(self, device: torch.device) -> Sequence[RunKey]:
         return [RunKey(strategy=label, mode=AS_IS) for label in self._strategies]
@@ -115,6 +123,22 @@ class UserWorkload:
         """Every run against the baseline run, within assert_close's tolerance for each dtype."""
         judged = tuple((run, _judge(run, found, results, baseline)) for run, found in results.items())
         return Agreement(baseline=baseline, runs=judged)
+
+
+def _alternatives(name: str, declared: object, strategies: Mapping[str, object]) -> tuple[Alternative, ...]:
+    if declared is None:
+        return ()
+    if not isinstance(declared, Mapping):
+        raise UsageError(
+            f"{name}: alternatives is a {type(declared).__name__}, not a mapping from the guarded strategy to the other"
+        )
+    for label in (label for pair in declared.items() for label in pair):
+        if label not in strategies:
+            raise UsageError(
+                f"{name}: alternatives name {label!r}, which is none of its strategies",
+                hint=f"it has: {', '.join(strategies)}",
+            )
+    return tuple(Alternative(guarded=guarded, always=always) for guarded, always in declared.items())
 
 
 def _step(strategy: object) -> Callable[[], object]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, RunKey, StrategyPlan
+from kgprof.model import Agreement, Alternative, RunKey, StrategyPlan
 from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
@@ -63,6 +63,10 @@ class LinkPrediction:
     def check_strategy(self, name: str) -> None:
         """Raises UsageError for a name that is not offered: one of a later version, or an unknown one."""
         by_name(name)
+
+    def alternatives(self) -> Sequence[Alternative]:
+        """``fused`` derives fresh and continuing slots in one call, without asking whether there are fresh ones."""
+        return (Alternative(guarded=TorchCond.name, always=Fused.name),)
 
     def default_runs(self, device: torch.device) -> Sequence[RunKey]:
         return tuple(RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)

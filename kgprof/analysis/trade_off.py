@@ -1,0 +1,227 @@
+"""Is a read worth what it saves? Work behind a read of its predicate against the same work done in every step.
+
+The verdict is by measured times of the two runs, held against each other as the report's first line holds runs: with
+the same spreads and the same doubts. What the read itself costs is told beside it, where it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kgprof.analysis.comparison import STEPS_DIFFER
+from kgprof.analysis.verdict import (
+    IN_ONE_PROCESS,
+    PER_CANDIDATE,
+    PER_EVALUATION,
+    PER_STEP,
+    Unit,
+    doubt,
+    overlap,
+    uncounted_evaluation,
+)
+from kgprof.collectors import syncs
+from kgprof.collectors.syncs import WOULD_SYNC, Sync
+from kgprof.model import (
+    Recording,
+    RunAgreement,
+    RunKey,
+    RunReport,
+    Skipped,
+    Spread,
+    TradeOff,
+)
+
+KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
+QUANTITIES: tuple[tuple[Unit, Callable[[RunReport], Spread | Skipped]], ...] = (
+    (PER_CANDIDATE, lambda run: run.ms_per_candidate),
+    (PER_EVALUATION, uncounted_evaluation),
+    (PER_STEP, lambda run: run.step),
+)
+
+
+def trade_offs(recording: Recording, runs: Sequence[RunReport]) -> tuple[TradeOff, ...]:
+    """One for each pair that the workload declares and each mode in which the guarded one ran.
+
+    None where no times were asked for: there is nothing to weigh.
+    """
+    alternatives = recording.header.plan.alternatives
+    if not alternatives or recording.header.options.untimed:
+        return ()
+    by_key, events = {run.key: run for run in runs}, syncs.collect(recording)
+    on_cuda = recording.header.plan.device == "cuda"
+    return tuple(
+        weigh(run, by_key.get(key), key, events, on_cuda=on_cuda)
+        for pair in alternatives
+        for run in runs
+        if run.key.strategy == pair.guarded
+        for key in (RunKey(strategy=pair.always, mode=run.key.mode),)
+    )
+
+
+def weigh(
+    guarded: RunReport, always: RunReport | None, always_key: RunKey, events: Sequence[Sync], *, on_cuda: bool
+) -> TradeOff:
+    """``events``: of all runs."""
+    extra = _extra_sites(events, guarded.key, always_key)
+    reads = _more_reads(guarded, always)
+    sync_us = _waited(extra, reads, on_cuda)
+    times = _times(guarded, always)
+    differ = any(_differs(run) for run in (guarded, always) if run is not None)
+    verdict, text = _judged(guarded.key, always_key, times, reads, results_differ=differ)
+    return TradeOff(
+        guarded=guarded.key,
+        always=always_key,
+        location=max(extra, key=lambda site: site.reads_per_step).location if extra else None,
+        syncs_per_step=reads,
+        sync_us=sync_us,
+        saved_us=_saved(times, sync_us),
+        net=times.guarded,
+        net_always=times.always,
+        verdict=verdict,
+        text=text if verdict == NOT_OBSERVED else f"{text}{_price(sync_us)}",
+    )
+
+
+# ---------------------------------------------------------------- the read
+
+
+def _extra_sites(events: Sequence[Sync], guarded: RunKey, always: RunKey) -> list[Sync]:
+    """Where the guarded run reads and the other one does not."""
+    waits = [event for event in events if event.rule != WOULD_SYNC.id]
+    others = {(site.location.file, site.location.line, site.cause) for site in waits if site.run == always}
+    mine = (site for site in waits if site.run == guarded)
+    return [site for site in mine if (site.location.file, site.location.line, site.cause) not in others]
+
+
+def _more_reads(guarded: RunReport, always: RunReport | None) -> float | Skipped:
+    counts: list[float] = []
+    for run in (guarded, always):
+        if run is None:
+            return Skipped(reason="the other one was not run")
+        read = run.memory if isinstance(run.memory, Skipped) else run.memory.syncs_per_step
+        if isinstance(read, Skipped):
+            return Skipped(reason=f"{run.key.slug}: {read.reason}")
+        counts.append(read)
+    return counts[0] - counts[1]
+
+
+def _waited(extra: Sequence[Sync], reads: float | Skipped, on_cuda: bool) -> float | Skipped:
+    """Microseconds a step: of the calls' sums over these sites the median."""
+    if not on_cuda:
+        return Skipped(reason="on a CPU the host waits for nobody")
+    if isinstance(reads, Skipped):
+        return reads
+    if not extra:
+        return Skipped(reason="no line reads in one of them alone")
+    waited = [site.waited_us for site in extra]
+    unseen = next((one for one in waited if isinstance(one, Skipped)), None)
+    if unseen is not None:
+        return unseen
+    calls = zip(*(one for one in waited if not isinstance(one, Skipped)), strict=True)
+    return float(median(sum(call) for call in calls))
+
+
+# ---------------------------------------------------------------- the times
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Times:
+    """Of both runs in one unit; Skipped where there is nothing that both have."""
+
+    unit: Unit
+    guarded: Spread | Skipped
+    always: Spread | Skipped
+    doubt: str = ""  # why they cannot be ranked
+
+
+def _times(guarded: RunReport, always: RunReport | None) -> _Times:
+    if always is None:
+        gone = Skipped(reason="it was not run in this mode")
+        return _Times(unit=PER_STEP, guarded=_first_known(guarded), always=gone)
+    if lacking := _whole_of_one_alone(guarded, always):
+        return _Times(unit=PER_CANDIDATE, guarded=lacking, always=lacking)
+    for unit, quantity in QUANTITIES:
+        mine, theirs = quantity(guarded), quantity(always)
+        if isinstance(mine, Spread) and isinstance(theirs, Spread):
+            return _Times(unit=unit, guarded=mine, always=theirs, doubt=_doubt(guarded, mine, always, theirs, unit))
+    return _Times(unit=PER_STEP, guarded=guarded.step, always=always.step)
+
+
+def _first_known(run: RunReport) -> Spread | Skipped:
+    known = (time for _, quantity in QUANTITIES if isinstance(time := quantity(run), Spread))
+    return next(known, run.step)
+
+
+def _whole_of_one_alone(guarded: RunReport, always: RunReport) -> Skipped | None:
+    """Steps of two strategies are the same work only where neither has an evaluation to run to its end."""
+    evaluates = [
+        isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped) for run in (guarded, always)
+    ]
+    if not any(evaluates):
+        return None
+    both = any(
+        isinstance(quantity(guarded), Spread) and isinstance(quantity(always), Spread)
+        for unit, quantity in QUANTITIES
+        if unit is not PER_STEP
+    )
+    return None if both else Skipped(reason=STEPS_DIFFER)
+
+
+def _doubt(guarded: RunReport, mine: Spread, always: RunReport, theirs: Spread, unit: Unit) -> str:
+    first, second = sorted(((guarded, mine), (always, theirs)), key=lambda pair: pair[1].median)
+    why = doubt(*first, *second, unit)
+    return why or ("their spreads overlap" if overlap(first[1], second[1], unit) else "")
+
+
+def _saved(times: _Times, sync_us: float | Skipped) -> float | Skipped:
+    """What a step without the guard takes more, and the wait that it is spared: on steps only, a wait is of a step."""
+    if isinstance(times.guarded, Skipped):
+        return times.guarded
+    if isinstance(times.always, Skipped):
+        return times.always
+    if times.unit is not PER_STEP:
+        return Skipped(reason=STEPS_DIFFER)
+    return sync_us if isinstance(sync_us, Skipped) else times.always.median - times.guarded.median + sync_us
+
+
+# ---------------------------------------------------------------- in words
+
+
+def _differs(run: RunReport) -> bool:
+    return isinstance(run.agreement, RunAgreement) and run.agreement.verdict == "different"
+
+
+def _judged(
+    guarded: RunKey, always: RunKey, times: _Times, reads: float | Skipped, *, results_differ: bool
+) -> tuple[str, str]:
+    """The verdict, and the sentence with the figures that it rests on."""
+    if isinstance(times.guarded, Skipped) or isinstance(times.always, Skipped) or results_differ:
+        return NOT_OBSERVED, f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+    if not isinstance(reads, Skipped) and reads <= 0:
+        return NOT_OBSERVED, f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+    figures = f"{_figure(guarded, times.guarded, times.unit)}, {_figure(always, times.always, times.unit)}"
+    if times.doubt:
+        return INCONCLUSIVE, f"{figures}: {times.doubt}"
+    keeps = times.guarded.median < times.always.median
+    slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
+    words = "the read with the work behind it" if keeps else "the work done in every step"
+    return KEEP if keeps else REMOVE, f"{figures}: {words} is {slower / faster:.3g}x as fast, {IN_ONE_PROCESS}"
+
+
+def _why_not(guarded: RunKey, always: RunKey, times: _Times) -> str:
+    times_of = ((guarded, times.guarded), (always, times.always))
+    said = [f"{key.slug}: {time.reason}" for key, time in times_of if isinstance(time, Skipped)]
+    return "; ".join(said) or "results differ"
+
+
+def _figure(key: RunKey, time: Spread, unit: Unit) -> str:
+    low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
+    kind = "p10 to p90" if unit is PER_STEP else "range"
+    ranged = f"{kind} {unit.bare(low)} to {unit.bare(high)}" if time.samples > 1 else "no spread"
+    return f"{key.slug} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"
+
+
+def _price(sync_us: float | Skipped) -> str:
+    return "" if isinstance(sync_us, Skipped) else f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"
