@@ -7,7 +7,10 @@
 | compilations | a row of metrics with guards | a frame that came back compiled |
 | graphs | a row of metrics that counts operators | a graph was put into the module |
 
-And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its compiled region.
+And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its compiled region; and
+of each line of eager code that makes a number of a tensor, the dispatcher's hook against torch's sync-debug mode. What
+else reads is seen by one of the two alone: ``.cpu()`` by sync-debug, the user's line of a read in compiled code by the
+hook.
 
 A source that was not there, or that had to leave records out, takes no part: what it lacks is no contradiction.
 """
@@ -20,9 +23,12 @@ from kgprof.collectors import cuda_graphs, recompiles
 from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import break_records
-from kgprof.collectors.source_text import is_resumed, user_function
+from kgprof.collectors.source_text import SourceText, is_resumed, user_function
 from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
-from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
+from kgprof.collectors.syncs import READ, called_function
+from kgprof.collectors.tensor_facts import sources_of
+from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey, RunRecord, Skipped
+from kgprof.sync_records import Frame, SyncRecord
 
 SOURCES_DISAGREE = Rule(
     id="KGP503",
@@ -44,13 +50,16 @@ SOURCES_DISAGREE = Rule(
 RULES = (SOURCES_DISAGREE,)
 
 TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
+Place = tuple[str, int]  # file, line
+SYNC_HOOKS, DISPATCH, SYNC_DEBUG = "sync hooks", "dispatch", "sync-debug"
+SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
 class Disagreement(Model, frozen=True, kw_only=True):
     """One fact of one run."""
 
     run: RunKey
-    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs"
+    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads"
     location: Location | None
     message: str
     identity: str
@@ -58,13 +67,18 @@ class Disagreement(Model, frozen=True, kw_only=True):
 
 def collect(recording: Recording) -> tuple[Disagreement, ...]:
     unavailable = {run.key: _unavailable(run.compile) for run in recording.runs}
-    return tuple(
+    compiled = (
         found
         for trace in run_traces(recording)
         for source, compare in _COMPARISONS
         if not trace.all.left_out and not {TRACE, source} & unavailable[trace.run]
         for found in compare(trace)
-    ) + tuple(found for event in cuda_graphs.collect(recording) for found in _launches(event))
+    )
+    return (
+        *compiled,
+        *(found for event in cuda_graphs.collect(recording) for found in _launches(event)),
+        *(found for run in recording.runs for found in _reads(run) if recording.header.plan.device == "cuda"),
+    )
 
 
 def _unavailable(compiled: object) -> set[str]:
@@ -134,6 +148,45 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
             yield Disagreement(
                 run=event.run, fact="CUDA graphs", location=one.location, message=message, identity=identity
             )
+
+
+def _reads(run: RunRecord) -> Iterator[Disagreement]:
+    """By line: a line that is compiled in one call and not in the next cannot be compared call by call."""
+    memory = run.memory
+    if isinstance(memory, Skipped) or isinstance(memory.syncs, Skipped) or memory.syncs.left_out:
+        return
+    if any(line.startswith(f"capture {SYNC_HOOKS} ") for line in memory.capture_unavailable):
+        return
+    source = SourceText(sources_of(run))
+    seen: dict[str, dict[Place, Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
+    certain: dict[str, dict[Place, Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too
+    for record in memory.syncs.records:
+        own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
+        if own is not None and record.source in seen and record.device == "cuda" and not record.compile_id:
+            seen[record.source][own.file, own.line] = own
+            if _is_a_number_read(record):
+                certain[record.source][own.file, own.line] = own
+    for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
+        for place, frame in certain[witness].items():
+            if place not in seen[silent]:
+                location = source.at(frame.file, frame.line, frame.function)
+                said = (
+                    f"the {SAID[witness]} saw this line make a number of a CUDA tensor, and the {SAID[silent]} did not"
+                )
+                identity = (source.in_repository(frame.file), frame.function, location.text.strip(), said)
+                yield Disagreement(
+                    run=run.key,
+                    fact="reads",
+                    location=location,
+                    message=said,
+                    identity="\0".join(("reads", *identity)),
+                )
+
+
+def _is_a_number_read(record: SyncRecord) -> bool:
+    if record.source == DISPATCH:
+        return record.op == READ
+    return called_function(record.expression) == "item"
 
 
 def _disagreement(trace: RunTrace, fact: str, location: Location | None, message: str) -> Disagreement:

@@ -9,8 +9,9 @@ import pytest
 
 from kgprof.collectors import disagreements
 from kgprof.model import Finding, Level
+from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import FUSED
-from tests.collectors import written
+from tests.collectors import written, written_syncs
 from tests.collectors.written import (
     CALLER,
     FILE,
@@ -183,3 +184,46 @@ def test_a_skipped_cuda_graph_that_is_launched() -> None:
 )
 def test_a_log_that_agrees_with_the_launches_or_is_silent_is_no_contradiction(region: Region, lines: list[Any]) -> None:
     assert on_cuda(region, *lines) == ()
+
+
+# ---------------------------------------------------------------- reads, on a GPU
+
+SEEN = written_syncs.read(device="cuda")
+DEBUGGED = written_syncs.read(source="sync-debug", op="synchronizing operation", device="cuda")
+
+
+def of_reads(*reads: SyncRecord, device: str = "cuda", **fields: Any) -> list[str]:
+    found = disagreements.collect(written_syncs.recording(*reads, device=device, **fields))
+    return [f"{event.location.line if event.location else ''}: {event.message}" for event in found]
+
+
+def test_a_number_read_that_only_one_of_them_saw() -> None:
+    by_hook = "21: the dispatcher's hook saw this line make a number of a CUDA tensor, and the sync-debug mode did not"
+    by_mode = "21: the sync-debug mode saw this line make a number of a CUDA tensor, and the dispatcher's hook did not"
+
+    assert of_reads(SEEN) == [by_hook]
+    assert of_reads(DEBUGGED) == [by_mode]
+    assert of_reads(SEEN, DEBUGGED) == []
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        msgspec.structs.replace(SEEN, device="cpu"),
+        written_syncs.predicate(device="cuda"),
+        msgspec.structs.replace(SEEN, op="aten::_unique2"),
+        msgspec.structs.replace(DEBUGGED, expression="loss.cpu()"),
+        msgspec.structs.replace(DEBUGGED, expression="", instruction="STORE_FAST"),
+    ],
+    ids=["of the CPU's", "in compiled code", "of another operator", "a copy", "of unknown words"],
+)
+def test_what_one_of_them_sees_alone_by_its_nature_is_no_contradiction(alone: SyncRecord) -> None:
+    assert of_reads(alone) == []
+
+
+def test_reads_are_compared_on_a_gpu_and_where_both_hooks_were_whole() -> None:
+    missing = ("capture sync hooks unavailable: sync_debug: RuntimeError: no such mode",)
+
+    assert of_reads(SEEN, device="cpu") == []
+    assert of_reads(SEEN, left_out=1) == []
+    assert of_reads(SEEN, capture_unavailable=missing) == []

@@ -13,7 +13,7 @@ from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, Level, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written, written_tensors
+from tests.collectors import written, written_syncs, written_tensors
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 DIRTY: dict[str, Recording] = {
@@ -24,6 +24,9 @@ DIRTY: dict[str, Recording] = {
     "KGP105": written.recording(*written.to_the_limit(1, 2, 3, 4, limit=5, reason="G['TALLY'] == 1")),
     "KGP106": written.recording(*written.a_bypass()),
     "KGP107": written.recording(*written.a_failure()),
+    "KGP201": written_syncs.a_read(),
+    "KGP202": written_syncs.a_read_predicate(),
+    "KGP203": written_syncs.a_copy_that_costs_nothing_here(),
     "KGP301": written.on_cuda(*written.compiled_once(), written.skipped_graph("mutated inputs", written.LOOP)),
     "KGP302": written.on_cuda(*written.compiled_once(), *written.partitioned("cpu ops", written.LOOP)),
     "KGP303": written.on_cuda(*written.compiled_once(), launches=0),

@@ -1,0 +1,72 @@
+"""Records of the sync hooks written by hand, of the program in written.py; nothing was run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kgprof.model import MemoryPass, Recording, RunKey, RunRecord
+from kgprof.sync_records import Frame, SyncRecord, SyncRecords
+from tests.analysis.recordings import FUSED, GONE
+from tests.collectors import written
+
+CALLS, STEADY_FROM = 8, 3
+PREDICATE = Frame(file=written.FILE, line=14, function="step", first_line=10)
+READ_LINE = Frame(file=written.FILE, line=21, function="train", first_line=20)
+
+
+def read(frame: Frame = READ_LINE, *, each: int = 1, calls: range = range(CALLS), **fields: Any) -> SyncRecord:
+    """``.item()`` of eager code as the dispatcher's hook sees it, ``each`` times in each of ``calls``."""
+    given = {
+        "source": "dispatch",
+        "op": "aten::_local_scalar_dense",
+        "device": "cpu",
+        "expression": "loss.item()",
+        **fields,
+    }
+    return SyncRecord(frames=(frame,), calls=dict.fromkeys(calls, each), **given)
+
+
+def memory(*reads: SyncRecord, left_out: int = 0, calls: int = CALLS, **fields: Any) -> MemoryPass:
+    given = {
+        "step_us": (1000.0,) * calls,
+        "steady_from": STEADY_FROM,
+        "syncs": SyncRecords(records=reads, left_out=left_out),
+        "tensors": GONE,
+        "peaks": GONE,
+        **fields,
+    }
+    return MemoryPass(**given)
+
+
+def run(*reads: SyncRecord, key: RunKey = FUSED, **fields: Any) -> RunRecord:
+    """Compiled once and clean but for these reads."""
+    return msgspec.structs.replace(written.run(*written.compiled_once()), key=key, memory=memory(*reads, **fields))
+
+
+def recording(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> Recording:
+    whole = written.recording(*written.compiled_once())
+    plan = msgspec.structs.replace(whole.header.plan, device=device)
+    header = msgspec.structs.replace(whole.header, plan=plan)
+    return msgspec.structs.replace(whole, header=header, runs=(run(*reads, **fields),))
+
+
+# ---------------------------------------------------------------- a case for each rule
+
+
+def predicate(**fields: Any) -> SyncRecord:
+    """Of ``torch.cond``, in compiled code."""
+    return read(PREDICATE, compile_id="0/0", operator="cond", **fields)
+
+
+def a_read() -> Recording:
+    return recording(read())
+
+
+def a_read_predicate() -> Recording:
+    return recording(predicate())
+
+
+def a_copy_that_costs_nothing_here() -> Recording:
+    return recording(read(source="python-call", op="Tensor.cpu", expression="loss.cpu()"))
