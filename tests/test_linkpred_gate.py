@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgprof import cli
-from kgprof.model import Finding, Profile
-from tests.linkpred_faults import GRAPH_BREAK, RECOMPILES, Fault, Planted, check_graphs, plant
+from kgprof.model import Finding, MemorySummary, Profile
+from tests.linkpred_faults import GRAPH_BREAK, RECOMPILES, SYNC, Fault, Planted, check_graphs, plant
 
 
-def gated(fault: Fault | None, folder: Path) -> tuple[int, str, Profile, Planted]:
+def gated(fault: Fault | None, folder: Path, *args: str) -> tuple[int, str, Profile, Planted]:
     """Exit code, stdout, the Profile and where the fault stands."""
     planted = plant(fault, folder / "copy")
-    done = check_graphs(planted)
+    done = check_graphs(planted, *args)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, done.stdout, cli.read(planted.folder / "out"), planted
 
@@ -50,3 +50,52 @@ def test_a_recompile_in_the_step_fails_the_gate_at_the_function_and_names_the_va
     assert "self.trail" in only(profile).message
     assert [Path(call.file).name for call in only(profile).related] == ["evaluator.py"]
     assert said.splitlines()[-1].endswith("fused.default: 5 over the budget of 0 recompiles")
+
+
+# ---------------------------------------------------------------- reads
+
+
+def reads_of(profile: Profile) -> list[tuple[str, str, str]]:
+    """Rule, file and the line's text."""
+    places = [(finding.rule, finding.location) for finding in profile.findings]
+    return [(rule, Path(place.file).name, place.text.strip()) for rule, place in places if place is not None]
+
+
+DONE_CHECK = ("KGP201", "evaluator.py", "self.done = bool(self.strategy.done)")
+
+
+def test_the_fused_step_reads_nothing_but_whether_it_is_done(tmp_path: Path) -> None:
+    code, said, profile, _ = gated(None, tmp_path, "--max", "syncs-per-step=1")
+
+    (run,) = profile.runs
+    assert code == 0, said
+    assert isinstance(run.memory, MemorySummary)
+    assert (run.memory.syncs_per_step, run.memory.steps) == (1.0, 3)
+    # Nothing else either: no buffer moves, no result shares memory with another tensor.
+    assert reads_of(profile) == [DONE_CHECK]
+
+
+def test_torch_cond_reads_its_predicate_besides(tmp_path: Path) -> None:
+    untouched = Fault(
+        statement="", strategy="torch_cond", after="fresh = moved.idle & (slots.candidate < problem.size)"
+    )
+
+    code, said, profile, _ = gated(untouched, tmp_path, "--max", "syncs-per-step=1")
+
+    (run,) = profile.runs
+    assert code == 1
+    assert isinstance(run.memory, MemorySummary)
+    assert run.memory.syncs_per_step == 2.0
+    assert reads_of(profile) == [DONE_CHECK, ("KGP202", "torch_cond.py", "states, number, dropped = torch.cond(")]
+    assert said.splitlines()[-1].endswith("torch_cond.default: 2 over the budget of 1 syncs-per-step")
+
+
+def test_a_read_in_the_step_fails_the_gate_at_its_line(tmp_path: Path) -> None:
+    code, said, profile, planted = gated(SYNC, tmp_path, "--max", "syncs-per-step=1", "--max", "graph-breaks=9")
+
+    places = {finding.location.line for finding in profile.findings if finding.location and finding.rule != "KGP101"}
+    read = [f for f in profile.findings if f.location and Path(f.location.file) == planted.file and f.rule != "KGP101"]
+    assert code == 1
+    assert planted.line in places
+    assert [(f.location.line, f.location.text.strip()) for f in read if f.location] == [(planted.line, SYNC.statement)]
+    assert said.splitlines()[-1].endswith("fused.default: 2 over the budget of 1 syncs-per-step")

@@ -35,6 +35,7 @@ def memory(*reads: SyncRecord, left_out: int = 0, calls: int = CALLS, **fields: 
         "syncs": SyncRecords(records=reads, left_out=left_out),
         "tensors": GONE,
         "peaks": GONE,
+        "sources": written.sources(),
         **fields,
     }
     return MemoryPass(**given)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -14,9 +17,13 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate import judge
-from kgprof.model import BudgetCheck, Compilation, CompilePass, Gate, Level, Profile, Skipped
+from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, Skipped
+from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import died, run
+from tests.collectors import written, written_syncs
 from tests.gate.gated import BATCHED, FUSED, entry, finding, profile, settings
+
+NO_HOOKS = "capture sync hooks unavailable: dispatch: AttributeError: no library"
 
 
 def gate_of(judged: Profile) -> Gate:
@@ -240,6 +247,79 @@ def test_compile_seconds_are_added_up_and_an_unknown_one_is_no_zero() -> None:
     assert summed.exit_code == EXIT_GATE_FAILED
     assert checks(unsure)["fused.default:compile-seconds"].observed == Skipped(reason="torch gave none")
     assert unsure.exit_code == EXIT_INCONCLUSIVE
+
+
+# ---------------------------------------------------------------- reads
+
+OFTEN = written_syncs.read(each=2)
+SELDOM = written_syncs.read(written_syncs.PREDICATE, calls=range(0, 8, 2))  # in 2 of the 5 calls after warm-up
+
+
+def of_reads(*reads: SyncRecord, **fields: Any) -> Profile:
+    return profile(runs=(written_syncs.run(*reads, **fields),))
+
+
+@pytest.mark.parametrize(("limit", "expected", "status"), [(2.4, EXIT_OK, "held"), (2.3, EXIT_GATE_FAILED, "exceeded")])
+def test_reads_are_counted_by_step_after_warm_up(limit: float, expected: int, status: str) -> None:
+    judged = judge(of_reads(OFTEN, SELDOM), settings(("syncs-per-step", limit)))
+
+    check = checks(judged)["fused.default:syncs-per-step"]
+    assert (judged.exit_code, check.observed, check.status) == (expected, 2.4, status)
+    assert len(gate_of(judged).failing) == (2 if expected else 0)
+    if expected:
+        assert judged.verdict.text == "gate failed: fused.default: 2.4 over the budget of 2.3 syncs-per-step"
+
+
+def test_what_costs_nothing_on_a_cpu_is_no_read() -> None:
+    copies = written_syncs.read(source="python-call", op="Tensor.cpu", expression="loss.cpu()")
+
+    judged = judge(of_reads(copies), settings(("syncs-per-step", 0)))
+
+    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (EXIT_OK, 0.0)
+
+
+def test_an_accepted_read_is_off_the_number() -> None:
+    accepts = replace(entry("KGP201", function="train"), file=written.FILE)
+
+    judged = judge(of_reads(OFTEN, SELDOM), settings(("syncs-per-step", 0.4), entries=[accepts]))
+
+    check = checks(judged)["fused.default:syncs-per-step"]
+    assert (judged.exit_code, check.observed, check.accepted) == (EXIT_OK, 0.4, 1)
+
+
+@pytest.mark.parametrize(
+    ("watched", "reason"),
+    [
+        ({"left_out": 3}, "3 reads are beyond what MEMORY keeps"),
+        ({"calls": 3}, "MEMORY watched 3 steps, and warm-up takes 3"),
+        ({"capture_unavailable": (NO_HOOKS,)}, NO_HOOKS),
+        ({"capture_unavailable": ("capture tensor probe unavailable: why",)}, ""),
+        ({"syncs": Skipped(reason="the hooks were not there")}, "the hooks were not there"),
+    ],
+    ids=["cut off", "no step after warm-up", "no hooks", "another probe is missing", "no records"],
+)
+def test_reads_that_were_not_all_seen_are_not_observed(watched: dict[str, Any], reason: str) -> None:
+    judged = judge(of_reads(OFTEN, **watched), settings(("syncs-per-step", 9)))
+
+    observed = checks(judged)["fused.default:syncs-per-step"].observed
+    assert observed == (Skipped(reason=reason) if reason else 2.0)
+    assert judged.exit_code == (EXIT_INCONCLUSIVE if reason else EXIT_OK)
+
+
+def test_reads_are_not_observed_without_memory_or_where_its_process_died() -> None:
+    killed = Exit(outcome="killed", message="SIGKILL", during="memory")
+    died_there = msgspec.structs.replace(written_syncs.run(OFTEN), probe_exit=killed)
+
+    without = judge(profile(), settings(("syncs-per-step", 9)))
+    died = judge(profile(runs=(died_there,)), settings(("syncs-per-step", 9)))
+
+    assert without.exit_code == died.exit_code == EXIT_INCONCLUSIVE
+    assert checks(without)["fused.default:syncs-per-step"].observed == Skipped(
+        reason="this Recording holds no MEMORY pass"
+    )
+    assert checks(died)["fused.default:syncs-per-step"].observed == Skipped(
+        reason="its second process was killed during MEMORY: SIGKILL"
+    )
 
 
 # ---------------------------------------------------------------- accepted findings

@@ -21,7 +21,7 @@ from kgprof.gate.settings import (
     refuse,
     to_record,
 )
-from kgprof.model import GateSettings, decode_json, encode_json
+from kgprof.model import GateSettings, PassName, decode_json, encode_json
 from tests.gate.gated import BATCHED, FUSED, entry
 
 
@@ -166,6 +166,23 @@ def test_inductor_stays_where_a_budget_needs_its_code() -> None:
     assert (swapped.backend, swapped.notes) == ("eager", ())
     assert kept.backend == ""
     assert kept.notes == ("Inductor compiles, not eager: a budget on compile-seconds needs its generated code",)
+
+
+def test_reads_may_be_a_fraction_of_a_step_and_alone_need_a_second_process() -> None:
+    faults: list[str] = []
+    usual = combined(parse_options(["recompiles=1"], None, "eager", None, faults), None, (), "")
+    asked = combined(parse_options([], None, "eager", None, faults), watched_in_a_file(faults), (), "")
+
+    assert faults == []
+    assert usual.passes == (PassName.COMPILE,)
+    assert (asked.passes, asked.backend) == ((PassName.COMPILE, PassName.MEMORY), "eager")
+    assert limits(asked)["syncs-per-step"] == 0.25
+    assert "syncs-per-step" not in limits(asked, BATCHED)
+
+
+def watched_in_a_file(faults: list[str]) -> Written | None:
+    text = '[tool.kgprof.max."fused.default"]\nsyncs-per-step = 0.25\n'
+    return parse_file(File(path="pyproject.toml", text=text), faults)
 
 
 # ---------------------------------------------------------------- in the Recording

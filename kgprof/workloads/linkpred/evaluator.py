@@ -69,6 +69,8 @@ class SlotSearch:
         self.strategy.commit(self.step())
         # The one value that the host reads back in a step, and so the one place where it waits for the device.
         # (torch.cond reads its predicate besides: that is what the strategy torch_cond is there to show.)
+        # In every step, although a step beyond the end is harmless and each k-th would do: the evaluation counts the
+        # steps that it needed, and up to k - 1 idle ones would be timed with them. All strategies pay the same here.
         self.done = bool(self.strategy.done)
 
     def found(self) -> Found:
