@@ -39,6 +39,7 @@ QUANTITIES: tuple[tuple[Unit, Callable[[RunReport], Spread | Skipped]], ...] = (
     (PER_EVALUATION, uncounted_evaluation),
     (PER_STEP, lambda run: run.step),
 )
+WHOLE = QUANTITIES[:2]  # of whole evaluations
 
 
 def trade_offs(recording: Recording, runs: Sequence[RunReport]) -> tuple[TradeOff, ...]:
@@ -137,36 +138,30 @@ class _Times:
 
 
 def _times(guarded: RunReport, always: RunReport | None) -> _Times:
+    """On the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
     if always is None:
         gone = Skipped(reason="it was not run in this mode")
-        return _Times(unit=PER_STEP, guarded=_first_known(guarded), always=gone)
-    if lacking := _whole_of_one_alone(guarded, always):
-        return _Times(unit=PER_CANDIDATE, guarded=lacking, always=lacking)
-    for unit, quantity in QUANTITIES:
+        return _Times(unit=PER_CANDIDATE, guarded=_whole(guarded), always=gone)
+    by_steps = not (_evaluates(guarded) or _evaluates(always))
+    for unit, quantity in QUANTITIES if by_steps else WHOLE:
         mine, theirs = quantity(guarded), quantity(always)
         if isinstance(mine, Spread) and isinstance(theirs, Spread):
             return _Times(unit=unit, guarded=mine, always=theirs, doubt=_doubt(guarded, mine, always, theirs, unit))
-    return _Times(unit=PER_STEP, guarded=guarded.step, always=always.step)
+    if by_steps:
+        return _Times(unit=PER_STEP, guarded=guarded.step, always=always.step)
+    mine, theirs = _whole(guarded), _whole(always)
+    unlike = isinstance(mine, Spread) and isinstance(theirs, Spread)  # candidates here, whole evaluations there
+    return _Times(unit=PER_CANDIDATE, guarded=mine, always=Skipped(reason=STEPS_DIFFER) if unlike else theirs)
 
 
-def _first_known(run: RunReport) -> Spread | Skipped:
-    known = (time for _, quantity in QUANTITIES if isinstance(time := quantity(run), Spread))
-    return next(known, run.step)
+def _evaluates(run: RunReport) -> bool:
+    return isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped)
 
 
-def _whole_of_one_alone(guarded: RunReport, always: RunReport) -> Skipped | None:
-    """Steps of two strategies are the same work only where neither has an evaluation to run to its end."""
-    evaluates = [
-        isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped) for run in (guarded, always)
-    ]
-    if not any(evaluates):
-        return None
-    both = any(
-        isinstance(quantity(guarded), Spread) and isinstance(quantity(always), Spread)
-        for unit, quantity in QUANTITIES
-        if unit is not PER_STEP
-    )
-    return None if both else Skipped(reason=STEPS_DIFFER)
+def _whole(run: RunReport) -> Spread | Skipped:
+    """Or why there is no time a candidate."""
+    known = (time for _, quantity in WHOLE if isinstance(time := quantity(run), Spread))
+    return next(known, run.ms_per_candidate)
 
 
 def _doubt(guarded: RunReport, mine: Spread, always: RunReport, theirs: Spread, unit: Unit) -> str:

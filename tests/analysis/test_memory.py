@@ -1,0 +1,78 @@
+"""Memory and reads of each run, from MEMORY."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.analysis import memory
+from kgprof.model import MemoryPeaks, MemorySummary, Recording, RunKey, RunRecord, Skipped
+from tests.analysis.recordings import FUSED, died
+from tests.analysis.recordings import recording as recorded
+from tests.collectors import written_syncs
+
+EAGER = RunKey(strategy="fused", mode="eager")
+NONE = Skipped(reason="a CPU has no caching allocator")
+
+
+def peaks(resident: int, allocated: int | Skipped = NONE) -> MemoryPeaks:
+    return MemoryPeaks(
+        allocated_bytes=allocated,
+        reserved_bytes=allocated,
+        resident_bytes=resident,
+        allocated_before_bytes=NONE,
+        resident_before_bytes=7,
+    )
+
+
+def run(key: RunKey, taken: MemoryPeaks | Skipped) -> RunRecord:
+    return written_syncs.run(written_syncs.read(each=2), key=key, peaks=taken)
+
+
+def on(device: str, *runs: RunRecord) -> Recording:
+    whole = recorded(*runs, baseline=None)
+    plan = msgspec.structs.replace(whole.header.plan, device=device)
+    return msgspec.structs.replace(whole, header=msgspec.structs.replace(whole.header, plan=plan))
+
+
+def of_fused(device: str, *runs: RunRecord) -> MemorySummary:
+    found = memory.summaries(on(device, *runs))[FUSED]
+    assert isinstance(found, MemorySummary)
+    return found
+
+
+def test_a_run_is_held_against_the_eager_one_of_its_strategy() -> None:
+    found = of_fused("cpu", run(EAGER, peaks(100)), run(FUSED, peaks(130)))
+
+    ((_, reads),) = found.reads.items()
+    assert (found.steps, found.syncs_per_step, reads) == (5, 2.0, 2.0)
+    assert (found.over_eager_bytes, found.over_eager_of, found.peaks) == (30, "resident", peaks(130))
+
+
+def test_on_a_gpu_it_is_what_was_allocated_there() -> None:
+    found = of_fused("cuda", run(EAGER, peaks(100, 50)), run(FUSED, peaks(130, 45)))
+
+    assert (found.over_eager_bytes, found.over_eager_of) == (-5, "allocated")
+
+
+@pytest.mark.parametrize(
+    ("others", "taken", "reason"),
+    [
+        ((), peaks(1), "fused was not run in mode eager"),
+        ((run(RunKey(strategy="batched", mode="eager"), peaks(1)),), peaks(1), "fused was not run in mode eager"),
+        ((run(EAGER, Skipped(reason="no /proc")),), peaks(1), "of the eager run: no /proc"),
+        ((died(EAGER),), peaks(1), "of the eager run: the run was killed during timing: SIGKILL"),
+        ((run(EAGER, peaks(1)),), Skipped(reason="no /proc"), "no /proc"),
+    ],
+    ids=["alone", "of another strategy", "eager has no peak", "eager died", "no peak of its own"],
+)
+def test_without_both_peaks_there_is_no_difference(
+    others: tuple[RunRecord, ...], taken: MemoryPeaks | Skipped, reason: str
+) -> None:
+    assert of_fused("cpu", *others, run(FUSED, taken)).over_eager_bytes == Skipped(reason=reason)
+
+
+def test_a_run_without_the_pass_says_why() -> None:
+    assert memory.summaries(on("cpu", died(FUSED)))[FUSED] == Skipped(
+        reason="the run was killed during timing: SIGKILL"
+    )
