@@ -59,18 +59,23 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
-        alternatives=_alternatives(workload),
+        alternatives=alternatives_of(workload),
     )
 
 
-def _alternatives(workload: Workload) -> tuple[Alternative, ...]:
+def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
     """Raises UsageError for a name that is none of the workload's strategies."""
     if not isinstance(workload, WeighedWorkload):
         return ()
     offered, pairs = [strategy.name for strategy in workload.strategies()], tuple(workload.alternatives())
-    for pair in pairs:
-        for name in (pair.guarded, pair.always):
-            _check("strategy", name, offered, f"alternatives: {workload.name}")
+    for name in (name for pair in pairs for name in (pair.guarded, pair.always)):
+        if name not in offered:
+            near = difflib.get_close_matches(name, offered, n=1, cutoff=0.5)
+            raise UsageError(
+                f"alternatives of {workload.name}: no strategy {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else ""),
+                hint=f"it has: {', '.join(offered)}",
+            )
     return pairs
 
 

@@ -133,7 +133,7 @@ def _alternatives(name: str, declared: object, strategies: Mapping[str, object])
             f"{name}: alternatives is a {type(declared).__name__}, not a mapping from the guarded strategy to the other"
         )
     for label in (label for pair in declared.items() for label in pair):
-        if label not in strategies:
+        if not isinstance(label, str) or label not in strategies:
             raise UsageError(
                 f"{name}: alternatives name {label!r}, which is none of its strategies",
                 hint=f"it has: {', '.join(strategies)}",

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Options, RunKey, Skipped, StrategyPlan
+from kgprof.model import Alternative, Options, RunKey, Skipped, StrategyPlan
 from kgprof.record import planning
-from kgprof.record.planning import refuse_without_compiler, select_runs
+from kgprof.record.planning import alternatives_of, refuse_without_compiler, select_runs
 from kgprof.workloads.protocol import Session
 
 CPU = torch.device("cpu")
@@ -108,3 +108,23 @@ def test_compiled_runs_are_refused_where_compilation_is_off(name: str, monkeypat
     planning.refuse_if_compilation_is_off(runs("fused.eager", "step.as-is"))
     with pytest.raises(UsageError, match=rf"{name}=1 is set, so torch.compile would compile nothing in fused.default"):
         planning.refuse_if_compilation_is_off(runs("fused.eager", "fused.default"))
+
+
+class Weighed(Offer):
+    """With one pair to weigh."""
+
+    def __init__(self, guarded: str, always: str) -> None:
+        self.pair = Alternative(guarded=guarded, always=always)
+
+    def alternatives(self) -> Sequence[Alternative]:
+        return [self.pair]
+
+
+def test_the_pairs_that_a_workload_declares_are_its_strategies() -> None:
+    declared = Weighed("batched", "fused")
+
+    assert alternatives_of(declared) == (declared.pair,)
+    assert alternatives_of(Offer()) == ()
+    with pytest.raises(UsageError, match="alternatives of offer: no strategy 'fusde'; did you mean 'fused'") as refused:
+        alternatives_of(Weighed("batched", "fusde"))
+    assert refused.value.hint == "it has: reference, batched, fused"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, RunAgreement, RunKey, Skipped
+from kgprof.model import Agreement, Alternative, RunAgreement, RunKey, Skipped
 from kgprof.workloads import loading
 from kgprof.workloads.protocol import (
     BufferSession,
@@ -21,6 +21,7 @@ from kgprof.workloads.protocol import (
     ResultSession,
     Session,
     Tick,
+    WeighedWorkload,
 )
 from kgprof.workloads.user import UserWorkload, as_workload, compare, named_arrays
 
@@ -92,6 +93,16 @@ def test_the_baseline_is_the_declared_strategy_or_the_eager_run(
     assert strategies(declared, a=three, b=three).baseline(runs) == expected
 
 
+def test_the_pairs_to_weigh_are_the_declared_ones() -> None:
+    declared = SimpleNamespace(strategies={"guarded": three, "always": three}, alternatives={"guarded": "always"})
+
+    workload = as_workload(declared, name="file.py:it")
+
+    assert isinstance(workload, WeighedWorkload)
+    assert workload.alternatives() == (Alternative(guarded="guarded", always="always"),)
+    assert strategies(a=three).alternatives() == ()
+
+
 def test_only_runs_that_can_be_compared_are() -> None:
     workload = strategies("a", a=three, b=three)
 
@@ -108,6 +119,9 @@ def test_only_runs_that_can_be_compared_are() -> None:
         ({"strategies": ["a"]}, "strategies is a list, not a mapping"),
         ({"strategies": {"a": three, "b": 3}}, "strategy 'b' is a int, which cannot be called"),
         ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is none of its strategies"),
+        ({"strategies": {"a": three}, "alternatives": {"a": "b"}}, "alternatives name 'b', which is none of its strat"),
+        ({"strategies": {"a": three}, "alternatives": {"a": ["a"]}}, "alternatives name .'a'., which is none of its"),
+        ({"strategies": {"a": three}, "alternatives": ["a"]}, "alternatives is a list, not a mapping"),
         ({"strategies": {"a": SimpleNamespace(step=lambda x: x)}}, "cannot be called without arguments"),
     ],
 )
