@@ -20,7 +20,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One place from which something read a tensor's value on the host or waited for the device, as a source saw it."""
 
-    source: str  # "dispatch", "sync-debug", "python-call"
+    source: str  # "dispatch", "sync-debug", "python-call", "captured graph"
     op: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize", ...
     device: str  # of the tensor that was read: "cpu", "cuda"; of the process, where there is none
     frames: tuple[Frame, ...]  # of the project, innermost first

@@ -266,7 +266,8 @@ def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iter
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, Location | None]]] = {}
     for graph, tensor, held in _inputs(tensors):
-        if graph in graphs and _is_copied(tensor, held, on_cuda=on_cuda):
+        steady = held.watched > tensors.steady_from  # the first call may run a graph several times, to warm it up
+        if steady and graph in graphs and _is_copied(tensor, held, on_cuda=on_cuda):
             lines = tensors.passing(graph, tensor.name, held)
             place = lines[0] if lines else None
             sites.setdefault((place.file, place.line) if place else graph.compile_id, []).append(

@@ -192,7 +192,7 @@ def _rule(record: SyncRecord, on_cuda: bool) -> str:
         return ""
     if record.op == READ and ((record.compile_id and not record.operator) or record.instruction == "STORE_SUBSCR"):
         return ""
-    if record.source == "python-call" and not on_cuda:
+    if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
     return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
 

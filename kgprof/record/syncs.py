@@ -203,13 +203,13 @@ class Syncs:
     # ------------------------------------------------------------ what they see
 
     def _graph_begins(self, graph: _Graph) -> None:
-        """On a CPU nothing is called where a compiled graph copies to the CPU, whatever the backend made of it."""
-        if self._device.type == "cpu":
-            for operator, frames in graph.on_a_cpu:
-                inside = tuple(frame for frame in frames if self._holds(frame.file))
-                if inside:
-                    key = (graph.compile_id, operator, inside)
-                    self._counted(key, "python-call", f"Tensor.{operator}", "cpu", inside, graph, operator)
+        """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
+        reach Python from every backend; so each run counts for what was captured."""
+        for operator, frames, device in graph.on_a_cpu:
+            inside = tuple(frame for frame in frames if self._holds(frame.file))
+            if inside:
+                key = (graph.compile_id, operator, inside)
+                self._counted(key, "captured graph", f"Tensor.{operator}", device, inside, graph, operator)
 
     def _took(self, seen: _Place | None, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
@@ -220,12 +220,14 @@ class Syncs:
     def _sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
         graph = self._graphs.running
         frames = tuple(islice(self._above(sys._getframe(2)), STACK))
-        library = _library(sys._getframe(2))
-        if not frames or (library.startswith(OPTIMIZERS) and device == "cpu") or _in_a_guard(sys._getframe(2)):
+        caller = _caller(sys._getframe(2))
+        if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
+            return None
+        if not frames or _in_a_guard(sys._getframe(2)):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
-        operator, place = graph.next_operator(source) if graph else ("", ())
+        operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside = tuple(frame for frame in place if self._holds(frame.file))
         where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside)
@@ -295,9 +297,9 @@ def _frame(frame: FrameType) -> Frame:
     return Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
 
 
-def _library(frame: FrameType | None) -> str:
-    """The innermost file that is not kgprof's own and not Dynamo's way around it."""
-    while frame is not None and frame.f_code.co_filename.startswith((RECORD, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
+def _caller(frame: FrameType | None) -> str:
+    """The file of the frame that called a hook. kgprof's own is one of them: it waits for the device as well."""
+    while frame is not None and frame.f_code.co_filename.startswith((__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
         frame = frame.f_back
     return frame.f_code.co_filename if frame is not None else ""
 
@@ -359,7 +361,7 @@ def _to_the_cpu(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, A
 # ---------------------------------------------------------------- within a compiled graph
 
 
-Captured = tuple[str, tuple[Frame, ...]]  # an operator's name, and where it stands
+Captured = tuple[str, tuple[Frame, ...], str]  # an operator's name, where it stands, and where what it reads lies
 
 
 class _Graph:
@@ -379,7 +381,7 @@ class _Graph:
         """The captured operator of the next read. ``while_loop`` reads its predicate as often as it likes."""
         operators = self._seen_by[source]
         if not operators:
-            return "", ()
+            return "", (), ""
         at = self._at.get(source, 0)
         self._at[source] = at + 1
         return operators[min(at, len(operators) - 1)]
@@ -450,7 +452,13 @@ class _RunningGraphs:
 def _reading_operators(graph: torch.fx.Graph) -> Iterator[Captured]:
     for node in graph.nodes:
         if node.op in ("call_function", "call_method") and (name := _name(node)) in CAPTURED and _reads(node, name):
-            yield name, frames_of(node)
+            yield name, frames_of(node), _device_of(node)
+
+
+def _device_of(node: torch.fx.Node) -> str:
+    read = node.args[0] if node.args else None
+    value = read.meta.get("example_value") if isinstance(read, torch.fx.Node) else None
+    return value.device.type if isinstance(value, torch.Tensor) else ""
 
 
 def _name(node: torch.fx.Node) -> str:

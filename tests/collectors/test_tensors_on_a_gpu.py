@@ -10,7 +10,12 @@ from kgprof.collectors.addresses import CopiedInput
 from kgprof.model import Recording
 from tests.collectors.watched import Step, lines_with, recording, watch
 
-pytestmark = pytest.mark.gpu
+# Of Inductor's and torch's own: the precision that it would choose, and the empty graph that warms up a pool.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),
+]
 
 CUDA = torch.device("cuda")
 
