@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from kgprof._version import __version__
 
-__all__ = ["__version__", "step"]
+if TYPE_CHECKING:
+    from kgprof.watching import watch as watch
 
-_on_step: Callable[[], None] | None = None  # set while a script is recorded (kgprof.record.steps)
+__all__ = ["__version__", "step", "watch"]
+
+_on_step: Callable[[], None] | None = None  # set while a script is recorded or a block is watched
 
 
 def step() -> None:
-    """Say that a step begins here, for ``kgprof profile script.py``; it does nothing anywhere else.
+    """Say that a step begins here, for ``kgprof profile script.py`` and ``kgprof.watch``; elsewhere it does nothing.
 
     Where a program calls it, the steps of the report are counted by it, whatever optimizers and compiled functions
     there are. Call it at the top of the loop's body, outside compiled code.
     """
     if _on_step is not None:
         _on_step()
+
+
+def __getattr__(name: str) -> Any:
+    """``watch`` brings torch along, which ``import kgprof`` does not."""
+    if name == "watch":
+        from kgprof.watching import watch
+
+        return watch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

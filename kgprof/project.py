@@ -25,7 +25,7 @@ class ProjectFiles:
     def holds(self, file: str) -> bool:
         """Whether ``file``, as a code object or a stack names it, is the project's."""
         if not os.path.isabs(file):
-            return False  # "<string>", "<frozen importlib>", "<eval_with_key>.3"
+            return file in self.own  # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
         library = max(_deepest(file, self.libraries), _installed(file))
         return not library or _deepest(file, self.own) >= library
 

@@ -35,12 +35,12 @@ def memory_pass(session: Session, device: torch.device, options: Options, *, pro
         syncs=read,
         tensors=held,
         peaks=peaks,
-        sources=project_sources.of_files(_files(read, held), project),
+        sources=project_sources.of_files(files_named(read, held), project),
         capture_unavailable=unavailable((syncs, tensors)),
     )
 
 
-def _files(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
+def files_named(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
     """Every file that a stack of the probes names."""
     for record in read.records:
         yield from (frame.file for frame in record.frames)

@@ -29,7 +29,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -364,20 +364,30 @@ def _read_records(run: Path) -> CompileRecords | Skipped | None:
 
 
 def _parse_records(path: Path) -> CompileRecords:
+    try:
+        return records_of(_lines(path), _read_if_there(path.with_name(SOURCES), Sources) or Sources())
+    except msgspec.ValidationError as error:
+        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+
+
+def records_of(lines: Iterable[Mapping[str, Any]], sources: Sources) -> CompileRecords:
+    """Raises msgspec.ValidationError where a line is of another shape."""
     read: dict[str, list[Any]] = {key: [] for key in _LINES}
     left_out = 0
-    for line in _lines(path):
+    for line in lines:
         left_out += line.get("left_out", 0)
         key = next((key for key in _LINES if key in line), None)
         if key is not None:
-            read[key].append(_converted(line if key == "metadata" else line[key], _LINES[key], path))
+            found = line if key == "metadata" else line[key]
+            # The keys of a JSON object are text, calls are numbers.
+            read[key].append(msgspec.convert(found, _LINES[key], strict=False))
     return CompileRecords(
         records=tuple(read["metadata"]),
         frames=tuple(read["frame"]),
         graphs=tuple(read["graph"]),
         logs=tuple(read["log"]),
         left_out=left_out,
-        sources=_read_if_there(path.with_name(SOURCES), Sources) or Sources(),
+        sources=sources,
     )
 
 
@@ -389,13 +399,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", path=path) from error
     except msgspec.DecodeError as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
-
-
-def _converted(value: Any, kind: type[T], path: Path) -> T:
-    try:
-        return msgspec.convert(value, kind, strict=False)  # the keys of a JSON object are text, calls are numbers
-    except msgspec.ValidationError as error:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
 
 

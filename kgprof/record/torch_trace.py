@@ -63,12 +63,13 @@ def compile_pass(
 class CompileSources:
     """All that COMPILE listens to, each event labelled with the call in which it came."""
 
-    def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
+    def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
+        """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
         self._trace = StructuredTrace(calls)
         self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
         self._cuda_graphs = CudaGraphLog(calls)
         self.sources: tuple[Source, ...] = (
-            TorchLogs(),
+            *([TorchLogs()] if to_stderr else []),
             SkipRecords(),
             self._trace,
             self._frames,

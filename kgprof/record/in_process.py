@@ -1,0 +1,281 @@
+"""COMPILE and MEMORY of the running program, at once and without a Recording on disk: what ``kgprof.watch`` listens to.
+
+The sources are those of the two passes, entered once and left when watching ends, because Dynamo takes up what stands
+around a compiled graph only when it compiles it. One process has one dispatcher and one Dynamo, so one thing watches
+at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import os
+import platform
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import torch
+
+from kgprof._version import __version__
+from kgprof.compile_records import CompileRecords, SourceFile, Sources
+from kgprof.errors import UsageError
+from kgprof.model import (
+    RECORDING_SCHEMA_VERSION,
+    CompilePass,
+    Environment,
+    Exit,
+    MemoryPass,
+    Options,
+    PassName,
+    Plan,
+    Recording,
+    RecordingHeader,
+    RunKey,
+    RunRecord,
+    Skipped,
+    StrategyPlan,
+)
+from kgprof.project import ProjectFiles
+from kgprof.record import project_sources
+from kgprof.record.call_index import CallIndex
+from kgprof.record.child import describe_failure
+from kgprof.record.flags import flags
+from kgprof.record.memory import files_named
+from kgprof.record.source import unavailable
+from kgprof.record.store import records_of
+from kgprof.record.syncs import Syncs
+from kgprof.record.tensor_probe import Buffers, TensorProbe
+from kgprof.record.torch_trace import CompileSources
+
+WORKLOAD = "kgprof.watch"
+_NOT_HERE = Skipped(reason="kgprof.watch takes no such pass")
+_NOT_ASKED = Skipped(reason="kgprof.watch does not ask")
+
+_listening: list[InProcess] = []  # one at most
+
+
+class InProcess:
+    """Listens from ``begin`` to ``end``. Steps are told by ``step_begins`` and ``step_ends``."""
+
+    def __init__(
+        self, name: str, *, device: torch.device, warmup: int, own: Iterable[str], buffers: Buffers | None
+    ) -> None:
+        """``own``: what code objects name as their file where there is none, like "<stdin>"."""
+        self._name, self._device, self._warmup = name, device, warmup
+        libraries = project_sources.project_files(WORKLOAD)
+        self._project = ProjectFiles(libraries=libraries.libraries, own=(*libraries.own, *own))
+        self._calls = CallIndex()
+        self._compile = CompileSources(self._calls, self._project, to_stderr=False)
+        self._syncs = Syncs(self._calls, device, self._project)
+        self._tensors = TensorProbe(self._calls, device, buffers)
+        self._began_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        self._step_us = array("d")
+        self._step: AbstractContextManager[None] | None = None
+        self._step_began = 0
+        self._failure: BaseException | None = None
+        self._stack = ExitStack()
+
+    @property
+    def steps(self) -> int:
+        """That are over, also by an exception."""
+        return len(self._step_us)
+
+    def begin(self) -> None:
+        """Raises UsageError where something else in this process is being watched."""
+        if _listening:
+            raise UsageError(
+                f"{_listening[0]._name} is being watched, and one process watches one thing at a time",
+                hint="Leave its with-block or call its stop() first.",
+            )
+        with ExitStack() as stack:
+            for source in (*self._compile.sources, self._syncs, self._tensors):
+                stack.enter_context(source)
+            self._stack = stack.pop_all()
+        _listening.append(self)
+
+    def end(self) -> None:
+        if self in _listening:
+            _listening.remove(self)
+            self._stack.close()
+
+    # ------------------------------------------------------------ steps
+
+    def step_begins(self) -> None:
+        self._step = self._calls.call()
+        self._step.__enter__()
+        self._step_began = time.perf_counter_ns()
+
+    def step_ends(self, error: BaseException | None = None) -> None:
+        """Nothing where none has begun. What a step that raised left behind is not compared with the step after."""
+        if self._step is None:
+            return
+        self._step_us.append((time.perf_counter_ns() - self._step_began) / 1e3)
+        step, self._step = self._step, None
+        if error is None:
+            step.__exit__(None, None, None)
+        else:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        self._failure = error
+
+    # ------------------------------------------------------------ what came of it
+
+    def recording(self) -> Recording:
+        """As far as it has come."""
+        key = RunKey(strategy=self._name, mode="as-is")
+        options = Options(
+            workload=WORKLOAD,
+            steps=self.steps,
+            warmup=self._warmup,
+            device=self._device.type,
+            passes=(PassName.COMPILE, PassName.MEMORY),
+        )
+        return Recording(
+            folder="",
+            header=RecordingHeader(
+                schema_version=RECORDING_SCHEMA_VERSION,
+                created_utc=self._began_utc,
+                command=(WORKLOAD, self._name),
+                options=options,
+                plan=_plan(key, self._device),
+            ),
+            runs=(self._run(key),),
+            agreement=_NOT_HERE,
+        )
+
+    def _run(self, key: RunKey) -> RunRecord:
+        return RunRecord(
+            key=key,
+            exit=self._exit(),
+            probe_exit=None,
+            compile=self._compile_pass(),
+            timing=_NOT_HERE,
+            trace=_NOT_HERE,
+            host=_NOT_HERE,
+            kernels=_NOT_HERE,
+            evaluation=_NOT_HERE,
+            log="",
+            records=self._records(),
+            memory=self._memory_pass(),
+        )
+
+    def _exit(self) -> Exit:
+        if self._failure is None:
+            return Exit(outcome="ok", exit_code=0)
+        failed = describe_failure(self._failure)
+        return Exit(outcome="raised", message=failed.message, traceback=failed.traceback, exit_code=1)
+
+    def _compile_pass(self) -> CompilePass:
+        return CompilePass(
+            call_us=tuple(self._step_us),
+            steady_from=self._warmup,
+            compilations=self._compile.compilations(),
+            capture_unavailable=self._compile.unavailable(),
+        )
+
+    def _records(self) -> CompileRecords:
+        lines = list(self._compile.lines())
+        return records_of(lines, self._typed(project_sources.gather(lines, self._project), _frame_files(lines)))
+
+    def _memory_pass(self) -> MemoryPass:
+        read, held = self._syncs.records(), self._tensors.records()
+        named = tuple(files_named(read, held))
+        return MemoryPass(
+            step_us=tuple(self._step_us),
+            steady_from=self._warmup,
+            syncs=read,
+            tensors=held,
+            peaks=Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
+            sources=self._typed(project_sources.of_files(named, self._project), named),
+            capture_unavailable=unavailable((self._syncs, self._tensors)),
+        )
+
+    def _typed(self, sources: Sources, files: Iterable[str]) -> Sources:
+        """With what was typed into a REPL or a notebook: Python keeps such text in ``linecache`` alone."""
+        typed = {
+            file: "".join(linecache.getlines(file))
+            for file in files
+            if file not in sources.files and self._project.holds(file)
+        }
+        found = {
+            file: SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
+            for file, text in typed.items()
+            if text
+        }
+        return msgspec.structs.replace(sources, files={**sources.files, **found})
+
+
+def _frame_files(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (line["frame"]["file"] for line in lines if "frame" in line)
+
+
+def _plan(key: RunKey, device: torch.device) -> Plan:
+    return Plan(
+        workload=WORKLOAD,
+        strategies=(StrategyPlan(name=key.strategy, modes=(key.mode,)),),
+        runs=(key,),
+        baseline=None,
+        device=device.type,
+        environment=_environment(device),
+        vector_isa_probe_s=_NOT_HERE,
+        agreement=False,
+    )
+
+
+def _environment(device: torch.device) -> Environment:
+    """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
+    return Environment(
+        kgprof=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        triton=_NOT_ASKED,
+        cuda=str(torch.version.cuda) if torch.version.cuda else Skipped(reason="torch was built without CUDA"),
+        driver=_NOT_ASKED,
+        device_name=name,
+        cpu_name=platform.processor(),
+        cpu_count=_NOT_ASKED,
+        torch_threads=torch.get_num_threads(),
+        memory_bytes=_NOT_ASKED,
+        platform=platform.platform(),
+        compiler=_NOT_ASKED,
+        git_commit=_NOT_ASKED,
+        git_dirty=_NOT_ASKED,
+        flags=flags(os.environ),
+    )
+
+
+# ---------------------------------------------------------------- what a user hands over
+
+
+def is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def device_of(device: str, values: Iterable[object]) -> torch.device:
+    """``device``, or for "auto" that of the first tensor among ``values`` (one level of containers and a module's
+    parameters included); a GPU where there is one and no tensor says otherwise."""
+    if device != "auto":
+        return torch.device(device)
+    for value in values:
+        for tensor in _tensors_in(value):
+            return tensor.device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _tensors_in(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, torch.nn.Module):
+        yield from value.parameters()
+        yield from value.buffers()
+    elif isinstance(value, Mapping):
+        yield from (item for item in value.values() if isinstance(item, torch.Tensor))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        yield from (item for item in value if isinstance(item, torch.Tensor))

@@ -1,0 +1,331 @@
+"""``kgprof.watch``: what a REPL or a test is told of code that runs in its own process."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo import convert_frame
+from torch._dynamo.output_graph import OutputGraph
+
+import kgprof
+from kgprof.errors import UsageError
+from kgprof.model import Finding, Skipped
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, backend="eager")
+
+
+def said(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    """Each rule with the text of the line that it is at."""
+    return [(found.rule, found.location.text.strip() if found.location else "") for found in findings]
+
+
+def line_with(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line and "line_with" not in line)
+
+
+def reads_its_sum(x: torch.Tensor) -> float:
+    return x.sum().item()  # the read
+
+
+# ---------------------------------------------------------------- what is found
+
+
+def test_a_clean_function_has_no_finding_and_no_note() -> None:
+    watched = kgprof.watch(compiled(lambda x: x * 2))
+    x = torch.ones(4)
+
+    for _ in range(3):
+        result = watched(x)
+    watched.stop()
+
+    assert torch.equal(result, torch.full((4,), 2.0))
+    assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (), 0)
+
+
+def test_a_read_is_found_at_its_line_with_its_count_a_step() -> None:
+    @kgprof.watch
+    def step(x: torch.Tensor) -> float:
+        return reads_its_sum(x) + reads_its_sum(x)
+
+    for _ in range(4):
+        step(torch.ones(4))
+    step.stop()
+
+    assert said(step.findings) == [("KGP201", "return x.sum().item()  # the read")]
+    assert step.syncs_per_step == 2
+    assert step.notes == ("nothing was compiled while it was watched; what was compiled before is not looked into",)
+
+
+def test_breaks_and_recompiles_are_found_as_in_a_report() -> None:
+    @compiled
+    def step(x: torch.Tensor, factor: int) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x * torch.ones(factor).sum()
+
+    watched = kgprof.watch(step, warmup=1)
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        for factor in (1, 2, 3):
+            watched(torch.ones(4), factor)
+    watched.stop()
+
+    assert [rule for rule, _ in said(watched.findings)][:2] == ["KGP101", "KGP103"]
+    assert said(watched.findings)[0] == ("KGP101", "torch._dynamo.graph_break()")
+
+
+def test_each_call_of_step_is_a_step_of_a_block_and_a_rebound_buffer_is_seen() -> None:
+    state = {"rows": torch.zeros(4)}
+    advance = compiled(lambda rows: rows + 1)
+
+    with kgprof.watch(state) as watched:
+        for _ in range(4):
+            kgprof.step()
+            state["rows"] = advance(state["rows"])  # rebound
+
+    assert watched.steps == 4
+    assert [found.rule for found in watched.findings] == ["KGP401"]
+    assert watched.findings[0].location is not None
+    assert watched.findings[0].location.line == line_with("  # rebound")
+
+
+def test_a_buffer_that_is_copied_into_is_stable() -> None:
+    rows = torch.zeros(4)
+    advance = compiled(lambda rows: rows + 1)
+
+    with kgprof.watch(rows) as watched:
+        for _ in range(4):
+            kgprof.step()
+            rows.copy_(advance(rows))
+
+    assert watched.findings == ()
+
+
+def test_a_result_that_is_its_argument_and_a_write_into_one_are_found() -> None:
+    @compiled
+    def step(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)  # the write
+        return x
+
+    watched, x = kgprof.watch(step), torch.ones(4)
+    for _ in range(3):
+        watched(x)
+    watched.stop()
+
+    assert [rule for rule, _ in said(watched.findings)] == ["KGP402", "KGP404"]
+    assert ("KGP404", "x.mul_(2)  # the write") in said(watched.findings)
+
+
+def test_what_was_read_in_warm_up_alone_is_no_finding_and_one_step_proves_nothing() -> None:
+    watched = kgprof.watch(lambda x: reads_its_sum(x))
+
+    watched(torch.ones(4))
+    watched.stop()
+
+    assert watched.findings == ()
+    assert isinstance(watched.syncs_per_step, Skipped)
+    assert "1 steps were taken, and the first 1 are warm-up" in watched.notes
+
+
+def test_findings_can_be_asked_for_while_it_goes_on() -> None:
+    watched = kgprof.watch(reads_its_sum)
+
+    counts = []
+    for _ in range(3):
+        watched(torch.ones(4))
+        counts.append(len(watched.findings))
+    watched.stop()
+
+    assert counts == [0, 1, 1]
+
+
+def test_before_the_first_step_it_says_that_nothing_has_run() -> None:
+    watched = kgprof.watch(reads_its_sum)
+
+    assert (watched.findings, watched.notes) == ((), ("nothing has run yet",))
+    assert watched.syncs_per_step == Skipped(reason="nothing has run yet")
+
+
+def test_its_words_name_file_line_rule_and_cause() -> None:
+    watched = kgprof.watch(reads_its_sum)
+    for _ in range(2):
+        watched(torch.ones(4))
+    watched.stop()
+
+    head, finding, *_ = repr(watched).splitlines()
+
+    assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 reads per step"
+    assert finding == (
+        f"{__file__}:{line_with('  # the read')}: KGP201 on CUDA the host waits for the device in eager code: "
+        "a tensor becomes a number, once a step"
+    )
+    assert f"<td>{__file__}:{line_with('  # the read')}</td><td>KGP201</td>" in watched._repr_html_()
+
+
+# ---------------------------------------------------------------- what it leaves behind
+
+
+def hooks() -> dict[str, object]:
+    """All that a source touches."""
+    return {
+        "install": OutputGraph.__dict__["install_global_unsafe"],
+        "compile": OutputGraph.__dict__["call_user_compiler"],
+        "subgraph": OutputGraph.__dict__["compile_subgraph"],
+        "frames": convert_frame.CatchErrorsWrapper.__dict__["__call__"],
+        "methods": [torch.Tensor.cpu, torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.to],
+        "trace": list(logging.getLogger("torch.__trace").handlers),
+        "levels": [
+            (name, logging.getLogger(name).level, logging.getLogger(name).propagate)
+            for name in logging.Logger.manager.loggerDict
+            if name.startswith("torch")
+        ],
+        "step": kgprof._on_step,
+        "dispatcher": torch._C._dispatch_has_kernel_for_dispatch_key("aten::_local_scalar_dense", "BackendSelect"),
+        "warnings": list(warnings.filters),
+    }
+
+
+def warmed_up() -> dict[str, object]:
+    """torch makes loggers of its own when it first compiles."""
+    compiled(lambda x: x + 1)(torch.ones(2))
+    return hooks()
+
+
+def test_everything_is_restored_after_a_block() -> None:
+    before = warmed_up()
+
+    with kgprof.watch(torch.ones(4)):
+        kgprof.step()
+        compiled(reads_its_sum)(torch.ones(4))
+        assert hooks() != before
+
+    assert hooks() == before
+
+
+def test_everything_is_restored_after_an_exception_which_goes_on() -> None:
+    before = warmed_up()
+    watched = kgprof.watch(compiled(lambda x: x.view(3)))
+
+    with pytest.raises((RuntimeError, torch._dynamo.exc.TorchRuntimeError)), watched:
+        watched(torch.ones(4))
+
+    assert hooks() == before
+    assert watched.steps == 1
+    assert watched.recording is not None
+    assert watched.recording.runs[0].exit.outcome == "raised"
+
+
+def test_a_step_that_raises_does_not_end_the_watching() -> None:
+    @kgprof.watch
+    def step(x: torch.Tensor) -> float:
+        if not x.numel():
+            raise ValueError("empty")
+        return reads_its_sum(x)
+
+    step(torch.ones(4))
+    with pytest.raises(ValueError, match="empty"):
+        step(torch.ones(0))
+    step(torch.ones(4))
+    step.stop()
+
+    assert step.steps == 3
+    assert step.syncs_per_step == 0.5
+
+
+def test_two_at_a_time_are_refused_and_the_first_goes_on() -> None:
+    first, second = kgprof.watch(reads_its_sum), kgprof.watch(lambda x: x)
+
+    with first:
+        with pytest.raises(UsageError, match="reads_its_sum is being watched"):
+            second(torch.ones(4))
+        for _ in range(3):
+            first(torch.ones(4))
+
+    assert first.syncs_per_step == 1
+    with second:
+        second(torch.ones(4))
+    assert second.steps == 1
+
+
+def test_a_function_that_calls_itself_takes_one_step() -> None:
+    @kgprof.watch
+    def countdown(x: torch.Tensor, times: int) -> torch.Tensor:
+        return countdown(x + 1, times - 1) if times else x
+
+    for _ in range(2):
+        countdown(torch.ones(4), 3)
+    countdown.stop()
+
+    assert countdown.steps == 2
+
+
+def test_a_decorated_method_is_bound() -> None:
+    class Model:
+        @kgprof.watch
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    assert torch.equal(Model().step(torch.zeros(1)), torch.ones(1))
+    Model.step.stop()
+    assert Model.step.steps == 1
+
+
+def test_after_stop_the_function_still_runs_and_takes_no_step() -> None:
+    watched = kgprof.watch(reads_its_sum)
+    watched(torch.ones(4))
+    watched.stop()
+
+    assert watched(torch.ones(4)) == 4.0
+    assert watched.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (3, {}, "a function or tensors are watched, not int"),
+        ({"rows": 3}, {}, "'rows' is no tensor but int"),
+        ([torch.ones(1)], {"buffers": {}}, "given twice"),
+        (len, {"warmup": -1}, "warmup is a number of steps"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(given: object, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        kgprof.watch(given, **options)
+
+
+# ---------------------------------------------------------------- where it runs
+
+
+def test_importing_kgprof_brings_no_torch() -> None:
+    code = "import sys, kgprof, kgprof.pytest_plugin; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
+    typed = (
+        "import kgprof, torch\n"
+        "watched = kgprof.watch(lambda x: x.sum().item())\n"
+        "_ = [watched(torch.ones(3)) for _ in range(3)]\n"
+        "print(watched)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True)
+
+    assert "<stdin>:1: KGP201 on CUDA the host waits" in done.stdout
