@@ -31,7 +31,7 @@ def by_region(columns: Columns, launched: Launched) -> tuple[SpanTotal, ...]:
 
 def by_span(columns: Columns, launched: Launched) -> tuple[SpanTotal, ...]:
     """Device time of each ``record_function`` of the user's, the innermost one at the launch."""
-    torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX)
+    torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX, launches.OWN_SPANS)
     return _totals(columns, launched, columns.of_category("user_annotation") & ~torchs_own)
 
 

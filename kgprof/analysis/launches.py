@@ -16,6 +16,11 @@ from kgprof.analysis import timeline
 from kgprof.analysis.kineto import NONE, Columns
 from kgprof.analysis.timeline import NOBODY
 
+OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
+WAITS = (
+    *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
+    *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
+)
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 
@@ -67,3 +72,13 @@ def threads_of(columns: Columns, calls: Indices) -> list[int]:
     used = np.zeros(len(columns.threads), np.bool_)
     used[columns.thread[calls]] = True
     return [int(thread) for thread in np.flatnonzero(used)]
+
+
+def waits(columns: Columns, steps: timeline.Intervals) -> int:
+    """Calls inside ``steps`` in which the host waits for the device, on whatever thread, but for the recorder's own."""
+    calls = np.flatnonzero(columns.named(*WAITS) & columns.of_category(*LAUNCH_CATEGORIES))
+    own = innermost(columns, columns.named(OWN_SPANS), calls) != NOBODY
+    starts = columns.start_ns[calls]
+    begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
+    ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")
+    return int(((begun > ended) & ~own).sum())

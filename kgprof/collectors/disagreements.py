@@ -19,15 +19,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kgprof.collectors import cuda_graphs, recompiles
+from kgprof.collectors import cuda_graphs, recompiles, syncs
 from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.source_text import SourceText, is_resumed, user_function
 from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
-from kgprof.collectors.syncs import READ, called_function
+from kgprof.collectors.syncs import READ, Sync, called_function
 from kgprof.collectors.tensor_facts import sources_of
-from kgprof.model import CompilePass, Finding, Level, Location, Model, Recording, Rule, RunKey, RunRecord, Skipped
+from kgprof.errors import InputError
+from kgprof.model import (
+    CompilePass,
+    Finding,
+    Level,
+    Location,
+    Model,
+    PassName,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+)
+from kgprof.record import store
 from kgprof.sync_records import Frame, SyncRecord
 
 SOURCES_DISAGREE = Rule(
@@ -52,6 +66,7 @@ RULES = (SOURCES_DISAGREE,)
 TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
 Place = tuple[str, int]  # file, line
 SYNC_HOOKS, DISPATCH, SYNC_DEBUG = "sync hooks", "dispatch", "sync-debug"
+WAITS_APART, WAITS_SHARE = 0.5, 0.1  # a step, and of those that the hooks saw: below both they agree
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
@@ -59,7 +74,7 @@ class Disagreement(Model, frozen=True, kw_only=True):
     """One fact of one run."""
 
     run: RunKey
-    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads"
+    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"
     location: Location | None
     message: str
     identity: str
@@ -67,6 +82,7 @@ class Disagreement(Model, frozen=True, kw_only=True):
 
 def collect(recording: Recording) -> tuple[Disagreement, ...]:
     unavailable = {run.key: _unavailable(run.compile) for run in recording.runs}
+    reads = syncs.collect(recording)
     compiled = (
         found
         for trace in run_traces(recording)
@@ -78,6 +94,7 @@ def collect(recording: Recording) -> tuple[Disagreement, ...]:
         *compiled,
         *(found for event in cuda_graphs.collect(recording) for found in _launches(event)),
         *(found for run in recording.runs for found in _reads(run) if recording.header.plan.device == "cuda"),
+        *(found for run in recording.runs for found in _waits(recording, run, reads)),
     )
 
 
@@ -181,6 +198,36 @@ def _reads(run: RunRecord) -> Iterator[Disagreement]:
                     message=said,
                     identity="\0".join(("reads", *identity)),
                 )
+
+
+def _waits(recording: Recording, run: RunRecord, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
+    """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all; not their lines.
+
+    Another process and other steps: what happens in every fifth step may happen in three steps of twenty, or in four.
+    """
+    from kgprof.analysis import (  # analysis reads this room: not there yet when this is loaded
+        kineto,
+        launches,
+        timeline,
+    )
+
+    memory, traced = run.memory, run.trace
+    if recording.header.plan.device != "cuda" or isinstance(traced, Skipped) or isinstance(memory, Skipped):
+        return
+    if isinstance(memory.syncs, Skipped) or memory.capture_unavailable or memory.syncs.left_out:
+        return
+    try:
+        columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+    except InputError:
+        return  # the breakdown says so
+    steps = timeline.profiler_steps(columns)
+    waited = launches.waits(columns, steps) / max(1, len(steps))
+    seen = syncs.syncs_per_step(events, run.key)
+    if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
+        said = (
+            f"the hooks saw {seen:g} reads or waits a step, and the trace has {waited:g} calls in which the host waits"
+        )
+        yield Disagreement(run=run.key, fact="waits", location=None, message=said, identity="waits")
 
 
 def _is_a_number_read(record: SyncRecord) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kgprof.analysis import attribution, kernels, kineto, timeline
 from kgprof.analysis.idle import BETWEEN_SPANS, device_idle
-from kgprof.analysis.launches import launched
+from kgprof.analysis.launches import launched, waits
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
 from tests.analysis.events import event, step, write
 from tests.conftest import SHARED
@@ -187,3 +187,25 @@ def test_a_trace_without_gaps_has_no_idle(tmp_path: Path) -> None:
     assert device_idle(trace.columns, launched(trace.columns), window) == DeviceIdle(
         total_us=0.0, host_us=0.0, launch_us=0.0, unknown_us=0.0, edges_us=0.0, gaps=0, host_spans=()
     )
+
+
+def test_calls_in_which_the_host_waits_are_counted_but_for_the_recorders_own(tmp_path: Path) -> None:
+    # given: two waits in steps, one of them on another thread, one outside of every step, and one in a span of kgprof's
+    def wait(name: str, start: float, thread: int = 1) -> dict[str, Any]:
+        return event("cuda_runtime", name, start, 1.0, thread=thread)
+
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 10.0, 50.0),
+            step(1, 60.0, 40.0),
+            wait("cudaStreamSynchronize", 20.0),
+            wait("cudaEventSynchronize", 70.0, thread=2),
+            wait("cudaDeviceSynchronize", 5.0),
+            event("user_annotation", "kgprof: waiting for the device", 90.0, 5.0),
+            wait("cudaDeviceSynchronize", 91.0),
+        ],
+    )
+    columns = kineto.read(path).columns
+
+    assert waits(columns, timeline.profiler_steps(columns)) == 2
