@@ -77,8 +77,9 @@ class Guard:
         __tracebackhide__ = True
         self._demand("tensors stay where they are", ADDRESSES, notes=notes, compiled=False)
 
-    def no_aliasing(self, *, notes: bool = False) -> None:
-        """No result shares memory with an argument or with another, and no input that is written overlaps one."""
+    def no_aliasing(self, *, notes: bool = True) -> None:
+        """No result shares memory with an argument or with another, and no input that is written overlaps one. Notes
+        count here: a view of an argument does no harm until somebody writes, and it is shared memory."""
         __tracebackhide__ = True
         self._demand("no memory is shared", ALIASES, notes=notes)
 

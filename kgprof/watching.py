@@ -79,7 +79,7 @@ def _named(tensors: Any) -> Mapping[str, Any]:
 
 
 def _files(function: Callable[..., Any] | None, caller: Any) -> tuple[str, ...]:
-    """Where the watched code stands that is in no file: a REPL's "<stdin>"."""
+    """Where the watched code stands."""
     inner = getattr(function, "_torchdynamo_orig_callable", function)
     code = getattr(inner, "__code__", None)
     return tuple({caller.f_code.co_filename, *([code.co_filename] if code is not None else [])})
@@ -175,15 +175,10 @@ class Watch:
     def _begin(self, values: tuple[object, ...]) -> InProcess:
         known = (*values, self._function, None if self._buffers is None else self._buffers())
         device = device_of(self._device, known)
-        listening = InProcess(
-            self._name, device=device, warmup=self._warmup, own=self._typed_files(), buffers=self._buffers
-        )
+        listening = InProcess(self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers)
         listening.begin()
         self._listening = listening
         return listening
-
-    def _typed_files(self) -> tuple[str, ...]:
-        return tuple(file for file in self._files if file.startswith("<"))
 
     def stop(self) -> None:
         """Everything as it was before; calls go straight to the function from here on. What was found stays."""

@@ -133,7 +133,7 @@ def test_a_result_that_is_its_argument_and_a_write_into_one_are_found() -> None:
 
 
 def test_what_was_read_in_warm_up_alone_is_no_finding_and_one_step_proves_nothing() -> None:
-    watched = kgprof.watch(lambda x: reads_its_sum(x))
+    watched = kgprof.watch(reads_its_sum)
 
     watched(torch.ones(4))
     watched.stop()
@@ -329,3 +329,19 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
     done = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True)
 
     assert "<stdin>:1: KGP201 on CUDA the host waits" in done.stdout
+
+
+def test_the_example_of_the_readme_finds_what_it_says(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    example = text.partition("## In a REPL or a test")[2].partition("```python\n")[2].partition("```")[0]
+    script = tmp_path / "example.py"
+    script.write_text(example, encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "example"}
+
+    exec(compile(example, str(script), "exec"), names)
+
+    branch = "return x / x.norm() if x.sum() > 0 else x  # a branch on a value"
+    assert ("KGP101", branch) in said(names["watched"].findings)
+    assert ("KGP201", branch) in said(names["watched"].findings)
+    assert names["watched"].syncs_per_step == 1
+    assert said(names["block"].findings) == [("KGP401", 'state["x"] = state["x"] * 2  # rebound')]

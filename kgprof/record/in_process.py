@@ -63,12 +63,14 @@ class InProcess:
     """Listens from ``begin`` to ``end``. Steps are told by ``step_begins`` and ``step_ends``."""
 
     def __init__(
-        self, name: str, *, device: torch.device, warmup: int, own: Iterable[str], buffers: Buffers | None
+        self, name: str, *, device: torch.device, warmup: int, files: Iterable[str], buffers: Buffers | None
     ) -> None:
-        """``own``: what code objects name as their file where there is none, like "<stdin>"."""
+        """``files``: in which what is watched stands, as code objects name them; "<stdin>" is one."""
+        self._files = tuple(files)
         self._name, self._device, self._warmup = name, device, warmup
         libraries = project_sources.project_files(WORKLOAD)
-        self._project = ProjectFiles(libraries=libraries.libraries, own=(*libraries.own, *own))
+        typed = [file for file in self._files if file.startswith("<")]
+        self._project = ProjectFiles(libraries=libraries.libraries, own=(*libraries.own, *typed))
         self._calls = CallIndex()
         self._compile = CompileSources(self._calls, self._project, to_stderr=False)
         self._syncs = Syncs(self._calls, device, self._project)
@@ -185,7 +187,7 @@ class InProcess:
 
     def _memory_pass(self) -> MemoryPass:
         read, held = self._syncs.records(), self._tensors.records()
-        named = tuple(files_named(read, held))
+        named = (*self._files, *files_named(read, held))
         return MemoryPass(
             step_us=tuple(self._step_us),
             steady_from=self._warmup,

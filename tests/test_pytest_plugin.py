@@ -1,0 +1,179 @@
+"""The fixture kgprof_guard, in test files of their own that pytest runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import kgprof.watching
+
+pytest_plugins = ("pytester",)
+
+HEAD = """
+import torch
+
+def compiled(function):
+    torch._dynamo.reset()
+    return torch.compile(function, backend="eager")
+"""
+CLEAN = """
+def test_step(kgprof_guard):
+    watched, x = kgprof_guard(compiled(lambda x: x * 2)), torch.ones(4)
+    for _ in range(3):
+        watched(x)
+    kgprof_guard.{demand}()
+"""
+PLANTED = {
+    "no_syncs": """
+def step(x):
+    return x.sum().item()  # planted
+
+def test_step(kgprof_guard):
+    watched = kgprof_guard(step)
+    for _ in range(3):
+        watched(torch.ones(4))
+    kgprof_guard.no_syncs()
+""",
+    "no_recompiles": """
+def step(x, scale):
+    return x * scale
+
+def test_step(kgprof_guard):
+    watched = kgprof_guard(compiled(step))  # planted at the def
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        for scale in (1, 2, 3):
+            watched(torch.ones(4), scale)
+    kgprof_guard.no_recompiles()
+""",
+    "no_graph_breaks": """
+def step(x):
+    torch._dynamo.graph_break()  # planted
+    return x + 1
+
+def test_step(kgprof_guard):
+    watched = kgprof_guard(compiled(step))
+    for _ in range(2):
+        watched(torch.ones(4))
+    kgprof_guard.no_graph_breaks()
+""",
+    "stable_addresses": """
+def test_step(kgprof_guard):
+    state = {"rows": torch.zeros(4)}
+    advance = compiled(lambda rows: rows + 1)
+    with kgprof_guard(state):
+        for _ in range(3):
+            __import__("kgprof").step()
+            state["rows"] = advance(state["rows"])  # planted
+    kgprof_guard.stable_addresses()
+""",
+    "no_aliasing": """
+def step(x):  # planted
+    return x[:2]
+
+def test_step(kgprof_guard):
+    watched = kgprof_guard(compiled(step))
+    for _ in range(2):
+        watched(torch.ones(4))
+    kgprof_guard.no_aliasing()
+""",
+    "no_mutation": """
+def step(x):
+    x.mul_(2)  # planted
+    return x + 1
+
+def test_step(kgprof_guard):
+    watched = kgprof_guard(compiled(step))
+    for _ in range(2):
+        watched(torch.ones(4))
+    kgprof_guard.no_mutation()
+""",
+}
+RULES = {
+    "no_syncs": "KGP201 on CUDA the host waits",
+    "no_recompiles": "KGP103 step recompiled",
+    "no_graph_breaks": "KGP101 graph break",
+    "stable_addresses": "KGP401 the declared buffer rows",
+    "no_aliasing": "KGP402",
+    "no_mutation": "KGP404",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loaded_once() -> None:
+    """pytester takes every module away that a test file brought along, and torch's own cannot be loaded twice."""
+    watched = kgprof.watch(torch.compile(lambda x: x + 1, backend="eager"))
+    for size in (1, 2, 3):
+        watched(torch.ones(size))
+    watched.stop()
+    assert watched.findings
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def ran(pytester: pytest.Pytester, text: str) -> pytest.RunResult:
+    pytester.makepyfile(test_inner=HEAD + text)
+    # Each plugin of this process is there already; the cache of files would be written beside the test.
+    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize("demand", PLANTED)
+def test_what_is_demanded_of_clean_code_holds(pytester: pytest.Pytester, demand: str) -> None:
+    ran(pytester, CLEAN.format(demand=demand)).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("demand", PLANTED)
+def test_a_planted_fault_fails_with_its_line_and_cause(pytester: pytest.Pytester, demand: str) -> None:
+    text = HEAD + PLANTED[demand]
+    planted = "def step" if "at the def" in text else "# planted"
+    line = next(number for number, row in enumerate(text.strip().splitlines(), 1) if planted in row)
+
+    result = ran(pytester, PLANTED[demand])
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *AssertionError: demanded: *", f"E *test_inner.py:{line}: {RULES[demand]}*"])
+
+
+@pytest.mark.parametrize("demand", ["no_recompiles", "no_graph_breaks", "no_aliasing", "no_mutation"])
+def test_what_nothing_was_compiled_for_is_not_passed(pytester: pytest.Pytester, demand: str) -> None:
+    result = ran(pytester, CLEAN.replace("compiled(lambda x: x * 2)", "lambda x: x * 2").format(demand=demand))
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *that was not observed*", "E *nothing was compiled while it was watched*"])
+
+
+def test_one_step_proves_nothing(pytester: pytest.Pytester) -> None:
+    result = ran(pytester, CLEAN.replace("range(3)", "range(1)").format(demand="no_syncs"))
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *1 steps were taken, none of them after warm-up*"])
+
+
+def test_a_guard_that_watched_nothing_fails(pytester: pytest.Pytester) -> None:
+    result = ran(pytester, "def test_step(kgprof_guard):\n    kgprof_guard.no_syncs()\n")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *nothing was watched*"])
+
+
+def test_watching_ends_with_the_test_also_where_it_failed(pytester: pytest.Pytester) -> None:
+    first = PLANTED["no_syncs"].replace("test_step", "test_fails")
+
+    ran(pytester, first + CLEAN.format(demand="no_syncs")).assert_outcomes(failed=1, passed=1)
+
+
+def test_a_note_counts_where_it_is_asked_for(pytester: pytest.Pytester) -> None:
+    fresh_batches = CLEAN.replace("watched(x)", "batch = torch.ones(4); watched(batch); kept.append(batch)").replace(
+        "    watched, x", "    kept = []\n    watched, x"
+    )
+
+    without = fresh_batches.format(demand="stable_addresses")
+
+    ran(pytester, without).assert_outcomes(passed=1)
+    ran(pytester, without.replace("addresses()", "addresses(notes=True)")).assert_outcomes(failed=1)
