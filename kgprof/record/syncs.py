@@ -387,19 +387,26 @@ class _Graph:
         return operators[min(at, len(operators) - 1)]
 
 
+class _Here(threading.local):
+    """The graphs that this thread is running, one in the other: a read of another thread's is in none of them."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Graph] = []
+
+
 class _RunningGraphs:
     """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
 
     def __init__(self, begins: Callable[[_Graph], None]) -> None:
         self._begins = begins
-        self._stack: list[_Graph] = []
+        self._here = _Here()
         self._captured: dict[int, tuple[Captured, ...]] = {}
         self._installed = InstalledGraphs(self._running)
         self._restore: Undo | None = None
 
     @property
     def running(self) -> _Graph | None:
-        return self._stack[-1] if self._stack else None
+        return self._here.stack[-1] if self._here.stack else None
 
     def __enter__(self) -> _RunningGraphs:
         self._installed.__enter__()
@@ -435,9 +442,10 @@ class _RunningGraphs:
             return compiled  # where eager code calls torch.cond
         identity = str(getattr(output, "dynamo_compile_id", None) or "")
         graph = _Graph(identity, operators)
-        stack = self._stack
+        here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:
+            stack = here.stack
             graph.begins()
             self._begins(graph)
             stack.append(graph)
