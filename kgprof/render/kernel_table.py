@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
-from kgprof.render import breakdown
+from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down, of_width
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
@@ -28,6 +28,8 @@ class KernelLine:
     letter: str
     generator: str
     ops: tuple[str, ...]
+    lines: tuple[str, ...]  # "file:line in function"
+    more_lines: str  # "3 more" than the first
     count: str
     total_ms: str
     share: str
@@ -43,6 +45,7 @@ class KernelTable:
     run: str
     caption: str
     unit: str
+    known_lines: str
     lines: tuple[KernelLine, ...]
     rest: tuple[str, str, str, str]  # how many, count, total, share; empty strings when there is no rest
     total: tuple[str, str]  # count, total
@@ -69,14 +72,15 @@ class HostTable:
     rest: str
 
 
-def kernel_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[KernelTable, ...]:
+def kernel_tables(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple[KernelTable, ...]:
     return tuple(
         KernelTable(
             anchor=anchor(index),
             run=run_name(run, limits),
             caption=_kernel_caption(kernels),
             unit=breakdown.unit(kernels),
-            lines=_kernel_lines(kernels.rows[: limits.kernel_rows], limits),
+            known_lines=one_line(origin_table.known(kernels), 2 * limits.name),
+            lines=_kernel_lines(kernels.rows[: limits.kernel_rows], root, limits),
             rest=_kernel_rest(kernels.rows[limits.kernel_rows :]),
             total=(count(sum(row.count for row in kernels.rows)), milliseconds(kernels.total_us)),
             warnings=tuple(one_line(warning, 2 * limits.name) for warning in kernels.warnings[: limits.lines]),
@@ -93,9 +97,9 @@ def _kernel_caption(kernels: KernelBreakdown) -> str:
     )
 
 
-def _kernel_lines(rows: Sequence[KernelRow], limits: Limits) -> tuple[KernelLine, ...]:
+def _kernel_lines(rows: Sequence[KernelRow], root: str, limits: Limits) -> tuple[KernelLine, ...]:
     names = distinct_names([row.name for row in rows], _SHORT_NAME, limits.name)
-    return tuple(_kernel_line(rank, row, names[rank - 1], limits) for rank, row in enumerate(rows, start=1))
+    return tuple(_kernel_line(rank, row, names[rank - 1], root, limits) for rank, row in enumerate(rows, start=1))
 
 
 def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
@@ -113,7 +117,8 @@ def _alike(shown: Mapping[str, str]) -> list[str]:
     return [name for name, short in shown.items() if times[short] > 1]
 
 
-def _kernel_line(rank: int, row: KernelRow, name: str, limits: Limits) -> KernelLine:
+def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits) -> KernelLine:
+    lines, more_lines = origin_table.places(row.lines, root, limits)
     whole = middle_out(one_line(row.name, _WHOLE), limits.name)
     return KernelLine(
         rank=count(rank),
@@ -123,6 +128,8 @@ def _kernel_line(rank: int, row: KernelRow, name: str, limits: Limits) -> Kernel
         letter=LETTERS[row.kind],
         generator=one_line(row.generator, limits.name),
         ops=tuple(one_line(op, limits.name) for op in row.ops[: limits.lines]),
+        lines=lines,
+        more_lines=more_lines,
         count=count(row.count),
         total_ms=milliseconds(row.total_us),
         share=percent(row.share),

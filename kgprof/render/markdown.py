@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
 from kgprof.places import relative
-from kgprof.render import breakdown, gate_table, memory_table, practices, summary
+from kgprof.render import breakdown, gate_table, memory_table, origin_table, practices, summary
 from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.gaps import gathered
@@ -53,6 +53,7 @@ class Markdown:
             _trade_offs(profile),
             _checklist(profile),
             _time(profile),
+            _origins(profile),
             _memory(profile),
             _gaps(profile),
             _environment(profile),
@@ -261,6 +262,28 @@ def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) 
         for kind in kinds
     ]
     return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]
+
+
+def _origins(profile: Profile) -> Section | None:
+    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, KernelBreakdown)]
+    if not broken_down:
+        return None
+    rows = tuple(
+        f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, profile.environment.source_root), 600)}"
+        for run, kernels in broken_down
+    )
+    return Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
+
+
+def _origin(kernels: KernelBreakdown, root: str) -> str:
+    """What is known, the lines of the largest kernel that has any, and on CUDA why the device was idle."""
+    said = [origin_table.known(kernels)]
+    if largest := next((row for row in kernels.rows if row.lines), None):
+        more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
+        said.append(f"largest kernel with lines: {origin_table.place(largest.lines[0], root, 200)}{more}")
+    if idle := origin_table.idle_sentence(kernels):
+        said.append(idle)
+    return "; ".join(said)
 
 
 def _gaps(profile: Profile) -> Section | None:

@@ -19,6 +19,7 @@ from kgprof.render import (
     gaps,
     kernel_table,
     memory_table,
+    origin_table,
     practices,
     summary,
 )
@@ -83,6 +84,7 @@ class Page:
     memory_headings: tuple[Heading, ...]
     memory: tuple[RunLine, ...]
     memory_missing: tuple[MissingFigure, ...]
+    devices: tuple[origin_table.DeviceTable, ...]
     kernels: tuple[KernelTable, ...]
     hosts: tuple[HostTable, ...]
     evaluations: Table
@@ -144,7 +146,8 @@ def build(profile: Profile, limits: Limits) -> Page:
         memory_headings=headings(memory_columns),
         memory=run_lines(runs, memory_columns, limits) if memory_columns else (),
         memory_missing=missing_figures(runs, limits) if memory_columns else (),
-        kernels=kernel_table.kernel_tables(runs, limits),
+        kernels=kernel_table.kernel_tables(runs, profile.environment.source_root, limits),
+        devices=origin_table.device_tables(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),

@@ -67,11 +67,18 @@ def run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], limi
             mode=one_line(run.key.mode, limits.name // 4),
             baseline=run.is_baseline,
             ended=one_line(summary.ended(run), 2 * limits.name),
-            notes=tuple(one_line(note, limits.name) for note in run.notes[: limits.lines]),
+            notes=tuple(one_line(note, limits.name) for note in (*_counted(run), *run.notes[: limits.lines])),
             cells=tuple(_run_cell(column.cell(run), scales.get(column.name, 0.0), limits) for column in columns),
         )
         for index, run in enumerate(runs)
     )
+
+
+def _counted(run: RunReport) -> tuple[str, ...]:
+    """What a script's run counted as a step."""
+    if run.script is None or not run.script.step:
+        return ()
+    return (f"a step is {run.script.step}; {run.script.steps:,} counted",)
 
 
 def missing_figures(runs: Sequence[RunReport], limits: Limits) -> tuple[MissingFigure, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kgprof.model import KernelBreakdown, Level, Profile, RunReport
 from kgprof.places import relative
-from kgprof.render import breakdown, gate_text, memory_table, practices, summary
+from kgprof.render import breakdown, gate_text, memory_table, origin_table, practices, summary
 from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
@@ -56,7 +56,7 @@ class Text:
         _findings(console, profile)
         _watched(console, profile)
         for run in profile.runs:
-            _kernels(console, run)
+            _kernels(console, run, profile.environment.source_root)
         _gaps(console, profile)
         file = console.file
         assert isinstance(file, io.StringIO)
@@ -165,7 +165,7 @@ def _watched(console: Console, profile: Profile) -> None:
         console.print()
 
 
-def _kernels(console: Console, run: RunReport) -> None:
+def _kernels(console: Console, run: RunReport, root: str) -> None:
     kernels = run.kernels
     if not isinstance(kernels, KernelBreakdown):
         return
@@ -185,9 +185,21 @@ def _kernels(console: Console, run: RunReport) -> None:
         share = percent(sum(row.share for row in rest))
         table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
     console.print(table)
+    _origins(console, kernels, root)
     for warning in kernels.warnings:
         console.print(f"  note: {one_line(warning, 2000)}")
     console.print()
+
+
+def _origins(console: Console, kernels: KernelBreakdown, root: str) -> None:
+    """Whose lines the shown kernels compute, by their place in the table above, and what the device waited for."""
+    _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
+    for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
+        if row.lines:
+            more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
+            _say(console, f"    kernel {rank}: {origin_table.place(row.lines[0], root, _NAME)}{more}")
+    if idle := origin_table.idle_sentence(kernels):
+        _say(console, f"  {one_line(idle, 2000)}")
 
 
 def _gaps(console: Console, profile: Profile) -> None:

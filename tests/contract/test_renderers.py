@@ -17,7 +17,7 @@ from markdown_it.token import Token
 
 from kgprof import render
 from kgprof.errors import UsageError
-from kgprof.model import Location, Profile
+from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
@@ -173,6 +173,30 @@ def test_html_shows_every_text_of_findings_gate_checklist_and_trade_offs_as_text
         *("title", "evidence", "text", "verdict"),
     }
     assert "<b>" not in page
+
+
+@pytest.mark.parametrize("name", ["html", "markdown"])
+def test_source_lines_and_what_the_device_waited_for_are_text(name: str) -> None:
+    # given: a tag in each string that the kernels' origins show
+    told = profiles.cuda()
+    replace = msgspec.structs.replace
+    kernels = told.runs[1].kernels
+    assert isinstance(kernels, KernelBreakdown)
+    assert isinstance(kernels.idle, DeviceIdle)
+    place = Location(file="<b>file</b>", line=1, function="<b>function</b>")
+    tagged = replace(
+        kernels,
+        rows=(replace(kernels.rows[0], lines=(place, place)),),
+        idle=replace(kernels.idle, host_spans=(HostSpan(name="<b>host</b>", total_us=1.0),)),
+        by_region=(replace(kernels.by_region[0], span="<b>region</b>"), kernels.by_region[1]),
+        by_span=(replace(kernels.by_span[0], span="<b>span</b>"), kernels.by_span[1]),
+    )
+
+    page = by_name(name).render(replace(told, runs=(replace(told.runs[1], kernels=tagged),)))
+
+    assert "<b>" not in page
+    if name == "html":
+        assert set(re.findall(r"&lt;b&gt;(\w+)&lt;/b&gt;", page)) == {"file", "function", "host", "region", "span"}
 
 
 @every_state

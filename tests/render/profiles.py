@@ -16,6 +16,7 @@ from kgprof.model import (
     Compilation,
     CompileStages,
     CompileSummary,
+    DeviceIdle,
     Environment,
     Evaluation,
     Exit,
@@ -23,6 +24,7 @@ from kgprof.model import (
     Gate,
     HostBreakdown,
     HostRow,
+    HostSpan,
     KernelBreakdown,
     KernelKind,
     KernelRow,
@@ -42,6 +44,7 @@ from kgprof.model import (
     RunKey,
     RunReport,
     Skipped,
+    SpanTotal,
     Speedup,
     Spread,
     StrategyPlan,
@@ -688,6 +691,8 @@ def _breakdown(
             median_us=us / 20,
             max_us=us / 20 * 1.7,
             ops=ops,
+            lines=_LINES if ops else (),
+            lines_us=us if ops else 0.0,
         )
         for name, kind, generator, us, ops in sorted(kernels, key=lambda kernel: -kernel[3])
     )
@@ -709,6 +714,37 @@ def _breakdown(
         graph_launches=20 if device == "cuda" else Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=kinds,
         rows=rows,
+        lines_us=sum(row.lines_us for row in rows),
+        idle=_idle(window - total) if device == "cuda" else Skipped(reason="a CPU run has no device to wait"),
+        by_step=(SpanTotal(span="ProfilerStep#0", count=20, total_us=total),) if device == "cuda" else (),
+        by_region=_spans("0/0", total) if device == "cuda" else (),
+        by_span=_spans("score_candidates", total) if device == "cuda" else (),
+    )
+
+
+_LINES = (
+    Location(file="/src/step.py", line=41, function="derive", text="    scores = torch.relu(x + bias)"),
+    Location(file="/src/step.py", line=42, function="derive", text="    return scores * weight"),
+    Location(file="/site/torch/nn/functional.py", line=7, function="relu"),
+)
+
+
+def _idle(us: float) -> DeviceIdle:
+    return DeviceIdle(
+        total_us=us,
+        host_us=us * 0.5,
+        launch_us=us * 0.25,
+        unknown_us=us * 0.125,
+        edges_us=us * 0.125,
+        gaps=40,
+        host_spans=(HostSpan(name="aten::item", total_us=us * 0.1), HostSpan(name="evaluate", total_us=us * 0.4)),
+    )
+
+
+def _spans(name: str, us: float) -> tuple[SpanTotal, ...]:
+    return (
+        SpanTotal(span=name, count=300, total_us=us * 0.75),
+        SpanTotal(span="(unattributed)", count=100, total_us=us * 0.25),
     )
 
 

@@ -1,0 +1,146 @@
+"""Whose lines a run's kernels compute, what its device waited for, and in which region or span its work began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.model import DeviceIdle, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
+from kgprof.places import relative
+from kgprof.render import breakdown
+from kgprof.render.chart import broken_down
+from kgprof.render.limits import Limits, run_name
+from kgprof.render.quantity import count, figure, percent
+from kgprof.render.visible import one_line
+
+_LINES = 9  # of one kernel; a fused one may hold hundreds
+_SPANS = 12  # rows of a table of spans, and of what the device waited for
+_UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanTable:
+    title: str
+    rows: tuple[tuple[str, str, str, str], ...]  # span, launches, us per step, share of the device time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTable:
+    """Of a CUDA run: where its device's time went, and what its idle time waited for."""
+
+    run: str
+    idle: tuple[tuple[str, str, str], ...]  # cause, us per step, share of the window
+    idle_missing: str  # why ``idle`` is empty
+    host_spans: tuple[tuple[str, str, str], ...]  # span, us per step, share of the window
+    spans: tuple[SpanTable, ...]
+
+
+def place(location: Location, root: str, longest: int) -> str:
+    where = f"{relative(location.file, root)}:{location.line}"
+    return one_line(f"{where} in {location.function}" if location.function else where, longest)
+
+
+def places(lines: Sequence[Location], root: str, limits: Limits) -> tuple[tuple[str, ...], str]:
+    """The lines that the page shows, and how many more there are, in words."""
+    shown = tuple(place(line, root, limits.name) for line in lines[: min(_LINES, limits.lines)])
+    return shown, f"{count(len(lines) - 1)} more" if len(lines) > 1 else ""
+
+
+def known(kernels: KernelBreakdown) -> str:
+    """How much of the time has source lines, or why none has."""
+    if isinstance(kernels.lines_us, Skipped):
+        return f"Source lines are not known: {kernels.lines_us.reason}"
+    share = kernels.lines_us / kernels.total_us if kernels.total_us else 0.0
+    return f"{percent(share)} of the {breakdown.unit(kernels)} comes from known source lines"
+
+
+def idle_causes(idle: DeviceIdle) -> tuple[tuple[str, float], ...]:
+    """In words, with microseconds of the whole window; they add up to ``idle.total_us``."""
+    return (
+        ("host had not asked", idle.host_us),
+        ("launch on its way", idle.launch_us),
+        ("unknown", idle.unknown_us),
+        ("before the first / after the last", idle.edges_us),
+    )
+
+
+def idle_sentence(kernels: KernelBreakdown) -> str:
+    """Empty on a CPU."""
+    if kernels.device != "cuda":
+        return ""
+    if isinstance(kernels.idle, Skipped):
+        return f"why the device was idle is not known: {kernels.idle.reason}"
+    causes = ", ".join(
+        f"{cause} {figure(us / breakdown.steps_of(kernels))} ({_of_window(us, kernels)})"
+        for cause, us in idle_causes(kernels.idle)
+    )
+    return f"idle, us per traced step (of the window): {causes}"
+
+
+def device_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[DeviceTable, ...]:
+    """None on a CPU."""
+    return tuple(
+        DeviceTable(
+            run=run_name(run, limits),
+            idle=_idle(kernels),
+            idle_missing=one_line(kernels.idle.reason, limits.name) if isinstance(kernels.idle, Skipped) else "",
+            host_spans=_host_spans(kernels, limits),
+            spans=_span_tables(kernels, limits),
+        )
+        for _, run, kernels in broken_down(runs)
+        if kernels.device == "cuda"
+    )
+
+
+def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str], ...]:
+    if isinstance(kernels.idle, Skipped):
+        return ()
+    return tuple(
+        (cause, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels))
+        for cause, us in (*idle_causes(kernels.idle), ("all idle time", kernels.idle.total_us))
+    )
+
+
+def _host_spans(kernels: KernelBreakdown, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    if isinstance(kernels.idle, Skipped):
+        return ()
+    spans = sorted(kernels.idle.host_spans, key=lambda span: -span.total_us)
+    shown = [(one_line(span.name, limits.name), span.total_us) for span in spans[: min(_SPANS, limits.lines)]]
+    rest = spans[len(shown) :]
+    if rest:
+        shown.append((f"{count(len(rest))} more", sum(span.total_us for span in rest)))
+    return tuple((name, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels)) for name, us in shown)
+
+
+def _span_tables(kernels: KernelBreakdown, limits: Limits) -> tuple[SpanTable, ...]:
+    tables = (("compiled region", kernels.by_region), ("user span", kernels.by_span))
+    return tuple(
+        SpanTable(title=title, rows=_span_rows(spans, kernels, limits))
+        for title, spans in tables
+        if any(span.span != _UNATTRIBUTED for span in spans)
+    )
+
+
+def _span_rows(
+    spans: Sequence[SpanTotal], kernels: KernelBreakdown, limits: Limits
+) -> tuple[tuple[str, str, str, str], ...]:
+    """Largest first; what is in no span stays last, and what the page has no room for is summed above it."""
+    *named, unattributed = spans
+    named.sort(key=lambda span: -span.total_us)
+    shown, rest = named[: min(_SPANS, limits.lines)], named[min(_SPANS, limits.lines) :]
+    if rest:
+        calls, total_us = sum(span.count for span in rest), sum(span.total_us for span in rest)
+        shown.append(SpanTotal(span=f"{count(len(rest))} more", count=calls, total_us=total_us))
+    return tuple(
+        (
+            one_line(span.span, limits.name),
+            count(span.count),
+            figure(span.total_us / breakdown.steps_of(kernels)),
+            percent(span.total_us / kernels.total_us if kernels.total_us else 0.0),
+        )
+        for span in (*shown, unattributed)
+    )
+
+
+def _of_window(us: float, kernels: KernelBreakdown) -> str:
+    return percent(us / kernels.window_us if kernels.window_us else 0.0)

@@ -1,0 +1,106 @@
+"""Source lines of kernels, causes of idle time, and device time by region and span."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
+from kgprof.render import by_name
+from kgprof.render.html import LEVELS
+from kgprof.render.origin_table import device_tables, idle_sentence, known, place, places
+from tests.render import profiles
+
+LIMITS = LEVELS[0]
+
+
+def with_known_times() -> KernelBreakdown:
+    """Ten steps, a window of 1000 us, of which the device was idle for 400."""
+    kernels = profiles.cuda().runs[1].kernels
+    assert isinstance(kernels, KernelBreakdown)
+    return msgspec.structs.replace(
+        kernels,
+        steps=10,
+        window_us=1000.0,
+        total_us=600.0,
+        lines_us=450.0,
+        idle=DeviceIdle(
+            total_us=400.0,
+            host_us=200.0,
+            launch_us=100.0,
+            unknown_us=60.0,
+            edges_us=40.0,
+            gaps=7,
+            host_spans=(HostSpan(name="small", total_us=50.0), HostSpan(name="large", total_us=150.0)),
+        ),
+        by_region=(
+            SpanTotal(span="0/0", count=3, total_us=150.0),
+            SpanTotal(span="1/0", count=5, total_us=300.0),
+            SpanTotal(span="(unattributed)", count=2, total_us=150.0),
+        ),
+        by_span=(SpanTotal(span="(unattributed)", count=10, total_us=600.0),),
+    )
+
+
+def run_of(kernels: KernelBreakdown) -> RunReport:
+    return msgspec.structs.replace(profiles.cuda().runs[1], kernels=kernels)
+
+
+def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
+    (table,) = device_tables((run_of(with_known_times()),), LIMITS)
+
+    assert table.idle == (
+        ("host had not asked", "20.0", "20.0 %"),
+        ("launch on its way", "10.0", "10.0 %"),
+        ("unknown", "6.00", "6.0 %"),
+        ("before the first / after the last", "4.00", "4.0 %"),
+        ("all idle time", "40.0", "40.0 %"),
+    )
+    assert table.host_spans == (("large", "15.0", "15.0 %"), ("small", "5.00", "5.0 %"))
+
+
+def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> None:
+    (table,) = device_tables((run_of(with_known_times()),), LIMITS)
+
+    (regions,) = table.spans
+    assert (regions.title, regions.rows) == (
+        "compiled region",
+        (
+            ("1/0", "5", "30.0", "50.0 %"),
+            ("0/0", "3", "15.0", "25.0 %"),
+            ("(unattributed)", "2", "15.0", "25.0 %"),
+        ),
+    )
+
+
+def test_why_the_idle_time_is_not_known_is_said() -> None:
+    kernels = msgspec.structs.replace(with_known_times(), idle=Skipped(reason="no launch in the trace"))
+
+    (table,) = device_tables((run_of(kernels),), LIMITS)
+
+    assert (table.idle, table.host_spans, table.idle_missing) == ((), (), "no launch in the trace")
+    assert idle_sentence(kernels) == "why the device was idle is not known: no launch in the trace"
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_a_cpu_run_has_no_word_of_a_waiting_device(name: str) -> None:
+    assert device_tables(profiles.clean().runs, LIMITS) == ()
+    assert "had not asked" not in by_name(name).render(profiles.clean())
+    assert "had not asked" in by_name(name).render(profiles.cuda())
+
+
+def test_the_share_of_time_with_known_lines_or_why_there_is_none() -> None:
+    kernels = with_known_times()
+
+    assert known(kernels) == "75.0 % of the device time comes from known source lines"
+    missing = msgspec.structs.replace(kernels, lines_us=Skipped(reason="not recorded"))
+    assert known(missing) == "Source lines are not known: not recorded"
+
+
+def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> None:
+    line = Location(file="/src/a/step.py", line=4, function="derive")
+
+    assert place(line, "/src", 100) == "a/step.py:4 in derive"
+    assert places((), "/src", LIMITS) == ((), "")
+    assert places((line,), "/src", LIMITS) == (("a/step.py:4 in derive",), "")
+    assert places((line,) * 40, "/src", LIMITS)[1] == "39 more"
