@@ -1,0 +1,54 @@
+"""The corpus as an H200 saw it, recorded once: the marks hold there as well, also those that need a GPU."""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+
+import pytest
+
+from kgprof import collectors
+from kgprof.model import MemoryPass, Recording
+from kgprof.record import store
+from tests.corpus_runtime import found
+from tests.corpus_runtime.record import key_of
+from tests.corpus_runtime.truth import CORPUS, Program, programs
+
+ARCHIVE = CORPUS.parent / "recordings" / "corpus_runtime_h200.tgz"
+DEVICE = "cuda"
+PROGRAMS = tuple(program for program in programs() if program.runs_on(DEVICE))
+
+every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("corpus_runtime")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return store.load(folder)
+
+
+def test_it_was_made_where_it_says(recording: Recording) -> None:
+    plan = recording.header.plan
+
+    assert (plan.device, plan.environment.torch, plan.environment.python) == (DEVICE, "2.11.0+cu130", "3.12.3")
+    watched = [run.memory for run in recording.runs if isinstance(run.memory, MemoryPass)]
+    assert {memory.capture_unavailable for memory in watched} == {()}
+
+
+@every_program
+def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
+    key = key_of(program)
+    if key not in {run.key for run in recording.runs}:
+        pytest.fail(f"{program.name} is newer than the recording: make it anew (fixtures/recordings/README.md)")
+    environment = recording.header.plan.environment
+    marks = program.expected(torch=environment.torch, python=environment.python, device=DEVICE)
+    found_here = found.of_run(recording, key)
+
+    at = {one.place: one for one in found_here}
+    assert Counter(found_here) == Counter(found.expected(mark, at.get(found.place_of(mark))) for mark in marks)
+
+
+def test_the_two_sources_never_disagreed(recording: Recording) -> None:
+    assert [finding.place for finding in collectors.findings(recording) if finding.rule == "KGP503"] == []
