@@ -293,7 +293,7 @@ class _Recording:
                 log=self._log(task, key, passes),
                 caches=self._caches(),
                 on_phase=lambda name: self._progress.phase(name, key) if name != first else None,
-                echo=self._echo,
+                echo=self._echo if task is Task.SCRIPT else (lambda data: None),
             )
         except Interrupted as interrupted:
             self._write_exit(task, key, interrupted.ended)

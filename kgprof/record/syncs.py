@@ -18,6 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -73,7 +74,7 @@ class Syncs:
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
-        self._undo: list[Undo] = []
+        self._undo = ExitStack()  # a hook that cannot be taken off must not keep the others on
         self._inside = _Inside()
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
@@ -83,25 +84,25 @@ class Syncs:
 
     def __enter__(self) -> Syncs:
         self._graphs.__enter__()
-        self._undo.append(lambda: self._graphs.__exit__(None, None, None))
+        self._undo.callback(lambda: self._graphs.__exit__(None, None, None))
         for watch in (self._watch_dispatch, self._watch_methods, self._watch_waits, self._watch_sync_debug):
             try:
                 watch()
             except (AttributeError, ImportError, RuntimeError, TypeError) as error:
-                self.unavailable = f"{watch.__name__.removeprefix('_watch_')}: {type(error).__name__}: {error}"
+                lacking = f"{watch.__name__.removeprefix('_watch_')}: {type(error).__name__}: {error}"
+                self.unavailable = "; ".join(filter(None, (self.unavailable, lacking)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
 
     # ------------------------------------------------------------ the hooks
 
     def _watch_dispatch(self) -> None:
         library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-        self._undo.append(library._destroy)
+        self._undo.callback(library._destroy)
         for name, overload in READING:
             operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
             if operator is not None:
@@ -179,11 +180,11 @@ class Syncs:
                 shown(message, *args, **kwargs)
 
         caught.__enter__()
-        self._undo.append(lambda: caught.__exit__(None, None, None))
+        self._undo.callback(lambda: caught.__exit__(None, None, None))
         warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
         warnings.showwarning = show
         torch.cuda.set_sync_debug_mode("warn")
-        self._undo.append(lambda: torch.cuda.set_sync_debug_mode(before))
+        self._undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
         mine = name in vars(owner)
@@ -198,7 +199,7 @@ class Syncs:
             else:
                 delattr(owner, name)
 
-        self._undo.append(restore)
+        self._undo.callback(restore)
 
     # ------------------------------------------------------------ what they see
 
