@@ -573,6 +573,40 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     warnings: tuple[str, ...] = ()
 
 
+class Change(Model, frozen=True, kw_only=True):
+    """One row of a TraceDifference, per step. ``status``: both, new (only the later one has it), gone."""
+
+    name: str
+    kind: KernelKind | None  # of a kernel
+    status: str
+    before_us: float
+    after_us: float
+    delta_us: float  # after less before
+    before_count: float | None  # None: a stretch of time, which is not counted
+    after_count: float | None
+
+
+class TraceDifference(Model, frozen=True, kw_only=True):
+    """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to ``total``.
+
+    ``spans`` and ``regions`` do as well on a GPU and are empty on a CPU, whose operators are in no span.
+    """
+
+    run: RunKey
+    against: RunKey
+    missing: str = ""  # why the two cannot be compared; then nothing else is here
+    device: str = ""  # as KernelBreakdown.device
+    per: str = ""  # "step", or "window" where neither trace marks steps
+    before_steps: int = 0
+    after_steps: int = 0
+    total: Change | None = None
+    window: tuple[Change, ...] = ()  # window, busy, idle
+    kinds: tuple[Change, ...] = ()
+    kernels: tuple[Change, ...] = ()
+    spans: tuple[Change, ...] = ()
+    regions: tuple[Change, ...] = ()
+
+
 class HolisticCall(Model, frozen=True, kw_only=True):
     """One call of HTA's. ``outcome``: ok, empty, raised, not called."""
 

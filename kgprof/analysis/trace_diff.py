@@ -1,0 +1,116 @@
+"""The difference of two analysed traces: where the one spends more or less time in a step than the other.
+
+Both sides are ``KernelBreakdown``s, so a trace that kgprof recorded and one that somebody else did compare alike.
+Times and counts are divided by the number of steps of their own side. Every table adds up to the difference of the
+totals, because each table of a breakdown adds up to its total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kgprof.model import Change, KernelBreakdown, KernelKind, RunKey, Skipped, SpanTotal, TraceDifference
+
+BOTH, NEW, GONE = "both", "new", "gone"
+
+_Name = tuple[str, KernelKind | None]
+_Side = Mapping[_Name, tuple[float, int]]  # microseconds and how many, of the whole window
+
+
+def difference(
+    before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped, *, run: RunKey, against: RunKey
+) -> TraceDifference:
+    """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be compared."""
+    reason = _incomparable(before, after, run, against)
+    if isinstance(before, Skipped) or isinstance(after, Skipped) or reason:
+        return TraceDifference(run=run, against=against, missing=reason)
+    sides = _Sides(before=before, after=after)
+    return TraceDifference(
+        run=run,
+        against=against,
+        device=after.device,
+        per="step" if after.steps else "window",
+        before_steps=before.steps,
+        after_steps=after.steps,
+        total=sides.change(("all kernels", None), _total(before), _total(after)),
+        window=tuple(
+            sides.change((name, None), (getattr(before, field), None), (getattr(after, field), None))
+            for name, field in (("window", "window_us"), ("busy", "busy_us"), ("idle", "idle_us"))
+        ),
+        kinds=sides.changes(_kinds(before), _kinds(after)),
+        kernels=sides.changes(_kernels(before), _kernels(after)),
+        spans=sides.changes(_spans(before.by_span), _spans(after.by_span)),
+        regions=sides.changes(_spans(before.by_region), _spans(after.by_region)),
+    )
+
+
+def _incomparable(
+    before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped, run: RunKey, against: RunKey
+) -> str:
+    """Empty where the two can be compared."""
+    for key, side in ((against, before), (run, after)):
+        if isinstance(side, Skipped):
+            return f"{key.strategy}: {side.reason}"
+    assert isinstance(before, KernelBreakdown)
+    assert isinstance(after, KernelBreakdown)
+    if before.device != after.device:
+        ours, theirs = _measure(after), _measure(before)
+        return f"{run.strategy} holds the times of {ours} and {against.strategy} those of {theirs}"
+    if bool(before.steps) != bool(after.steps):
+        unmarked = run if before.steps else against
+        return f"{unmarked.strategy} marks no steps (ProfilerStep#) and the other one does, so there is no common unit"
+    return ""
+
+
+def _measure(side: KernelBreakdown) -> str:
+    return "kernels on the device" if side.device == "cuda" else "operators on the CPU"
+
+
+class _Sides:
+    """Divides what each side has by its own steps."""
+
+    def __init__(self, *, before: KernelBreakdown, after: KernelBreakdown) -> None:
+        self._before, self._after = before.steps or 1, after.steps or 1
+
+    def changes(self, before: _Side, after: _Side) -> tuple[Change, ...]:
+        """One row a name that either side has, the largest difference first, up or down."""
+        names = dict.fromkeys((*before, *after))
+        found = [self.change(name, before.get(name), after.get(name)) for name in names]
+        return tuple(sorted(found, key=lambda one: (-abs(one.delta_us), one.name, one.kind or "")))
+
+    def change(
+        self, name: _Name, before: tuple[float, int | None] | None, after: tuple[float, int | None] | None
+    ) -> Change:
+        before_us, before_count = before or (0.0, 0)
+        after_us, after_count = after or (0.0, 0)
+        return Change(
+            name=name[0],
+            kind=name[1],
+            status=NEW if before is None else GONE if after is None else BOTH,
+            before_us=before_us / self._before,
+            after_us=after_us / self._after,
+            delta_us=after_us / self._after - before_us / self._before,
+            before_count=None if before_count is None else before_count / self._before,
+            after_count=None if after_count is None else after_count / self._after,
+        )
+
+
+def _total(side: KernelBreakdown) -> tuple[float, int]:
+    return side.total_us, sum(row.count for row in side.rows)
+
+
+def _kinds(side: KernelBreakdown) -> _Side:
+    return {(total.kind.value, total.kind): (total.total_us, total.count) for total in side.kinds}
+
+
+def _kernels(side: KernelBreakdown) -> _Side:
+    """By name and kind; of two rows with the same of both (a kernel and a copy of one name) the sum."""
+    found: dict[_Name, tuple[float, int]] = {}
+    for row in side.rows:
+        us, count = found.get((row.name, row.kind), (0.0, 0))
+        found[row.name, row.kind] = (us + row.total_us, count + row.count)
+    return found
+
+
+def _spans(totals: Iterable[SpanTotal]) -> _Side:
+    return {(total.span, None): (total.total_us, total.count) for total in totals}
