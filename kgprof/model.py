@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kgprof.ceiling_records import Ceilings
 from kgprof.compile_records import CompileRecords, KernelOrigins, Sources
 from kgprof.sync_records import SyncRecords
 from kgprof.tensor_records import TensorRecords
@@ -428,6 +429,7 @@ class Recording(Model, frozen=True, kw_only=True):
     runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
+    ceilings: Ceilings | Skipped = Skipped(reason="this Recording holds no ceilings")
 
 
 # ---------------------------------------------------------------- what is said (the Profile)

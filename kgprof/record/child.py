@@ -1,4 +1,4 @@
-"""One child process: one run of one strategy in one mode, or the plan, or the comparison at the end.
+"""One child process: one run of one strategy in one mode, or the plan, or what is done once at the end.
 
 Started by children.py as ``python -P -c BOOTSTRAP <folder of kgprof> <job.json> <fd for events>``. What it measures
 goes to the Recording pass by pass; what it is doing goes to the parent as JSON lines; what anything prints goes to the
@@ -117,7 +117,7 @@ def is_plumbing(file: str) -> bool:
     return file.startswith((*PLUMBING, "<frozen importlib"))
 
 
-# ---------------------------------------------------------------- the four tasks
+# ---------------------------------------------------------------- the tasks
 
 
 def plan(job: Job, events: Events) -> None:
@@ -241,12 +241,23 @@ def agreement(job: Job, events: Events) -> None:
         store.write_agreement(recording, Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
 
 
+def ceilings(job: Job, events: Events) -> None:
+    """What the card does at most, when nothing else runs on it."""
+    import torch
+
+    from kgprof.record.ceilings import measure_ceilings
+
+    with events.phase("ceilings"):
+        store.write_ceilings(Path(job.recording), measure_ceilings(torch.device(planned(job).device)))
+
+
 TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
     Task.PLAN: plan,
     Task.SCRIPT: script,
     Task.MEASURE: measure,
     Task.PROBE: probe,
     Task.AGREEMENT: agreement,
+    Task.CEILINGS: ceilings,
 }
 
 

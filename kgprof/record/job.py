@@ -19,6 +19,7 @@ class Task(StrEnum):
     MEASURE = "measure"  # child A: COMPILE, TIMING, TRACE, HOST
     PROBE = "probe"  # child B: MEMORY, and KERNELS where the C++ kernels are to be named
     AGREEMENT = "agreement"  # are the results of the runs equal?
+    CEILINGS = "ceilings"  # what the card does at most
 
 
 class Job(Model, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""record(): the plan, then every run in a child of its own, then the comparison of their results.
+"""record(): the plan, then every run in a child of its own, then the card's ceilings and the comparison of the results.
 
 The parent never imports torch. Whatever happens to one child costs that run and no other; Ctrl-C ends the running
 child, and what was measured by then stands in the Recording.
@@ -72,6 +72,7 @@ def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = l
                     session.run_program(key)
                 elif session.measure(key):
                     session.probe(key)
+            session.measure_ceilings()
             session.compare_results()
         except KeyboardInterrupt:
             session.note_interruption()
@@ -227,6 +228,17 @@ class _Recording:
         if not all(why.values()):
             self._start(Task.PROBE, key, kernels=not why[PassName.KERNELS])
 
+    def measure_ceilings(self) -> None:
+        """Without them the kernels' own figures stand, held against nothing."""
+        if self._plan.device != "cuda":
+            why = "a CPU run has no kernels on a device to hold against them"
+        else:
+            why = not_asked_for(self._header.options, PassName.TRACE)
+        if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":
+            why = f"their measurement {ended.words}"
+        if why:
+            store.write_ceilings(self.folder, Skipped(reason=why))
+
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
@@ -284,7 +296,7 @@ class _Recording:
             kernels=kernels,
             plan=self._plan,
         )
-        first = "agreement" if key is None else "prepare"
+        first = task.value if key is None else "prepare"
         self._progress.phase(first, key)
         try:
             ended = children.run(
@@ -309,7 +321,7 @@ class _Recording:
 
     def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None) -> Path:
         if key is None:
-            return self.folder / store.AGREEMENT_LOG
+            return self.folder / (store.CEILINGS_LOG if task is Task.CEILINGS else store.AGREEMENT_LOG)
         if passes is not None and passes[0] in RERUNS:
             return store.run_folder(self.folder, key) / f"{passes[0]}_{store.LOG}"
         return store.run_folder(self.folder, key) / (store.PROBE_LOG if task is Task.PROBE else store.LOG)

@@ -3,6 +3,7 @@
     recording/
       recording.json                     RecordingHeader: schema number, command, options, plan, environment
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
+      ceilings.json ceilings_log.txt     what the card does at most, or Skipped
       runs/<strategy>.<mode>/
         compile.json timing.json trace.json host.json memory.json kernels.json    one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
@@ -36,6 +37,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kgprof.ceiling_records import Ceilings
 from kgprof.compile_records import (
     CompileRecords,
     GraphRuns,
@@ -87,6 +89,8 @@ LOG = "log.txt"
 PROBE_LOG = "probe_log.txt"  # child B's
 KERNEL_ORIGINS = "kernel_origins.json"
 AGREEMENT_LOG = "agreement_log.txt"
+CEILINGS = "ceilings.json"
+CEILINGS_LOG = "ceilings_log.txt"
 EVALUATION = "evaluation"
 # Which key a line of TRACE_RECORDS has, and what it holds.
 _LINES: dict[str, type[Any]] = {"metadata": TraceRecord, "frame": OfferedFrame, "graph": GraphRuns, "log": LogLine}
@@ -175,6 +179,10 @@ def write_gate(folder: Path, value: GateSettings) -> None:
 
 def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
     _write(folder / "agreement.json", encode_json(value))
+
+
+def write_ceilings(folder: Path, value: Ceilings | Skipped) -> None:
+    _write(folder / CEILINGS, encode_json(value))
 
 
 def write_report(folder: Path, name: str, text: str) -> None:
@@ -311,6 +319,8 @@ def load(path: Path) -> Recording:
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=_load_agreement(folder, header),
         gate=_read_if_there(folder / GATE, GateSettings),
+        ceilings=_read_if_there(folder / CEILINGS, Ceilings | Skipped)  # type: ignore[arg-type]
+        or Skipped(reason="this Recording holds no ceilings"),
     )
 
 

@@ -1,0 +1,136 @@
+"""What this card does at most: a copy and a matmul for each type of number, timed with CUDA events.
+
+They are what a kernel's bytes and operations per second are held against, so they are measured on the card of the
+runs, in a process of its own in which nothing else runs. The matrices hold random numbers: on zeros a card draws less
+power, clocks higher and promises more than any real kernel gets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
+from kgprof.model import Skipped
+
+COPY_BYTES = 2**30  # of each of the two buffers: 20 times an H200's L2 cache
+FREE_SHARE = 8  # one buffer takes at most this part of the memory that is free
+MATMUL_SIDE = 8192
+SMALL_SIDE = 4096  # for the types that have no tensor cores on some cards
+SAMPLES = 20
+WARM_UP = 3
+BUDGET_S = 0.5  # for the samples of one operation; a card that is slow at it gives fewer
+FEWEST_SAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores."""
+
+    name: str
+    dtype: torch.dtype
+    side: int
+
+
+PRODUCTS = (
+    Product(name="float64", dtype=torch.float64, side=SMALL_SIDE),
+    Product(name="float32", dtype=torch.float32, side=SMALL_SIDE),
+    Product(name="tf32", dtype=torch.float32, side=MATMUL_SIDE),
+    Product(name="bfloat16", dtype=torch.bfloat16, side=MATMUL_SIDE),
+    Product(name="float16", dtype=torch.float16, side=MATMUL_SIDE),
+)
+
+
+def measure_ceilings(device: torch.device) -> Ceilings | Skipped:
+    """A few seconds of the whole card. An operation that it cannot do is named, and the others stand."""
+    if device.type != "cuda":
+        return Skipped(reason="a CPU run has no kernels on a device to hold against them")
+    measured: list[CeilingSamples] = []
+    unavailable: list[str] = []
+    for what, sample in _operations(device):
+        try:
+            measured.append(sample())
+        except (RuntimeError, NotImplementedError) as error:  # out of memory; a type that this card does not multiply
+            unavailable.append(f"{what}: {str(error).strip().splitlines()[0]}")
+        torch.cuda.empty_cache()
+    name = torch.cuda.get_device_name(device)
+    return Ceilings(device_name=name, measured=tuple(measured), unavailable=tuple(unavailable))
+
+
+def _operations(device: torch.device) -> Iterator[tuple[str, Callable[[], CeilingSamples]]]:
+    yield COPY, lambda: copy_ceiling(device, copy_size(device))
+    for product in PRODUCTS:
+        yield f"{MATMUL} in {product.name}", lambda product=product: matmul_ceiling(device, product)  # type: ignore[misc]
+
+
+def copy_size(device: torch.device) -> int:
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(COPY_BYTES, free // FREE_SHARE)
+
+
+def copy_ceiling(device: torch.device, size_bytes: int) -> CeilingSamples:
+    """From one buffer to another; each byte is read once and written once, and both are counted."""
+    source = torch.randint(0, 256, (size_bytes,), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    seconds = timed(lambda: target.copy_(source), device)
+    return CeilingSamples(
+        operation=COPY,
+        dtype="",
+        unit="bytes/s",
+        per_s=tuple(2 * size_bytes / each for each in seconds),
+        how=f"{size_bytes / 2**20:,.0f} MiB from one buffer to another, read and written both counted",
+    )
+
+
+def matmul_ceiling(device: torch.device, product: Product) -> CeilingSamples:
+    """2 n^3 operations for a product of n x n matrices."""
+    side = product.side
+    left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
+    result = torch.empty_like(left)
+    with tensor_cores_for_float32(allowed=product.name == "tf32"):
+        seconds = timed(lambda: torch.mm(left, right, out=result), device)
+    return CeilingSamples(
+        operation=MATMUL,
+        dtype=product.name,
+        unit="FLOP/s",
+        per_s=tuple(2 * side**3 / each for each in seconds),
+        how=f"{side} x {side} times {side} x {side}",
+    )
+
+
+@contextmanager
+def tensor_cores_for_float32(*, allowed: bool) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]:
+    """Seconds of each of SAMPLES calls, or of as many as the budget holds; each is awaited by itself."""
+    for _ in range(WARM_UP):
+        call()
+    seconds: list[float] = []
+    until = time.perf_counter() + BUDGET_S
+    while len(seconds) < SAMPLES and (len(seconds) < FEWEST_SAMPLES or time.perf_counter() < until):
+        seconds.append(_once(call, device))
+    return tuple(seconds)
+
+
+def _once(call: Callable[[], object], device: torch.device) -> float:
+    if device.type != "cuda":
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / 1e3
