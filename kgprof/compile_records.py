@@ -65,6 +65,20 @@ class SourceLine(Written, frozen=True, kw_only=True):
     function: str = ""
 
 
+class KernelWork(Written, frozen=True, kw_only=True):
+    """What one call of a kernel has to move and to compute at least, by the shapes that Inductor compiled it for.
+
+    ``bytes_moved``: each element that is read or written counts once, whatever caches do; what a kernel looks up by
+    index, once for each look-up and never more than the whole buffer. ``flops``: of matmuls, convolutions and
+    attention, a multiplication and an addition counted as two; None where Inductor counts none.
+    """
+
+    bytes_moved: int | None = None
+    flops: int | None = None
+    dtype: str = ""  # of what is computed, where ``flops`` is known: "tf32" where float32 may run on tensor cores
+    unknown: str = ""  # why there is no ``bytes_moved``
+
+
 class KernelOrigin(Written, frozen=True, kw_only=True):
     """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
 
@@ -75,6 +89,7 @@ class KernelOrigin(Written, frozen=True, kw_only=True):
     kernel: str
     number: int
     lines: tuple[SourceLine, ...]
+    work: KernelWork | None = None  # None: this Recording holds none
 
 
 class KernelOrigins(Written, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):

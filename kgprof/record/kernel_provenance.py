@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from kgprof.compile_records import KernelOrigin, KernelOrigins, SourceLine
+from kgprof.compile_records import KernelOrigin, KernelOrigins, KernelWork, SourceLine
 from kgprof.model import Skipped
 from kgprof.project import ProjectFiles
+from kgprof.record.kernel_work import KernelWatch
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
@@ -36,6 +37,8 @@ class KernelProvenance:
         self._project = project
         self._origins: list[KernelOrigin] = []
         self._handler = _Handler(self._take)
+        self._work: dict[str, KernelWork] = {}  # of the compilation that is going on
+        self._watch = KernelWatch(self._work.__setitem__)
         self._restore: Callable[[], None] | None = None
 
     @property
@@ -61,8 +64,10 @@ class KernelProvenance:
         config.trace.provenance_tracking_level = max(1, before)
         # In front: torch's own lazy handler takes itself off the list while the list is being walked.
         logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
+        self._watch.__enter__()
 
         def restore() -> None:
+            self._watch.__exit__()
             config.trace.provenance_tracking_level = before
             handlers = logging.getLogger(TRACE_LOGGER).handlers
             if self._handler in handlers:
@@ -80,7 +85,9 @@ class KernelProvenance:
 
     def _take(self, metadata: Mapping[str, Any], payload: str) -> None:
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
-        for origin in origins(compile_id, payload, self._project):
+        work = dict(self._work)
+        self._work.clear()
+        for origin in origins(compile_id, payload, self._project, work):
             if len(self._origins) < MAX_ORIGINS:
                 self._origins.append(origin)
             else:
@@ -99,7 +106,9 @@ class _Handler(logging.Handler):
             self._take(metadata, getattr(record, "payload", None) or "")  # type: ignore[arg-type]
 
 
-def origins(compile_id: str, payload: str, project: ProjectFiles) -> Iterator[KernelOrigin]:
+def origins(
+    compile_id: str, payload: str, project: ProjectFiles, work: Mapping[str, KernelWork]
+) -> Iterator[KernelOrigin]:
     """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack."""
     for key, stacks in json.loads(payload or "{}").items():
         kernel, _, number = key.rpartition(":")
@@ -109,6 +118,7 @@ def origins(compile_id: str, payload: str, project: ProjectFiles) -> Iterator[Ke
             kernel=kernel or key,
             number=int(number) if kernel and number.isdigit() else 0,
             lines=tuple(lines)[:MAX_LINES],
+            work=work.get(key),
         )
 
 

@@ -41,7 +41,7 @@ def test_the_artifact_in_the_order_of_its_calls() -> None:
     project = ProjectFiles(libraries=(), own=())
     payload = json.dumps({"triton_poi_fused_add_0:2": [STACK, STACK], "extern_kernels.mm:1": [], "odd": ["nothing"]})
 
-    assert list(origins("3/1", payload, project)) == [
+    assert list(origins("3/1", payload, project, {})) == [
         KernelOrigin(
             compile_id="3/1",
             kernel="triton_poi_fused_add_0",

@@ -1,0 +1,186 @@
+"""How many bytes and operations each call of a kernel takes, from the nodes that Inductor has just generated it from.
+
+Inductor calls one function for every kernel that it writes a call of, to note where it came from; that function is
+watched here, because at that moment the nodes with their index expressions are still at hand. The count is our own:
+Inductor's estimates charge a gather for the whole table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kgprof.compile_records import KernelWork
+
+WATCHED = "set_kernel_post_grad_provenance_tracing"
+USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
+# Operators of libraries whose bytes depend on the indices that they are given.
+INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
+
+Note = Callable[[str, KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
+
+
+class KernelWatch:
+    """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
+
+    def __init__(self, note: Note) -> None:
+        self.unavailable = ""
+        self._note = note
+        self._replaced: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> KernelWatch:
+        try:
+            debug = importlib.import_module("torch._inductor.debug")
+            users = [importlib.import_module(name) for name in USERS]
+            original = getattr(debug, WATCHED)
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch says nothing of the kernels that it generates ({error})"
+            return self
+
+        def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
+            number = original(nodes, kernel_name, is_extern)
+            if number is not None:
+                self._note(f"{kernel_name}:{number}", work_of(nodes, kernel_name))
+            return number
+
+        for module in (debug, *users):
+            if getattr(module, WATCHED, None) is original:
+                setattr(module, WATCHED, watched)
+                self._replaced.append((module, original))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module, original in self._replaced:
+            setattr(module, WATCHED, original)
+        self._replaced.clear()
+
+
+def work_of(nodes: Any, kernel_name: str) -> KernelWork:
+    """Of one call. What this torch's nodes do not tell is said in ``unknown``; compiling never fails for it."""
+    try:
+        return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
+    except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
+        return KernelWork(unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}")
+
+
+# ---------------------------------------------------------------- kernels that Inductor generated
+
+
+def _of_generated(scheduled: Sequence[Any]) -> KernelWork:
+    """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
+    nodes = [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
+    flops = sum(filter(None, (node.estimate_flops() for node in nodes))) or None
+    return KernelWork(
+        bytes_moved=sum(_bytes_accessed(nodes)),
+        flops=flops,
+        dtype=_dtype(next(node.node for node in nodes if node.estimate_flops())) if flops else "",
+    )
+
+
+def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
+    """Of each buffer that comes from outside or is left behind; what lives inside the kernel moves nothing."""
+    own = {node.get_name() for node in nodes}
+    written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
+    read = _by_buffer(dep for node in nodes for dep in node.read_writes.reads if not _is_target(dep, node))
+    for name, accesses in read.items():
+        if name not in written:
+            yield _bytes(name, accesses)
+    for name, accesses in written.items():
+        if _is_left_behind(nodes[0].scheduler.name_to_buf[name], own):
+            both_ways = 2 if any(getattr(one, "mode", None) for one in accesses) else 1  # atomic_add reads as well
+            yield both_ways * _bytes(name, accesses)
+
+
+def _is_target(read: Any, node: Any) -> bool:
+    """What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels."""
+    targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
+    return _is_whole(read) and read.name in targets
+
+
+def _is_whole(access: Any) -> bool:
+    return type(access).__name__ == "StarDep"
+
+
+def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
+    """The same access twice is one: the second finds its element in a register or a cache."""
+    found: dict[str, set[Any]] = {}
+    for access in accesses:
+        if type(access).__name__ != "WeakDep":  # an order between two kernels, no access
+            found.setdefault(access.name, set()).add(access)
+    return found
+
+
+def _bytes(name: str, accesses: Iterable[Any]) -> int:
+    graph = _graph()
+    whole = _hint(graph.get_numel(name))
+    return int(graph.get_dtype(name).itemsize * min(whole, sum(_elements(access, whole) for access in accesses)))
+
+
+def _elements(access: Any, whole: int) -> int:
+    if _is_whole(access):
+        return whole
+    if not access.is_indirect():
+        return _hint(access.get_numel())
+    looked_up = 1
+    for size in access.size:
+        looked_up *= _hint(size)
+    return looked_up
+
+
+def _is_left_behind(buffer: Any, own: set[str]) -> bool:
+    return bool(buffer.get_mutations()) or any(user.node.get_name() not in own for user in buffer.users)
+
+
+# ---------------------------------------------------------------- calls of libraries
+
+
+def _of_library(kernel: Any, kernel_name: str) -> KernelWork:
+    """Its operands and its result, each once."""
+    if any(word in kernel_name for word in INDEXED):
+        return KernelWork(unknown="what it moves depends on the indices that it is given")
+    node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
+    flops = (node.estimate_flops() if node is not None else None) or None
+    results = _tensors([kernel])
+    if not results:
+        return KernelWork(flops=flops, unknown="it has no single result of a known shape")
+    return KernelWork(
+        bytes_moved=sum(map(_bytes_of_tensor, (*_tensors(kernel.inputs), *results))),
+        flops=flops,
+        dtype=_dtype(kernel) if flops else "",
+    )
+
+
+def _tensors(nodes: Iterable[Any]) -> list[Any]:
+    flat = [one for node in nodes for one in (node if isinstance(node, list | tuple) else (node,))]
+    return [one for one in flat if (spec := one.maybe_get_output_spec()) is not None and hasattr(spec, "stride")]
+
+
+def _bytes_of_tensor(tensor: Any) -> int:
+    """An axis of stride 0 (a bias that is added to every row) is one element long in memory."""
+    layout = tensor.get_output_spec()
+    elements = 1
+    for size, stride in zip(layout.size, layout.stride, strict=True):
+        elements *= 1 if stride == 0 else _hint(size)
+    return int(elements * layout.dtype.itemsize)
+
+
+# ---------------------------------------------------------------- both
+
+
+def _dtype(node: Any) -> str:
+    import torch
+
+    name = str(node.get_dtype()).removeprefix("torch.")
+    tensor_cores = name == "float32" and torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if tensor_cores else name
+
+
+def _graph() -> Any:
+    return sys.modules["torch._inductor.virtualized"].V.graph
+
+
+def _hint(size: Any) -> int:
+    """The size that was there when it was compiled, where it is dynamic."""
+    return size if isinstance(size, int) else int(_graph().sizevars.optimization_hint(size))
