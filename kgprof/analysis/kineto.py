@@ -59,9 +59,26 @@ class TraceEvent:
         return self.start_ns + self.duration_ns
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchShape:
+    """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields are then None."""
+
+    registers: int | None = None  # of each thread
+    shared_bytes: int | None = None  # of each block
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    blocks_per_sm: float | None = None
+    warps_per_sm: float | None = None
+    occupancy_percent: float | None = None  # CUPTI's estimate, in whole numbers
+    size_bytes: int | None = None  # of a copy or a fill
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """Complete events in the file's order, one array a field. ``category``, ``name`` and ``thread`` are indices."""
+    """Complete events in the file's order, one array a field.
+
+    ``category``, ``name``, ``thread`` and ``shape`` (NONE where an event has none) are indices.
+    """
 
     category: npt.NDArray[np.int32]
     name: npt.NDArray[np.int32]
@@ -70,9 +87,11 @@ class Columns:
     duration_ns: Column
     stream: Column  # NONE where an event has none
     correlation: Column
+    shape: npt.NDArray[np.int32]
     categories: tuple[str, ...]
     names: tuple[str, ...]
     threads: tuple[tuple[int | str, int | str], ...]  # process and thread
+    shapes: tuple[LaunchShape, ...]
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -124,9 +143,21 @@ class Trace:
 class _Arguments(msgspec.Struct, gc=False):
     stream: int | None = None
     correlation: int | None = None
+    # Of any type, because a trace of another shape must not lose the event; _shape sorts them out.
+    registers: Any = msgspec.field(name="registers per thread", default=None)
+    shared: Any = msgspec.field(name="shared memory", default=None)
+    grid: Any = None
+    block: Any = None
+    blocks_per_sm: Any = msgspec.field(name="blocks per SM", default=None)
+    warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
+    occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
+    size_bytes: Any = msgspec.field(name="bytes", default=None)
 
 
 _NO_ARGUMENTS = _Arguments()
+_NO_SHAPE = LaunchShape()
+_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_LARGEST_FIGURE = 1e12  # of a figure per SM or a percentage: beyond it, and for NaN, it is none
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -292,6 +323,7 @@ class _Gathered:
         self._categories: dict[str, int] = {}
         self._names: dict[str, int] = {}
         self._threads: dict[tuple[int | str, int | str], int] = {}
+        self._shapes: dict[LaunchShape, int] = {}
         self._impossible = 0
 
     def add(self, events: list[_Event]) -> None:
@@ -309,11 +341,19 @@ class _Gathered:
                 _nanoseconds([e.dur for e in complete]),
                 _numbers([a.stream for a in arguments]),
                 _numbers([a.correlation for a in arguments]),
+                np.array([self._shape(e) for e in complete], np.int32),
             )
         )
 
+    def _shape(self, event: _Event) -> int:
+        """Of what ran on the device; an operator's arguments may go by the same names."""
+        if event.cat not in _WITH_SHAPE or event.args is None:
+            return NONE
+        found = _launch_shape(event.args)
+        return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
+
     def columns(self) -> Columns:
-        category, name, thread, start_ns, duration_ns, stream, correlation = (
+        category, name, thread, start_ns, duration_ns, stream, correlation, shape = (
             np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)
         )
         return Columns(
@@ -324,14 +364,46 @@ class _Gathered:
             duration_ns=duration_ns,
             stream=stream,
             correlation=correlation,
+            shape=shape,
             categories=tuple(self._categories),
             names=tuple(self._names),
             threads=tuple(self._threads),
+            shapes=tuple(self._shapes),
         )
 
     def warnings(self) -> Iterator[str]:
         if self._impossible:
             yield f"{self._impossible:,} events with an impossible time were left out"
+
+
+def _launch_shape(arguments: _Arguments) -> LaunchShape:
+    return LaunchShape(
+        registers=_whole(arguments.registers),
+        shared_bytes=_whole(arguments.shared),
+        grid=_extent(arguments.grid),
+        block=_extent(arguments.block),
+        blocks_per_sm=_figure(arguments.blocks_per_sm),
+        warps_per_sm=_figure(arguments.warps_per_sm),
+        occupancy_percent=_figure(arguments.occupancy),
+        size_bytes=_whole(arguments.size_bytes),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _figure(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < _LARGEST_FIGURE else None
+
+
+def _extent(value: Any) -> tuple[int, ...]:
+    """Of a grid or a block: three numbers."""
+    return tuple(value) if isinstance(value, list) and len(value) == 3 and all(map(_is_whole, value)) else ()
+
+
+def _is_whole(value: Any) -> bool:
+    return _whole(value) is not None
 
 
 def _nanoseconds(microseconds: list[float]) -> Column:

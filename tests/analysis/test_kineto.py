@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis import kineto, trace_bytes
-from kgprof.analysis.kineto import TraceEvent
+from kgprof.analysis.kineto import LaunchShape, TraceEvent
 from kgprof.errors import InputError
 from tests.analysis.events import event, step, write
 
@@ -228,3 +228,60 @@ def test_what_stands_around_the_events_is_not_taken_for_one(monkeypatch: pytest.
 
     assert [e.name for e in trace.events] == ["ProfilerStep#0"]
     assert trace.warnings == ()
+
+
+# ---------------------------------------------------------------- how a kernel was launched
+
+LAUNCHED = {
+    "stream": 7,
+    "registers per thread": 53,
+    "shared memory": 8192,
+    "blocks per SM": 0.030303,
+    "warps per SM": 0.060606,
+    "grid": [4, 1, 1],
+    "block": [64, 1, 1],
+    "est. achieved occupancy %": 0,
+}
+SHAPE = LaunchShape(
+    registers=53,
+    shared_bytes=8192,
+    grid=(4, 1, 1),
+    block=(64, 1, 1),
+    blocks_per_sm=0.030303,
+    warps_per_sm=0.060606,
+    occupancy_percent=0.0,
+)
+
+
+def with_arguments(category: str, **arguments: object) -> dict[str, object]:
+    return {**event(category, "k", 1.0, 2.0), "args": arguments}
+
+
+def test_a_launchs_shape_is_kept_once_for_all_that_have_it(tmp_path: Path) -> None:
+    events = [
+        with_arguments("kernel", **LAUNCHED),
+        event("cpu_op", "aten::add", 1, 1),
+        with_arguments("gpu_memcpy", bytes=30720),
+        with_arguments("kernel", **LAUNCHED),
+    ]
+
+    columns = kineto.read(write(tmp_path / "t.json", events)).columns
+
+    assert columns.shapes == (SHAPE, LaunchShape(size_bytes=30720))
+    assert columns.shape.tolist() == [0, kineto.NONE, 1, 0]
+
+
+def test_a_shape_of_another_form_loses_neither_the_event_nor_the_rest_of_it(tmp_path: Path) -> None:
+    odd = {
+        "registers per thread": "many",
+        "shared memory": -1,
+        "grid": [1, 2],
+        "block": [1, 2, "z"],
+        "blocks per SM": [],
+    }
+    events = [with_arguments("kernel", **{**LAUNCHED, **odd}), with_arguments("cpu_op", bytes=5)]
+
+    columns = kineto.read(write(tmp_path / "t.json", events)).columns
+
+    assert columns.shapes == (LaunchShape(warps_per_sm=0.060606, occupancy_percent=0.0),)
+    assert columns.shape.tolist() == [0, kineto.NONE]
