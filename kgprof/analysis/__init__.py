@@ -12,6 +12,7 @@ import msgspec
 from kgprof import collectors
 from kgprof._version import __version__
 from kgprof.analysis import comparison, host, kernels, kineto, memory, ranks
+from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
@@ -47,7 +48,7 @@ def analyse(recording: Recording) -> Profile:
     header, plan = recording.header, recording.header.plan
     across, memories = ranks.notes(recording), memory.summaries(recording)
     runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ())) for run in recording.runs)
-    findings = collectors.findings(recording)
+    findings, weighed = collectors.findings(recording), trade_offs(recording, runs)
     return Profile(
         schema_version=PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -72,7 +73,8 @@ def analyse(recording: Recording) -> Profile:
         findings=findings,
         rules=collectors.RULES,
         omissions=omissions(recording, runs),
-        trade_offs=trade_offs(recording, runs),
+        checklist=checklist(recording, runs, findings, weighed),
+        trade_offs=weighed,
     )
 
 

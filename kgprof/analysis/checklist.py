@@ -1,0 +1,515 @@
+"""The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
+
+An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen: where
+nothing was looked at, or there was nothing to look at, it is not observed, with the reason. What a practice forbids is
+judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True`` stands in it, but
+whether it would hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
+from kgprof.analysis.trade_off import KEEP, REMOVE
+from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
+from kgprof.collectors.tensor_facts import RunTensors, run_tensors
+from kgprof.compile_records import CompileRecords
+from kgprof.model import (
+    ChecklistItem,
+    CompilePass,
+    Finding,
+    KernelBreakdown,
+    Level,
+    MemoryPass,
+    MemorySummary,
+    PassName,
+    Recording,
+    RunKey,
+    RunReport,
+    Skipped,
+    TradeOff,
+)
+from kgprof.sync_records import SyncRecords
+from kgprof.workloads.modes import EAGER
+
+PASS, FAIL, NOT_OBSERVED = "pass", "fail", "not observed"
+SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one _foreach_copy_ pays
+NAMED = 3  # runs; beyond it their number says more than their names
+EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
+
+_DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}  # torch's registry: data-dependent operator, assert, branch
+_SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the items are judged by, gathered once."""
+
+    recording: Recording
+    runs: tuple[RunReport, ...]  # those that compile
+    findings: Sequence[Finding]
+    trade_offs: Sequence[TradeOff]
+    tensors: tuple[RunTensors, ...]
+    buffers: tuple[BufferCopies, ...]
+    compiled: tuple[RunKey, ...] = field(default=())  # runs with at least one compiled graph whose records are whole
+
+    @property
+    def on_cuda(self) -> bool:
+        return self.recording.header.plan.device == "cuda"
+
+    def of(self, *rules: str) -> list[Finding]:
+        """Findings of these rules in runs that compile; a note speaks against nothing."""
+        return [
+            found
+            for found in self.findings
+            if found.rule in rules and found.level is not Level.NOTE and (found.run is None or found.run.mode != EAGER)
+        ]
+
+    def requested(self) -> list[RunKey]:
+        """Runs in which Inductor was asked for CUDA graphs."""
+        return [
+            run.key
+            for run in self.recording.runs
+            if isinstance(run.records, CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
+        ]
+
+    def conds(self) -> list[RunKey]:
+        """Runs in which a compiled graph took a decision by torch.cond."""
+        return [
+            run.key
+            for run in self.recording.runs
+            if isinstance(run.memory, MemoryPass)
+            and isinstance(run.memory.syncs, SyncRecords)
+            and any(record.operator == "cond" for record in run.memory.syncs.records)
+        ]
+
+    def unwatched(self) -> str:
+        """Why no tensor was looked at; empty where some were."""
+        if any(graph.inputs for run in self.tensors for graph in run.tensors.graphs):
+            return ""
+        if self.tensors:
+            return "no compiled graph ran while MEMORY watched"
+        reasons = (run.memory.reason for run in self.recording.runs if isinstance(run.memory, Skipped))
+        return next(reasons, "MEMORY could not watch tensors")
+
+
+def checklist(
+    recording: Recording, runs: Sequence[RunReport], findings: Sequence[Finding], trade_offs: Sequence[TradeOff]
+) -> tuple[ChecklistItem, ...]:
+    """In one order always. Empty for a gate, which has budgets instead."""
+    if recording.header.options.for_a_gate:
+        return ()
+    seen = Seen(
+        recording=recording,
+        runs=tuple(run for run in runs if run.key.mode != EAGER),
+        findings=findings,
+        trade_offs=tuple(one for one in trade_offs if one.guarded.mode != EAGER),
+        tensors=tuple(run for run in run_tensors(recording) if run.key.mode != EAGER),
+        buffers=tuple(run for run in buffer_copies(recording) if run.run.mode != EAGER),
+        compiled=tuple(_compiled(recording)),
+    )
+    return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
+
+
+def _compiled(recording: Recording) -> Iterator[RunKey]:
+    for run in recording.runs:
+        known = isinstance(run.records, CompileRecords) and not run.records.left_out
+        if known and run.key.mode != EAGER and isinstance(run.compile, CompilePass) and run.compile.compilations:
+            yield run.key
+
+
+# ---------------------------------------------------------------- CUDA graphs
+
+
+def _for_cuda_graphs(seen: Seen) -> Iterator[ChecklistItem]:
+    unwatched = seen.unwatched()
+    yield _item(
+        "buffers-allocated-once",
+        "Persistent buffers are allocated once",
+        against=seen.of("KGP401"),
+        failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
+        passed=_addresses(seen),
+        unseen=unwatched,
+    )
+    yield _item(
+        "captured-by-reference",
+        "A CUDA graph finds its inputs where they were, and copies none",
+        against=seen.of("KGP305"),
+        passed="no input was copied before a replay",
+        unseen=_why_no_replay(seen),
+    )
+    yield _item(
+        "no-writes-inside",
+        "Compiled functions return new tensors and write to none they were given",
+        against=seen.of("KGP404"),
+        passed=f"{_graphs(seen)} wrote to no input but at a fixed address",
+        unseen=unwatched,
+    )
+    yield _copied_outside(seen)
+    yield _steps_marked(seen)
+    yield _item(
+        "static-shapes",
+        "Every call has the same shapes",
+        against=list(_recompiled_for_sizes(seen)),
+        passed=f"nothing was compiled again for a size in {_named(seen.compiled)}",
+        unseen="" if seen.compiled else "nothing was compiled, or its records are not whole",
+    )
+    yield _item(
+        "no-reads-inside",
+        "No tensor is read by the host inside a compiled function",
+        against=_reads_inside(seen),
+        passed=f"no read in the compiled regions of {_named(_read_watched(seen))}",
+        unseen="" if _read_watched(seen) else "no run's reads were watched",
+    )
+
+
+def _addresses(seen: Seen) -> str:
+    inputs = sum(len(graph.inputs) for run in seen.tensors for graph in run.tensors.graphs)
+    buffers = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
+    declared = f", {_count(buffers, 'declared buffer')} among the program's" if buffers else ""
+    return f"{_count(inputs, 'input')} of {_graphs(seen)} kept their addresses after warm-up{declared}"
+
+
+def _graphs(seen: Seen) -> str:
+    graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
+    return f"{_count(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
+
+
+def _why_no_replay(seen: Seen) -> str:
+    if not seen.on_cuda:
+        return "a CPU has no CUDA graphs"
+    if not seen.requested():
+        return "no run asked for CUDA graphs (mode reduce-overhead or max-autotune)"
+    replayed = [
+        run.key
+        for run in seen.runs
+        if isinstance(run.kernels, KernelBreakdown)
+        and isinstance(run.kernels.graph_launches, int)
+        and run.kernels.graph_launches
+    ]
+    return "" if replayed else "no CUDA graph was replayed in TRACE"
+
+
+def _copied_outside(seen: Seen) -> ChecklistItem:
+    """Of declared buffers: rebound and written-inside ones break the pattern."""
+    bad = [
+        f"{', '.join(names)} {how} in {one.run.slug}"
+        for one in seen.buffers
+        for names, how in ((one.rebound, "rebound"), (one.mutated, "written to inside a compiled function"))
+        if names
+    ]
+    copied = [one for one in seen.buffers if one.copied]
+    return _item(
+        "copied-outside",
+        "Persistent buffers get their next values by copy_ outside of compiled code",
+        failed=bad,
+        passed=f"{_count(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
+        f"none rebound or written to inside, in {_named(one.run for one in copied)}",
+        unseen=""
+        if bad or copied
+        else "no declared buffer is written to"
+        if seen.buffers
+        else "the workload declares no persistent buffers",
+    )
+
+
+def _steps_marked(seen: Seen) -> ChecklistItem:
+    kept = [e for e in aliases.collect(seen.recording) if e.kind == aliases.REPLAY and e.serious]
+    held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
+    against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
+    marked = [run for run in seen.tensors if run.tensors.steps_marked]
+    asked = {*seen.requested()}
+    return _item(
+        "steps-marked",
+        "No result of a CUDA graph is kept beyond the next replay (torch.compiler.cudagraph_mark_step_begin())",
+        against=against,
+        passed="none was kept; "
+        + (", ".join(f"{_count(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
+        if marked
+        else "none was kept, though no step was marked",
+        unseen=_why_no_replay(seen) or ("" if asked & {run.key for run in seen.tensors} else seen.unwatched()),
+    )
+
+
+def _recompiled_for_sizes(seen: Seen) -> Iterator[Finding]:
+    for event in recompiles.collect(seen.recording):
+        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
+            yield from (found for found in recompiles.diagnose((event,)) if found.level is not Level.NOTE)
+
+
+def _symbolic(seen: Seen) -> list[str]:
+    return [
+        run.key.slug
+        for run in seen.recording.runs
+        if isinstance(run.records, CompileRecords)
+        and any("create_symbol" in record.metadata for record in run.records.records)
+    ]
+
+
+def _reads_inside(seen: Seen) -> list[Finding]:
+    """Also those that are none yet on this CPU and will be one on CUDA."""
+    events = [event for event in syncs.collect(seen.recording) if event.where == syncs.COMPILED]
+    return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != EAGER]
+
+
+def _read_watched(seen: Seen) -> list[RunKey]:
+    return [
+        run.key
+        for run in seen.runs
+        if isinstance(run.memory, MemorySummary) and not isinstance(run.memory.syncs_per_step, Skipped)
+    ]
+
+
+# ---------------------------------------------------------------- torch.compile
+
+
+def _for_compile(seen: Seen) -> Iterator[ChecklistItem]:
+    unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
+    yield _cuda_graphs_tried(seen)
+    broken = seen.of("KGP101", "KGP102")
+    yield _item(
+        "whole-graphs",
+        "Every compiled function is one graph, so that fullgraph=True would hold",
+        against=broken,
+        passed=f"no graph break and no frame in eager in {_named(seen.compiled)}",
+        unseen=unseen,
+    )
+    yield _item(
+        "no-dynamic-shapes",
+        "Nothing is compiled for sizes that never change (dynamic=False would hold)",
+        failed=[f"{slug} has symbolic sizes" for slug in _symbolic(seen)],
+        passed=f"every size is a constant in {_named(seen.compiled)}",
+        unseen=unseen,
+    )
+    breaks = _breaks(seen)
+    yield _item(
+        "no-branch-on-values",
+        "Python takes no decision by a tensor's value in compiled code",
+        against=[finding for finding, ids, _ in breaks if ids & _DATA_DEPENDENT],
+        passed=f"no graph break for a value in {_named(seen.compiled)}",
+        unseen=unseen,
+    )
+    yield _item(
+        "no-prints",
+        "Compiled functions neither print nor log",
+        against=[finding for finding, _, text in breaks if _SAYS.search(text)],
+        passed=f"no graph break at a line that prints, warns or logs in {_named(seen.compiled)}",
+        unseen=unseen,
+    )
+
+
+def _breaks(seen: Seen) -> list[tuple[Finding, set[str], str]]:
+    """Each graph break's finding, torch's ids for its cause and the line's text."""
+    events = graph_breaks.collect(seen.recording)
+    return [
+        (finding, set(event.cause.gb_ids), event.location.text if event.location else "")
+        for event, finding in zip(events, graph_breaks.diagnose(events), strict=True)
+    ]
+
+
+def _cuda_graphs_tried(seen: Seen) -> ChecklistItem:
+    """Where the device waits for the host, CUDA graphs are the first thing to try."""
+    requested = seen.requested()
+    waits = [
+        f"{run.key.slug}: the GPU had nothing to do for {run.kernels.idle_us / run.kernels.window_us:.0%} of the window"
+        for run in seen.runs
+        if isinstance(run.kernels, KernelBreakdown)
+        and run.kernels.device == "cuda"
+        and run.kernels.window_us
+        and run.kernels.idle_us > run.kernels.busy_us
+    ]
+    return _item(
+        "cuda-graphs-tried",
+        "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
+        failed=[] if requested else waits,
+        passed=f"CUDA graphs were asked for in {_named(requested)}"
+        if requested
+        else "the GPU was busy for more than half of each window",
+        unseen="a CPU has no CUDA graphs"
+        if not seen.on_cuda
+        else ""
+        if requested or any(isinstance(run.kernels, KernelBreakdown) for run in seen.runs)
+        else "no trace shows whether the GPU waits",
+    )
+
+
+# ---------------------------------------------------------------- torch.cond
+
+
+def _for_cond(seen: Seen) -> Iterator[ChecklistItem]:
+    conds = seen.conds()
+    refused = [event for event in aliases.collect(seen.recording) if event.rule == "KGP406"]
+    none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
+    compiled = f"torch compiled it in {_named(conds)}"
+    yield _item(
+        "cond-predicate",
+        "The predicate of torch.cond is one boolean tensor",
+        passed=f"{compiled}, and refuses any other predicate",
+        unseen="" if conds else none or "torch refused the branches before it came to run",
+    )
+    yield _item(
+        "cond-branches-match",
+        "Both branches of torch.cond return as many tensors, of the same shapes and types",
+        passed=f"{compiled}, and refuses branches that differ",
+        unseen="" if conds else none or "torch refused the branches for another reason",
+    )
+    for id_, title, kind, done in (
+        ("cond-no-aliasing", "No branch of torch.cond returns an operand as it is", aliases.ALIASING, "returns"),
+        ("cond-no-writes", "No branch of torch.cond writes to an operand", aliases.MUTATION, "writes to"),
+    ):
+        at = {
+            (event.run, event.location and (event.location.file, event.location.line))
+            for event in refused
+            if event.kind == kind
+        }
+        yield _item(
+            id_,
+            title,
+            against=[f for f in seen.of("KGP406") if (f.run, f.location and (f.location.file, f.location.line)) in at],
+            passed=f"{compiled}, and refuses a branch that {done} its operand",
+            unseen="" if conds or at else none or "torch refused the branches for another reason",
+        )
+    lost = [f for f in seen.of("KGP301", "KGP302", "KGP303") if f.run in conds]
+    yield _item(
+        "cond-costs-cuda-graphs",
+        "torch.cond does not stand where CUDA graphs were asked for",
+        against=lost,
+        passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
+        unseen=none or _why_no_cuda_graphs(seen),
+    )
+
+
+def _why_no_cuda_graphs(seen: Seen) -> str:
+    if not seen.on_cuda:
+        return "a CPU has no CUDA graphs; on a GPU torch.cond is left out of them"
+    return "" if set(seen.requested()) & set(seen.conds()) else "no run with torch.cond asked for CUDA graphs"
+
+
+# ---------------------------------------------------------------- speed
+
+
+def _for_speed(seen: Seen) -> Iterator[ChecklistItem]:
+    yield _device_profiled(seen)
+    reads = seen.of("KGP201", "KGP202")
+    yield _item(
+        "few-reads",
+        "The host reads nothing from the device in the loop",
+        against=reads,
+        passed=f"0 reads per step in {_named(_read_watched(seen))}",
+        unseen="" if _read_watched(seen) else "no run's reads were watched",
+    )
+    yield _copies_together(seen)
+    yield _weighed(seen)
+    yield _compiled_share(seen)
+
+
+def _device_profiled(seen: Seen) -> ChecklistItem:
+    traced = [run.key for run in seen.runs if isinstance(run.kernels, KernelBreakdown) and run.kernels.device == "cuda"]
+    return _item(
+        "device-profiled",
+        "Times of the device come from its own events, not from a profiler of Python",
+        passed=f"{PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
+        unseen="" if traced else "this is a CPU run" if not seen.on_cuda else "no run has a trace with device events",
+    )
+
+
+def _copies_together(seen: Seen) -> ChecklistItem:
+    costs = [(one, one.cost) for one in seen.buffers if one.copied and not isinstance(one.cost, Skipped)]
+    apart = [
+        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {_count(len(one.copied), 'buffer')}"
+        for one, cost in costs
+        if cost.kernels >= SEPARATE_COPIES and seen.on_cuda and cost.kernels >= len(one.copied)
+    ]
+    skipped = [one.cost.reason for one in seen.buffers if isinstance(one.cost, Skipped)]
+    return _item(
+        "copied-together",
+        "Several buffers are copied with one torch._foreach_copy_",
+        failed=apart,
+        passed="; ".join(
+            f"{one.run.slug}: {cost.kernels:.3g} copies per step for {_count(len(one.copied), 'buffer')}, "
+            f"{cost.share:.1%} of the time"
+            for one, cost in costs
+        ),
+        unseen=""
+        if costs and seen.on_cuda
+        else "a CPU launches no kernels: one copy or several cost the same"
+        if costs
+        else next(iter(skipped), "the workload declares no persistent buffers"),
+    )
+
+
+def _weighed(seen: Seen) -> ChecklistItem:
+    by = {
+        verdict: [one for one in seen.trade_offs if one.verdict == verdict]
+        for verdict in ("remove it", "keep the read")
+    }
+    undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to weigh")
+    return _item(
+        "reads-weighed",
+        "A read that saves work saves more than it costs",
+        failed=[one.text for one in by[REMOVE]],
+        passed="; ".join(one.text for one in by[KEEP]),
+        unseen="" if any(by.values()) else undecided,
+    )
+
+
+def _compiled_share(seen: Seen) -> ChecklistItem:
+    shares = [
+        (run.key, 1 - sum(one.total_us for one in regions[:-1]) / total)
+        for run in seen.runs
+        if isinstance(run.kernels, KernelBreakdown) and (regions := run.kernels.by_region)
+        for total in (sum(one.total_us for one in regions),)
+        if total
+    ]
+    said = [f"{share:.0%} in {key.slug}" for key, share in shares]
+    eager = [words for words, (_, share) in zip(said, shares, strict=True) if share > EAGER_SHARE]
+    return _item(
+        "expensive-parts-compiled",
+        f"What costs time on the device is compiled (eager code launches at most {EAGER_SHARE:.0%} of it)",
+        failed=[f"launched outside of compiled code: {', '.join(eager)}"] if eager else [],
+        passed=f"launched outside of compiled code: {', '.join(said)}",
+        unseen="" if shares else "only a trace of a GPU tells what was launched where",
+    )
+
+
+# ---------------------------------------------------------------- one item
+
+
+def _item(
+    id_: str,
+    title: str,
+    *,
+    passed: str,
+    unseen: str = "",
+    against: Sequence[Finding] = (),
+    failed: Sequence[str] = (),
+) -> ChecklistItem:
+    """Something against it outweighs everything; then comes why it could not be seen."""
+    if against or failed:
+        evidence = "; ".join((*failed, *_in_words(against)))
+        marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
+        return ChecklistItem(id=id_, title=title, status=FAIL, evidence=evidence, findings=marks)
+    if unseen:
+        return ChecklistItem(id=id_, title=title, status=NOT_OBSERVED, evidence=unseen)
+    return ChecklistItem(id=id_, title=title, status=PASS, evidence=passed)
+
+
+def _in_words(against: Sequence[Finding]) -> Iterator[str]:
+    """The first one's message; the others are behind the links."""
+    if against:
+        first = against[0]
+        where = f" ({first.run.slug})" if first.run else ""
+        more = f", and {_count(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
+        yield f"{first.rule}: {first.message}{where}{more}"
+
+
+def _named(runs: Iterable[RunKey]) -> str:
+    names = tuple(dict.fromkeys(key.slug for key in runs))
+    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
