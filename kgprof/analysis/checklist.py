@@ -137,7 +137,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[ChecklistItem]:
     yield _item(
         "captured-by-reference",
         "A CUDA graph finds its inputs where they were, and copies none",
-        against=seen.of("KGP305"),
+        against=[found for found in seen.findings if found.rule == "KGP305" and seen.on_cuda],
         passed="no input was copied before a replay",
         unseen=_why_no_replay(seen),
     )
@@ -245,8 +245,13 @@ def _symbolic(seen: Seen) -> list[str]:
         run.key.slug
         for run in seen.recording.runs
         if isinstance(run.records, CompileRecords)
-        and any("create_symbol" in record.metadata for record in run.records.records)
+        and any(_is_size(record.metadata.get("create_symbol")) for record in run.records.records)
     ]
+
+
+def _is_size(symbol: object) -> bool:
+    """A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's."""
+    return isinstance(symbol, dict) and ".size()" in str(symbol.get("source"))
 
 
 def _reads_inside(seen: Seen) -> list[Finding]:

@@ -1,0 +1,259 @@
+"""Each practice passes, fails and is not observed on programs that an H200 ran, or on what two of them had together."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.analysis.buffer_copies import BufferCopies, CopyCost
+from kgprof.analysis.checklist import FAIL, NOT_OBSERVED, PASS, Seen, _copies_together, checklist
+from kgprof.model import (
+    ChecklistItem,
+    Level,
+    PassName,
+    Recording,
+    RunKey,
+    RunRecord,
+    Skipped,
+    Spread,
+    TradeOff,
+)
+from kgprof.record import store
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
+H200, RUNTIME, COMPILER = "cuda_graphs_h200", "corpus_runtime_h200", "corpus_torch_2.11"
+
+Load = Callable[[str, str], Recording]
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """One program's run out of a recording: of what stands in which file, by name."""
+    kept: dict[str, list[Recording]] = {
+        H200: [store.load(one) for one in (RECORDINGS / H200).iterdir() if one.is_dir()]
+    }
+    for name in (RUNTIME, COMPILER):
+        folder = tmp_path_factory.mktemp("kept")
+        with tarfile.open(RECORDINGS / f"{name}.tgz") as archive:
+            archive.extractall(folder, filter="data")
+        kept[name] = [store.load(folder)]
+    return lambda where, program: next(
+        msgspec.structs.replace(recording, runs=(run,))
+        for recording in kept[where]
+        for run in recording.runs
+        if run.key.strategy == program
+    )
+
+
+def items(recording: Recording) -> dict[str, ChecklistItem]:
+    return {item.id: item for item in analyse(recording).checklist}
+
+
+def with_run(recording: Recording, **fields: object) -> Recording:
+    (run,) = recording.runs
+    return msgspec.structs.replace(recording, runs=(msgspec.structs.replace(run, **fields),))
+
+
+CASES = {
+    "buffers-allocated-once": ((RUNTIME, "buffer_copied"), (RUNTIME, "buffer_rebound"), (H200, "normalised")),
+    "captured-by-reference": (
+        (RUNTIME, "replay_of_static_input"),
+        (RUNTIME, "replay_copies_input"),
+        (RUNTIME, "buffer_copied"),
+    ),
+    "no-writes-inside": ((RUNTIME, "locals_written"), (RUNTIME, "argument_written"), (H200, "normalised")),
+    "copied-outside": ((RUNTIME, "buffer_copied"), (RUNTIME, "buffer_mutated_inside"), (RUNTIME, "locals_written")),
+    "steps-marked": (
+        (RUNTIME, "replay_output_copied"),
+        (RUNTIME, "replay_output_held"),
+        (RUNTIME, "buffer_copied"),
+    ),
+    "static-shapes": ((COMPILER, "size_dynamic"), (COMPILER, "size_changes_every_call"), (RUNTIME, "adam_step")),
+    "no-reads-inside": ((RUNTIME, "locals_written"), (RUNTIME, "cond_predicate"), (H200, "normalised")),
+    "cuda-graphs-tried": ((H200, "normalised"), (RUNTIME, "locals_written"), (COMPILER, "two_breaks")),
+    "whole-graphs": ((H200, "normalised"), (COMPILER, "two_breaks"), (RUNTIME, "adam_step")),
+    "no-dynamic-shapes": ((COMPILER, "float_argument"), (COMPILER, "size_changes_late"), (RUNTIME, "adam_step")),
+    "no-branch-on-values": ((COMPILER, "two_breaks"), (COMPILER, "branch_on_tensor"), (RUNTIME, "adam_step")),
+    "no-prints": ((COMPILER, "branch_on_tensor"), (COMPILER, "print_between_ops"), (RUNTIME, "adam_step")),
+    "cond-no-aliasing": (
+        (RUNTIME, "cond_returns_clones"),
+        (RUNTIME, "cond_returns_operand"),
+        (RUNTIME, "locals_written"),
+    ),
+    "cond-no-writes": ((RUNTIME, "cond_predicate"), (RUNTIME, "cond_writes_operand"), (RUNTIME, "locals_written")),
+    "few-reads": ((RUNTIME, "locals_written"), (RUNTIME, "allclose"), (H200, "normalised")),
+    "expensive-parts-compiled": ((H200, "normalised"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks")),
+}
+
+
+@pytest.mark.parametrize("practice", CASES)
+def test_it_passes_it_fails_and_it_is_not_observed(practice: str, load: Load) -> None:
+    found = [items(load(*program))[practice] for program in CASES[practice]]
+
+    assert [item.status for item in found] == [PASS, FAIL, NOT_OBSERVED]
+    assert all(item.evidence for item in found)
+
+
+@pytest.mark.parametrize("practice", ["cond-predicate", "cond-branches-match"])
+def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, load: Load) -> None:
+    programs = ("cond_predicate", "cond_returns_operand", "locals_written")
+
+    statuses = [items(load(RUNTIME, program))[practice].status for program in programs]
+
+    assert statuses == [PASS, NOT_OBSERVED, NOT_OBSERVED]
+
+
+def test_a_profile_of_the_device_passes_and_a_cpu_has_none(load: Load) -> None:
+    found = [items(load(*where))["device-profiled"].status for where in ((H200, "cond"), (COMPILER, "two_breaks"))]
+
+    assert found == [PASS, NOT_OBSERVED]
+
+
+def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
+    """The run under CUDA graphs had no MEMORY pass, the one with a MEMORY pass no CUDA graphs."""
+    # given
+    (watched,) = load(RUNTIME, "cond_predicate").runs
+    graphed = load(H200, "cond")
+
+    # when
+    failed = items(with_run(graphed, memory=watched.memory))["cond-costs-cuda-graphs"]
+    unseen = [items(one)["cond-costs-cuda-graphs"] for one in (graphed, load(RUNTIME, "cond_predicate"))]
+
+    # then
+    assert failed.status == FAIL
+    assert "KGP30" in failed.evidence
+    assert [item.status for item in unseen] == [NOT_OBSERVED, NOT_OBSERVED]
+    assert unseen[1].evidence == "no run with torch.cond asked for CUDA graphs"
+
+
+def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
+    profile = analyse(load(COMPILER, "two_breaks"))
+    breaks = {found.fingerprint for found in profile.findings if found.rule in ("KGP101", "KGP102")}
+
+    (item,) = (item for item in profile.checklist if item.id == "whole-graphs")
+
+    assert breaks
+    assert set(item.findings) == breaks
+    assert "1 finding more" in item.evidence
+
+
+def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
+    names = [tuple(items(load(*where))) for where in ((H200, "cond"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks"))]
+
+    assert len(set(names)) == 1
+    assert set(CASES) < set(names[0])
+    assert len(names[0]) == len(set(names[0])) == 22
+
+
+def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:
+    recording = load(RUNTIME, "allclose")
+    (run,) = recording.runs
+    eager = with_run(recording, key=RunKey(strategy=run.key.strategy, mode="eager"))
+
+    assert items(recording)["few-reads"].status == FAIL
+    assert items(eager)["few-reads"].status == NOT_OBSERVED
+
+
+def test_a_note_speaks_against_nothing(load: Load) -> None:
+    profile = analyse(load(RUNTIME, "rows_interleaved"))
+
+    assert {found.level for found in profile.findings if found.rule == "KGP404"} == {Level.NOTE}
+    assert {item.id: item.status for item in profile.checklist}["no-writes-inside"] == PASS
+
+
+def test_a_gate_has_budgets_instead(load: Load) -> None:
+    recording = load(COMPILER, "two_breaks")
+    options = msgspec.structs.replace(recording.header.options, passes=(PassName.COMPILE,))
+    gated = msgspec.structs.replace(recording, header=msgspec.structs.replace(recording.header, options=options))
+
+    assert checklist(gated, (), (), ()) == ()
+
+
+# ---------------------------------------------------------------- what no recording has
+
+
+def trade_off(verdict: str, mode: str = "default") -> TradeOff:
+    """Of a guarded and an always working strategy; only its verdict matters."""
+    spread = Spread(
+        median=1.0, p10=0.9, p90=1.1, minimum=0.9, maximum=1.1, samples=3, unit="us", measured_in=PassName.TIMING
+    )
+    return TradeOff(
+        guarded=RunKey(strategy="guarded", mode=mode),
+        always=RunKey(strategy="always", mode=mode),
+        location=None,
+        syncs_per_step=1.0,
+        sync_us=30.0,
+        saved_us=10.0,
+        net=spread,
+        net_always=spread,
+        verdict=verdict,
+        text=f"the verdict is: {verdict}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("weighed", "status", "evidence"),
+    [
+        ((trade_off("remove it"), trade_off("keep the read")), FAIL, "the verdict is: remove it"),
+        ((trade_off("keep the read"),), PASS, "the verdict is: keep the read"),
+        ((trade_off("inconclusive"),), NOT_OBSERVED, "the verdict is: inconclusive"),
+        ((trade_off("remove it", mode="eager"),), NOT_OBSERVED, "the workload declares no alternatives to weigh"),
+        ((), NOT_OBSERVED, "the workload declares no alternatives to weigh"),
+    ],
+)
+def test_a_read_is_judged_by_its_trade_off(
+    weighed: tuple[TradeOff, ...], status: str, evidence: str, load: Load
+) -> None:
+    found = {item.id: item for item in checklist(load(H200, "normalised"), (), (), weighed)}["reads-weighed"]
+
+    assert (found.status, found.evidence) == (status, evidence)
+
+
+def copies(kernels: float, buffers: int) -> BufferCopies:
+    cost = CopyCost(kernels=kernels, duration_us=10.0, share=0.05, measured_in=PassName.TRACE)
+    return BufferCopies(
+        run=RunKey(strategy="step", mode="default"),
+        copied=tuple(f"b{number}" for number in range(buffers)),
+        mutated=(),
+        rebound=(),
+        unwritten=(),
+        copied_bytes=64,
+        cost=cost,
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "buffers", "status"),
+    [
+        ((H200, "normalised"), (copies(4.0, 4),), FAIL),
+        ((H200, "normalised"), (copies(2.0, 10),), PASS),
+        ((H200, "normalised"), (copies(2.0, 2),), PASS),  # too few to be worth it
+        ((COMPILER, "two_breaks"), (copies(4.0, 4),), NOT_OBSERVED),
+        ((H200, "normalised"), (), NOT_OBSERVED),
+    ],
+)
+def test_copies_one_by_one_fail_on_a_gpu_alone(
+    program: tuple[str, str], buffers: tuple[BufferCopies, ...], status: str, load: Load
+) -> None:
+    seen = Seen(recording=load(*program), runs=(), findings=(), trade_offs=(), tensors=(), buffers=buffers, compiled=())
+
+    assert _copies_together(seen).status == status
+
+
+def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
+    gone = Skipped(reason="the run was killed during COMPILE: SIGKILL")
+    recording = load(H200, "normalised")
+    fields: dict[str, Skipped] = {
+        name: gone
+        for name in RunRecord.__struct_fields__
+        if isinstance(getattr(recording.runs[0], name), msgspec.Struct)
+    }
+    for kept in ("key", "exit", "probe_exit", "script", "evaluation"):
+        fields.pop(kept, None)
+
+    assert {item.status for item in items(with_run(recording, **fields)).values()} == {NOT_OBSERVED}
