@@ -99,6 +99,23 @@ class KernelOrigins(Written, frozen=True, kw_only=True, tag_field="kind", tag="k
     left_out: int = 0
 
 
+class CompiledKernel(Written, frozen=True, kw_only=True):
+    """A Triton kernel as it lay in the process that was traced, after Inductor had chosen its configuration."""
+
+    kernel: str
+    warps: int | None  # of each block
+    stages: int | None  # of the software pipeline
+    registers: int | None  # of each thread
+    spills: int | None  # registers that did not fit and went to memory
+    shared_bytes: int | None
+
+
+class CompiledKernels(Written, frozen=True, kw_only=True, tag_field="kind", tag="compiledkernels"):
+    """One entry for each kernel and configuration; two graphs may each hold a kernel of one name."""
+
+    kernels: tuple[CompiledKernel, ...]
+
+
 class RegistryEntry(Written, frozen=True, kw_only=True):
     """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kgprof.ceiling_records import Ceilings
-from kgprof.compile_records import CompileRecords, KernelOrigins, Sources
+from kgprof.compile_records import CompiledKernels, CompileRecords, KernelOrigins, Sources
 from kgprof.sync_records import SyncRecords
 from kgprof.tensor_records import TensorRecords
 
@@ -375,7 +375,9 @@ class RunRecord(Model, frozen=True, kw_only=True):
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
     memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
     kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording holds no provenance of kernels")
+    compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording holds no compiled kernels")
     script: ScriptRun | None = None  # None: a workload with steps of its own
+    holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
 
 
 class RecordingHeader(Model, frozen=True, kw_only=True):
@@ -645,6 +647,30 @@ class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
     ranks: tuple[HolisticRank, ...]
 
 
+class HolisticFigure(Model, frozen=True, kw_only=True):
+    """One figure of a trace, ours and HTA's."""
+
+    name: str
+    unit: str  # "us", "operations", "%", "GB/s"
+    ours: float | Skipped
+    hta: float | Skipped
+    difference_percent: float | Skipped  # HTA's less ours, of ours
+    differs: bool  # both are there, and differ by more than the check's tolerance
+    note: str = ""  # what it is
+
+
+class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
+    """HTA's figures of one trace beside ours."""
+
+    versions: dict[str, str]
+    calls: tuple[HolisticCall, ...]  # every one that was thought of, also those that were not made, and why
+    tolerance_percent: float
+    figures: tuple[HolisticFigure, ...]  # of the whole trace
+    kernels: int  # how many names were compared
+    kernels_differing: int
+    differing: tuple[HolisticFigure, ...]  # the largest of those, by name
+
+
 class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
     steps: int
     total_self_us: float
@@ -706,6 +732,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
     script: ScriptRun | None = None  # None: a workload with steps of its own
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
+    holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
 
 
 class Verdict(Model, frozen=True, kw_only=True):

@@ -144,6 +144,7 @@ def measure(job: Job, events: Events) -> None:
 
 def measure_passes(job: Job, events: Events) -> None:
     """Every pass on the same compiled code, the instruments one after the other."""
+    from kgprof.record.compiled_kernels import compiled_kernels
     from kgprof.record.host_profiler import host_pass
     from kgprof.record.timing import timing_pass
     from kgprof.record.torch_profiler import trace_pass
@@ -167,6 +168,7 @@ def measure_passes(job: Job, events: Events) -> None:
     if run.wants(PassName.TRACE):
         with events.phase(PassName.TRACE):
             run.write(PassName.TRACE, trace_pass(session, device, options, folder / store.TRACE_FILES[PassName.TRACE]))
+        store.write_compiled_kernels(run.recording, run.key, compiled_kernels(device))
     if run.wants(PassName.HOST):
         with events.phase(PassName.HOST):
             run.write(PassName.HOST, host_pass(session, device, options))

@@ -8,8 +8,10 @@
         compile.json timing.json trace.json host.json memory.json kernels.json    one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
         kernel_origins.json              which lines each generated kernel computes, or Skipped
+        compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
         exit.json probe_exit.json        how child A and child B ended
         trace.json.gz kernels.json.gz    what torch.profiler exported
+        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
         script.json                      of a whole program: what a step was taken to be, and how many there were
         sources.json                     source text and break registry for reading it elsewhere
@@ -39,6 +41,7 @@ import msgspec
 
 from kgprof.ceiling_records import Ceilings
 from kgprof.compile_records import (
+    CompiledKernels,
     CompileRecords,
     GraphRuns,
     KernelOrigins,
@@ -55,6 +58,7 @@ from kgprof.model import (
     Evaluation,
     Exit,
     GateSettings,
+    Holistic,
     HostPass,
     MemoryPass,
     Model,
@@ -88,6 +92,8 @@ GATE = "gate.json"
 LOG = "log.txt"
 PROBE_LOG = "probe_log.txt"  # child B's
 KERNEL_ORIGINS = "kernel_origins.json"
+HOLISTIC = "holistic.json"
+COMPILED_KERNELS = "compiled_kernels.json"
 AGREEMENT_LOG = "agreement_log.txt"
 CEILINGS = "ceilings.json"
 CEILINGS_LOG = "ceilings_log.txt"
@@ -172,6 +178,10 @@ def write_kernel_origins(folder: Path, key: RunKey, value: KernelOrigins | Skipp
     _write(run_folder(folder, key) / KERNEL_ORIGINS, encode_json(value))
 
 
+def write_compiled_kernels(folder: Path, key: RunKey, value: CompiledKernels | Skipped) -> None:
+    _write(run_folder(folder, key) / COMPILED_KERNELS, encode_json(value))
+
+
 def write_gate(folder: Path, value: GateSettings) -> None:
     """What check-graphs holds this Recording to."""
     _write(folder / GATE, encode_json(value))
@@ -183,6 +193,11 @@ def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
 
 def write_ceilings(folder: Path, value: Ceilings | Skipped) -> None:
     _write(folder / CEILINGS, encode_json(value))
+
+
+def write_holistic(folder: Path, key: RunKey, value: Holistic | Skipped) -> None:
+    """``holistic.json``. Raises KgprofError where the Recording cannot be written to."""
+    _write(run_folder(folder, key) / HOLISTIC, encode_json(value))
 
 
 def write_report(folder: Path, name: str, text: str) -> None:
@@ -355,10 +370,13 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         or not_probed,
         memory=_read_if_there(run / "memory.json", MemoryPass | Skipped) or not_probed,  # type: ignore[arg-type]
         kernel_origins=_read_if_there(run / KERNEL_ORIGINS, KernelOrigins | Skipped) or not_probed,  # type: ignore[arg-type]
+        compiled_kernels=_read_if_there(run / COMPILED_KERNELS, CompiledKernels | Skipped)  # type: ignore[arg-type]
+        or missing,
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, ScriptRun),
+        holistic=_read_if_there(run / HOLISTIC, Holistic | Skipped) or _no_holistic(),  # type: ignore[arg-type]
     )
 
 
@@ -410,6 +428,10 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"cannot be read: {error}", path=path) from error
     except msgspec.DecodeError as error:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+
+
+def _no_holistic() -> Skipped:
+    return Skipped(reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)")
 
 
 def _never_ended(run: Path, header: RecordingHeader) -> Exit:

@@ -1,0 +1,54 @@
+"""What Triton made of each kernel that Inductor generated in this process: registers, spills, shared memory, stages.
+
+Read off the modules of generated code when the passes are over, so that it costs no pass anything, and in the process
+that was traced, because another one may choose another configuration of the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from kgprof.compile_records import CompiledKernel, CompiledKernels
+from kgprof.model import Skipped
+
+
+def compiled_kernels(device: torch.device) -> CompiledKernels | Skipped:
+    if device.type != "cuda":
+        return Skipped(reason="on a CPU Inductor generates C++, which has no such figures")
+    try:
+        from torch._inductor.codecache import PyCodeCache
+
+        modules = tuple(PyCodeCache.modules)
+    except (ImportError, AttributeError) as error:
+        return Skipped(reason=f"capture compiled kernels unavailable: {error}")
+    found = tuple(dict.fromkeys(kernels_of(modules)))
+    return CompiledKernels(kernels=found) if found else Skipped(reason="Inductor generated no Triton kernel")
+
+
+def kernels_of(modules: Iterable[Any]) -> Iterator[CompiledKernel]:
+    """Of every kernel that has been launched: until then it may have several configurations to choose from."""
+    for module in modules:
+        for value in tuple(vars(module).values()):
+            launchers = getattr(value, "launchers", None)
+            if isinstance(launchers, list) and len(launchers) == 1:
+                yield _kernel(value, launchers[0])
+
+
+def _kernel(tuned: Any, launcher: Any) -> CompiledKernel:
+    config = getattr(launcher, "config", None)
+    return CompiledKernel(
+        kernel=str(getattr(tuned, "inductor_meta", {}).get("kernel_name") or tuned.fn.__name__),
+        warps=_number(config, "num_warps"),
+        stages=_number(config, "num_stages"),
+        registers=_number(launcher, "n_regs"),
+        spills=_number(launcher, "n_spills"),
+        shared_bytes=_number(launcher, "shared"),
+    )
+
+
+def _number(of: Any, name: str) -> int | None:
+    value = getattr(of, name, None)
+    return value if isinstance(value, int) else None
