@@ -45,10 +45,14 @@ def failing(findings: Sequence[Finding], budgets: Sequence[BudgetCheck], fail_on
 def _fails(finding: Finding, budgets: Sequence[BudgetCheck], levels: Sequence[Level]) -> bool:
     if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
         return False
-    judging = [b for b in budgets if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
-    if judging:
+    if judging := _judging(finding, budgets):
         return any(budget.status == EXCEEDED for budget in judging)
     return finding.level in levels
+
+
+def _judging(finding: Finding, budgets: Sequence[BudgetCheck]) -> list[BudgetCheck]:
+    """The budgets that count it: those on its own run. One on another run says nothing about it."""
+    return [b for b in budgets if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
 
 
 def causes(
@@ -85,8 +89,7 @@ def _failures(
     if fail_on == "never":
         return []
     over = [budget for budget in budgets if budget.status == EXCEEDED]
-    counted = {rule for budget in budgets for rule in BY_NAME[budget.metric].rules}
-    severe = [findings[i] for i in failing(findings, budgets, fail_on) if findings[i].rule not in counted]
+    severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
         *(f"{b.run.slug}: {said(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
         *(f"{finding.rule} {finding.message}" for finding in severe),

@@ -31,7 +31,7 @@ class FindingLine:
     runs: tuple[str, ...]
     message: str
     times: str  # how often, where more than once
-    fails: bool  # the gate, because of this one
+    fails: str  # that the gate fails because of it, and in which runs where not in all of them; empty: it does not
     accepted: str  # who accepts it and why
     place: Place | None
     related: tuple[Place, ...]
@@ -67,7 +67,7 @@ def finding_list(profile: Profile, limits: Limits) -> FindingList:
     anchors: dict[str, str] = {}
     groups: dict[tuple[str, Level], list[FindingLine]] = {}
     for same in _ordered(grouped(profile.findings[: limits.findings]), failing):
-        line = _line(same, _anchor(same.first, used), not failing.isdisjoint(same.members), profile, limits)
+        line = _line(same, _anchor(same.first, used), failing, profile, limits)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
         anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
     found = (
@@ -103,19 +103,30 @@ def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Gro
     return sorted(given, key=weight)
 
 
-def _line(same: Grouped, anchor: str, fails: bool, profile: Profile, limits: Limits) -> FindingLine:
+def _line(same: Grouped, anchor: str, failing: frozenset[Finding], profile: Profile, limits: Limits) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
     return FindingLine(
         anchor=anchor,
         runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
         message=one_line(same.words, 2 * limits.name),
         times=same.times,
-        fails=fails,
+        fails=_fails(same, failing, limits),
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
         related=tuple(place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]),
         words=_paragraphs(finding.detail, min(_WORDS, 8 * limits.name)),
     )
+
+
+def _fails(same: Grouped, failing: frozenset[Finding], limits: Limits) -> str:
+    """A budget may stand for some of the runs that have the same finding."""
+    members = tuple(finding for finding in same.members if finding in failing)
+    if not members:
+        return ""
+    if len(members) == len(same.members):
+        return "Fails the gate."
+    runs = Grouped(members=members, words=same.words).runs
+    return f"Fails the gate in {one_line(', '.join(runs[: limits.lines]), limits.name)}."
 
 
 def place(location: Location, root: str, limits: Limits) -> Place:

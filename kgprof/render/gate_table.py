@@ -11,6 +11,11 @@ from kgprof.render.quantity import DASH, amount, count
 from kgprof.render.visible import one_line
 
 _ORDER = ("exceeded", "not observed", "held")
+_FAILS_ON = {
+    "error": "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
+    "warning": "the gate fails on every budget that is exceeded, and on an error or a warning that no budget counts.",
+    "never": "no finding and no budget fails the gate (--fail-on never).",
+}
 _MARKS = {"exceeded": "\u2715", "not observed": "?", "held": "\u2713"}
 
 
@@ -42,7 +47,7 @@ class AcceptedLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTable:
     backend: str
-    fail_on: str
+    fails_on: str  # a sentence
     budgets: tuple[BudgetLine, ...]
     accepted: tuple[AcceptedLine, ...]
     notes: tuple[str, ...]
@@ -53,7 +58,7 @@ def gate_table(gate: Gate | None, limits: Limits) -> GateTable | None:
         return None
     return GateTable(
         backend=one_line(gate.backend, limits.name),
-        fail_on=one_line(gate.fail_on, limits.name),
+        fails_on=one_line(_FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}."), limits.name),
         budgets=tuple(_budget(budget, limits) for budget in by_weight(gate.budgets)[: limits.lines]),
         accepted=tuple(_accepted(entry, limits) for entry in gate.accepted[: limits.lines]),
         notes=tuple(one_line(note, limits.name) for note in gate.notes[: limits.lines]),

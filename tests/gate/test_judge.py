@@ -17,7 +17,7 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate import judge
-from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, Skipped
+from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped
 from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
@@ -73,6 +73,33 @@ def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
 
     assert checks(judged)["fused.default:graph-breaks"].observed == 1
     assert checks(judged)["fused.default:recompiles"].observed == 9
+
+
+def test_a_budget_on_one_run_says_nothing_about_another_runs_finding() -> None:
+    """What is marked as failing the gate fails it: exit code, verdict and the list of failing findings agree."""
+    # given: reads have a budget on batched only, and both runs read
+    reads = [finding("KGP201", on=on, message=f"{on.slug} reads") for on in (FUSED, BATCHED)]
+    judged = judge(
+        profile(*reads, runs=(run(FUSED), run(BATCHED))),
+        settings(("syncs-per-step", 5), scope="batched", fail_on="warning"),
+    )
+
+    assert (gate_of(judged).failing, judged.exit_code) == ((0,), EXIT_GATE_FAILED)
+    assert judged.verdict.text == "gate failed: KGP201 fused.default reads"
+
+
+@pytest.mark.parametrize("fail_on", ["error", "warning", "never"])
+@pytest.mark.parametrize("level", list(Level))
+@pytest.mark.parametrize("on", [FUSED, None])
+@pytest.mark.parametrize("rule", ["KGP101", "KGP201", "KGP401", "KGP406", "KGP503"])
+def test_the_gate_fails_exactly_where_a_finding_is_marked_as_failing_it(
+    rule: str, on: RunKey | None, level: Level, fail_on: str
+) -> None:
+    """No budget is exceeded here; KGP101 has one of five."""
+    judged = judge(profile(finding(rule, level=level, on=on)), settings(("graph-breaks", 5), fail_on=fail_on))
+
+    assert bool(gate_of(judged).failing) == (judged.exit_code == EXIT_GATE_FAILED)
+    assert bool(gate_of(judged).failing) == judged.verdict.text.startswith(f"gate failed: {rule} ")
 
 
 def test_a_recompile_that_is_only_a_note_is_not_counted() -> None:

@@ -36,7 +36,7 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
         runs=("batched.default", "torch_cond.default"),
         message="graph break in derive: Data-dependent branching (GB0170)",
         times="4 times",
-        fails=True,
+        fails="Fails the gate in batched.default.",
         accepted="",
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
         related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
@@ -56,7 +56,17 @@ def test_what_fails_the_gate_comes_first_and_what_is_accepted_last() -> None:
 
     lines = [line for group in finding_list(turned, LIMITS).groups for line in group.lines if "break" in line.message]
 
-    assert [(line.fails, bool(line.accepted)) for line in lines] == [(True, False), (False, True)]
+    assert [(bool(line.fails), bool(line.accepted)) for line in lines] == [(True, False), (False, True)]
+
+
+def test_a_finding_that_fails_the_gate_in_each_of_its_runs_says_only_that_it_does() -> None:
+    profile = profiles.gate()
+    assert profile.gate is not None
+    same = tuple(i for i, finding in enumerate(profile.findings) if finding.fingerprint == "broken41")
+    in_both = msgspec.structs.replace(profile, gate=msgspec.structs.replace(profile.gate, failing=same))
+
+    assert len(same) == 2
+    assert finding_list(in_both, LIMITS).groups[0].lines[0].fails == "Fails the gate."
 
 
 def test_rules_keep_their_order_and_places_are_sorted_within() -> None:
@@ -100,7 +110,7 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
             runs=(),
             message="odd",
             times="",
-            fails=False,
+            fails="",
             accepted="",
             place=None,
             related=(),
