@@ -14,6 +14,7 @@ from kgprof.collectors import (
     compilations,
     coverage,
     cuda_graphs,
+    device_idle,
     disagreements,
     graph_breaks,
     mutations,
@@ -55,6 +56,7 @@ COLLECTORS: tuple[Collector, ...] = (
     aliases,
     mutations,
     syncs,
+    device_idle,
     disagreements,
 )
 

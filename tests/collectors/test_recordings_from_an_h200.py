@@ -61,8 +61,10 @@ def event_of(recording: Recording, strategy: str) -> CudaGraphs:
 
 
 def findings_of(recording: Recording, strategy: str) -> list[Finding]:
+    """But for what is said of times: the three recordings were made at once, and each held the others up."""
     key = RunKey(strategy=strategy, mode="as-is")
-    return [finding for finding in collectors.findings(recording) if finding.run == key]
+    found = [finding for finding in collectors.findings(recording) if finding.run == key]
+    return [finding for finding in found if finding.rule not in ("KGP601", "KGP602")]
 
 
 def test_every_case_of_the_workload_was_recorded(recordings: dict[str, Recording]) -> None:

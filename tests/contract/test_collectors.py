@@ -13,7 +13,7 @@ from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, Level, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written, written_syncs, written_tensors
+from tests.collectors import written, written_device, written_syncs, written_tensors
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 DIRTY: dict[str, Recording] = {
@@ -44,6 +44,8 @@ DIRTY: dict[str, Recording] = {
     "KGP502": recording(run(EAGER), run(FUSED, unfinished=7)),
     "KGP503": written.recording(*written.a_contradiction()),
     "KGP504": recording(died(EAGER), died(FUSED)),
+    "KGP601": written_device.steps(step_us=400.0, kernels=4, kernel_us=5.0),
+    "KGP602": written_device.steps(step_us=400.0, kernels=40, kernel_us=2.0),
 }
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

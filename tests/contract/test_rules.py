@@ -29,7 +29,7 @@ PAGE = ROOT / "RULES.md"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Names of programs in either corpus or of runs in cuda_graphs_h200; both empty: written by hand."""
+    """Programs of either corpus, runs of cuda_graphs_h200, or "strategy.mode" of linkpred_h200; both empty: written."""
 
     dirty: str = ""
     clean: str = ""
@@ -62,6 +62,8 @@ CASES: dict[str, Case] = {
     "KGP502": WRITTEN,
     "KGP503": WRITTEN,
     "KGP504": WRITTEN,
+    "KGP601": Case(dirty="item_read", clean="normalised"),
+    "KGP602": Case(dirty="batched.default", clean="batched.reduce-overhead"),
 }
 
 GRAVITY = (Level.NOTE, Level.WARNING, Level.ERROR)
@@ -73,7 +75,7 @@ Load = Callable[[str], Recording]
 def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     """One program's run, of the corpora as torch 2.11 left them or from the H200."""
     kept = [store.load(one) for one in sorted(H200.iterdir()) if one.is_dir()]
-    for corpus in ("corpus_torch_2.11", "corpus_runtime_h200"):
+    for corpus in ("corpus_torch_2.11", "corpus_runtime_h200", "linkpred_h200"):
         folder = tmp_path_factory.mktemp("corpus")
         with tarfile.open(RECORDINGS / f"{corpus}.tgz") as archive:
             archive.extractall(folder, filter="data")
@@ -82,7 +84,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
         msgspec.structs.replace(recording, runs=(run,))
         for recording in kept
         for run in recording.runs
-        if run.key.strategy == name
+        if name in (run.key.strategy, run.key.slug)
     )
 
 

@@ -1,0 +1,172 @@
+"""Whether the GPU waits for the host: the device's work in a step against the step as nothing but a clock saw it.
+
+The work is TRACE's (kernels and copies take as long under the profiler as without it), the step is TIMING's. The
+profiler's own window would not do: it makes the host slower and so finds every short step idle. Without TIMING nothing
+is said.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.errors import InputError
+from kgprof.model import (
+    Finding,
+    HostSpan,
+    KernelBreakdown,
+    Level,
+    Model,
+    PassName,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TimingPass,
+    TracePass,
+)
+from kgprof.record import store
+from kgprof.workloads import modes
+
+IDLE_SHARE = 0.5  # of a step without work on the device, from here on
+# Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
+# took 10 to 19 us in the evaluator's eager and compiled steps on an H200.
+US_PER_LAUNCH = 25.0
+SPANS_SHOWN = 5
+
+_MEASURED = (
+    f"Both are taken where at least {100 * IDLE_SHARE:.0f} % of a step passes without work on the device: the work as "
+    "TRACE saw it, the step as TIMING did, so that the profiler's own cost is in neither."
+)
+DEVICE_IDLE = Rule(
+    id="KGP601",
+    name="device-idle",
+    level=Level.WARNING,
+    summary="For most of the step the GPU has nothing to do: it waits for the host.",
+    why=(
+        "A faster kernel cannot shorten a step in which the device waits: the time goes to what the host does between "
+        f"its launches. {_MEASURED} This rule is for a host that does other things than to launch: more than "
+        f"{US_PER_LAUNCH:g} us of the step for each launch."
+    ),
+    example=(
+        "loss.item() in every step: the host waits for the device to finish, and then the device waits for the host to "
+        "launch the next step."
+    ),
+    remedy=(
+        "Look at what the host did meanwhile (the finding's detail, and the table of idle time): take reads of tensors "
+        "out of the step (KGP201), prepare the next batch beforehand, let one CUDA graph replay the step "
+        "(mode='reduce-overhead'), or give each step more work."
+    ),
+)
+LAUNCH_BOUND = Rule(
+    id="KGP602",
+    name="launch-bound",
+    level=Level.WARNING,
+    summary="The step is as long as the host takes to launch its kernels, which are shorter than their launches.",
+    why=(
+        "Each launch costs the host microseconds, and a kernel that is shorter than that is over before the next one "
+        f"arrives. {_MEASURED} This rule is for a host that is busy launching: up to {US_PER_LAUNCH:g} us of the step "
+        "for each launch. In mode eager it is a note, because compiling is what is there against it."
+    ),
+    example="Four hundred kernels of 2 us each, launched one by one in a step of 4 ms.",
+    remedy=(
+        "Launch less often: mode='reduce-overhead' replays the step as one CUDA graph; torch.compile fuses what lies "
+        "between library calls; a larger batch makes each kernel longer for the same launch."
+    ),
+)
+RULES = (DEVICE_IDLE, LAUNCH_BOUND)
+
+
+class DeviceTime(Model, frozen=True, kw_only=True):
+    """One run on a GPU: what a step takes, and how much of that the device works."""
+
+    run: RunKey
+    step_us: float  # median of TIMING
+    samples: int
+    busy_us: float  # a step of TRACE, mean; two kernels at once count once
+    steps: int  # of TRACE
+    launches: float  # a step
+    host_spans: tuple[HostSpan, ...]  # of TRACE's window, while the device waited for the host
+
+    @property
+    def idle_share(self) -> float:
+        return max(0.0, 1 - self.busy_us / self.step_us)
+
+    @property
+    def is_launching(self) -> bool:
+        return self.launches > 0 and self.step_us / self.launches <= US_PER_LAUNCH
+
+
+def collect(recording: Recording) -> tuple[DeviceTime, ...]:
+    """Of runs on a GPU that have both passes."""
+    if recording.header.plan.device != "cuda":
+        return ()
+    return tuple(event for run in recording.runs for event in _of_run(recording, run))
+
+
+def _of_run(recording: Recording, run: RunRecord) -> Iterator[DeviceTime]:
+    step_us = [us for group in run.timing.step_us for us in group] if isinstance(run.timing, TimingPass) else []
+    if not step_us or not isinstance(run.trace, TracePass):
+        return
+    found = _breakdown(recording, run)
+    if isinstance(found, Skipped) or found.device != "cuda" or not found.steps or isinstance(found.launches, Skipped):
+        return
+    yield DeviceTime(
+        run=run.key,
+        step_us=statistics.median(step_us),
+        samples=len(step_us),
+        busy_us=found.busy_us / found.steps,
+        steps=found.steps,
+        launches=found.launches / found.steps,
+        host_spans=() if isinstance(found.idle, Skipped) else found.idle.host_spans,
+    )
+
+
+def _breakdown(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
+    from kgprof.analysis import kernels, kineto  # analysis reads this room: not there yet when this module is loaded
+
+    try:
+        trace = kineto.read(store.trace_path(recording, run.key, PassName.TRACE))
+    except InputError as error:
+        return Skipped(reason=error.message)
+    return kernels.breakdown(trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+
+
+def diagnose(events: tuple[DeviceTime, ...]) -> tuple[Finding, ...]:
+    return tuple(_finding(event) for event in events if event.idle_share >= IDLE_SHARE)
+
+
+def _finding(event: DeviceTime) -> Finding:
+    rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
+    expected = event.is_launching and event.run.mode == modes.EAGER
+    return Finding(
+        rule=rule.id,
+        level=Level.NOTE if expected else rule.level,
+        message=f"{event.run.slug}: {_words(event)}",
+        run=event.run,
+        fingerprint=fingerprint(rule.id, event.run),
+        detail=_detail(event),
+    )
+
+
+def _words(event: DeviceTime) -> str:
+    idle = f"the device does nothing in {100 * event.idle_share:.0f} % of a step"
+    work = f"{event.busy_us:,.0f} us of work in {event.step_us:,.0f} us"
+    if not event.launches:
+        return f"{idle}: {work}, and no launch"
+    each = event.step_us / event.launches
+    return f"{idle}: {work}, with {event.launches:,.1f} launches, one every {each:,.1f} us"
+
+
+def _detail(event: DeviceTime) -> str:
+    """Where the figures come from, and what the host did."""
+    lines = [
+        f"step: median of {event.samples:,} steps, TIMING",
+        f"work and launches: mean of {event.steps:,} steps, TRACE",
+    ]
+    if event.host_spans:
+        lines.append("while the device waited the host was in, under the profiler:")
+    lines += [f"  {span.total_us / event.steps:,.1f} us a step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]]
+    return "\n".join(lines)
