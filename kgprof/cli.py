@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from kgprof.gate import Settings
     from kgprof.gate.settings import Written
+    from kgprof.model import Recording
     from kgprof.progress import Progress
     from kgprof.record.ranks import Launch
     from kgprof.render import Renderer
@@ -271,6 +272,17 @@ module_option = click.option(
 )
 
 
+def hta_option(verb: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--hta/--no-hta",
+        "hta",
+        envvar=f"KGPROF_{verb}_HTA",
+        default=None,
+        help="Ask HolisticTraceAnalysis about each GPU trace, again or not at all; by default once, and the answer is "
+        "kept. It takes about a second a trace.",
+    )
+
+
 def torch_trace_option(verb: str) -> Callable[[Any], Any]:
     return click.option(
         "--torch-trace",
@@ -391,6 +403,7 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     show_default=True,
     help="Whole evaluations that TIMING aims at. Those beyond the second run only while there is time for them.",
 )
+@hta_option("PROFILE")
 @verbose_option
 @click.pass_context
 def profile(
@@ -400,6 +413,7 @@ def profile(
     output: Path | None,
     outputs: tuple[Output, ...],
     quiet: bool,
+    hta: bool | None,
     **given: Any,
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
@@ -430,7 +444,7 @@ def profile(
     recording = recorded(options, folder, quiet, launched)
     if recording is None:
         return rank_exit_code(folder, launched)
-    found = read(recording)
+    found = read(recording, hta=hta, quiet=quiet)
     report = write_report(folder, found)
     complain(found, recording)
     if not quiet:
@@ -530,6 +544,7 @@ def check_graphs(
 @click.argument("recording", type=click.Path(path_type=Path), required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
 @torch_trace_option("REPORT")
+@hta_option("REPORT")
 @format_option("REPORT")
 @verbose_option
 @click.pass_context
@@ -538,6 +553,7 @@ def report(
     recording: Path | None,
     output: Path | None,
     torch_trace: Path | None,
+    hta: bool | None,
     outputs: tuple[Output, ...],
 ) -> int:
     """Read a Recording again and write its report again; torch is not needed.
@@ -560,7 +576,7 @@ def report(
         recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
     assert recording is not None
     folder = store.resolve(recording)
-    found = read(folder)
+    found = read(folder, hta=hta)
     if output is None and outputs:
         emit(outputs, found, otherwise="")
         return EXIT_OK
@@ -806,18 +822,33 @@ def rank_exit_code(folder: Path, launched: Launch | None) -> int:
     return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
-def read(recording: Path) -> Profile:
-    """The Profile; of a Recording that check-graphs made, with the gate that it was held to."""
+def read(recording: Path, *, hta: bool | None = False, quiet: bool = False) -> Profile:
+    """The Profile; of a Recording that check-graphs made, with the gate that it was held to.
+
+    ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked about).
+    """
     from kgprof.analysis import analyse
     from kgprof.gate import judge
     from kgprof.gate.settings import from_record
     from kgprof.record import store
 
     loaded = store.load(recording)
+    if hta is not False:
+        loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
     found = analyse(loaded)
     if loaded.gate is None:
         return found
     return judge(found, from_record(loaded.gate, Path(loaded.folder) / store.GATE))
+
+
+def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
+    from kgprof.record import holistic
+
+    def tell(text: str) -> None:
+        if not quiet:
+            click.echo(f"kgprof: {text}", err=True)
+
+    return holistic.asked(loaded, again=again, say=tell)
 
 
 def write_report(folder: Path, found: Profile) -> Path:

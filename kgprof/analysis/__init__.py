@@ -11,7 +11,7 @@ import msgspec
 
 from kgprof import collectors
 from kgprof._version import __version__
-from kgprof.analysis import comparison, host, kernels, kineto, memory, ranks
+from kgprof.analysis import comparison, holistic_check, host, kernels, kineto, memory, ranks
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.trade_off import trade_offs
@@ -24,6 +24,8 @@ from kgprof.model import (
     Agreement,
     CompilePass,
     CompileSummary,
+    Holistic,
+    HolisticCheck,
     KernelBreakdown,
     LogExcerpt,
     MemorySummary,
@@ -82,7 +84,7 @@ def _report(
     recording: Recording, run: RunRecord, memory_of_it: MemorySummary | Skipped, across_ranks: tuple[str, ...]
 ) -> RunReport:
     baseline = recording.header.plan.baseline
-    agreement = _agreement(recording.agreement, run.key)
+    agreement, broken_down = _agreement(recording.agreement, run.key), _kernels(recording, run)
     differs = isinstance(agreement, RunAgreement) and agreement.verdict == "different"
     return RunReport(
         key=run.key,
@@ -97,7 +99,7 @@ def _report(
         agreement=agreement,
         compared_with=_compared_with(recording.agreement, run.key),
         compile=_compile_summary(run),
-        kernels=_kernels(recording, run),
+        kernels=broken_down,
         host=host.host_functions(run.host),
         observers=comparison.observer_costs(run),
         memory=memory_of_it,
@@ -105,6 +107,7 @@ def _report(
         notes=(*_notes(run), *across_ranks),
         script=run.script,
         records_lacking=_records_lacking(run),
+        holistic=_holistic(recording, run, broken_down),
     )
 
 
@@ -187,6 +190,21 @@ def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: Tra
         measured_in=name,
         cpp_kernel_profile=traced.cpp_kernel_profile,
         origins=() if isinstance(run.kernel_origins, Skipped) else run.kernel_origins.origins,
+    )
+
+
+def _holistic(recording: Recording, run: RunRecord, ours: KernelBreakdown | Skipped) -> HolisticCheck | Skipped:
+    """HTA's figures of TRACE beside ours, where it has been asked."""
+    if recording.header.plan.device != "cuda":
+        return Skipped(reason="a CPU run: HTA analyses what ran on a GPU")
+    for missing in (run.trace, run.holistic, ours):
+        if isinstance(missing, Skipped):
+            return missing
+    assert isinstance(run.holistic, Holistic)
+    assert isinstance(ours, KernelBreakdown)
+    # Read a second time: it takes a tenth of what HTA takes, and most Recordings have no such trace.
+    return holistic_check.check(
+        run.holistic, ours, kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
     )
 
 

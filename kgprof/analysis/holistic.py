@@ -47,14 +47,24 @@ PACKAGES = ("HolisticTraceAnalysis", "traceinsight", "pandas", "numpy")
 ON_A_CPU = "HTA analyses what ran on a GPU, and the trace holds nothing that did"
 
 GRAPHS_UNKNOWN = "it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph"
-LAUNCHES_UNKNOWN = "it knows cudaLaunchKernel alone, and Triton's kernels are launched by cuLaunchKernelEx"
+LAUNCHES_UNKNOWN = "it does not know cuLaunchKernel and would leave out every kernel that Triton launched"
+MEMORY_BYTES = 4 * 2**30  # it takes some 1.3 GB for a million events
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def main(answer: str, *traces: str) -> None:
-    """Writes a Holistic, or Skipped with its reason, as JSON to ``answer``."""
+    """Writes a Holistic, or Skipped with its reason, as JSON to ``answer``; raises ImportError without HTA."""
+    _bound_memory()
     Path(answer).write_bytes(encode_json(analysed([Path(trace) for trace in traces])))
+
+
+def _bound_memory() -> None:
+    """What it asks for beyond that raises MemoryError, whoever else needs the machine."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def analysed(traces: Sequence[Path]) -> Holistic | Skipped:
@@ -215,6 +225,8 @@ def _figure(row: Mapping[str, Any], name: str) -> float | Skipped:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"MemoryError: it may take {MEMORY_BYTES / 2**30:g} GiB"
     first = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {first[0]}".removesuffix(": ")
 

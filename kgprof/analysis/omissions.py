@@ -8,6 +8,7 @@ from kgprof.analysis.verdict import death
 from kgprof.model import (
     CompileSummary,
     HostBreakdown,
+    KernelBreakdown,
     Omission,
     Recording,
     RunRecord,
@@ -71,6 +72,9 @@ def _derived(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
         yield "further evaluations in TIMING", run.timing.stopped_early
     if isinstance(report.kernels, Skipped) and (isinstance(run.trace, TracePass) or isinstance(run.kernels, TracePass)):
         yield "kernel breakdown", report.kernels.reason
+    on_gpu = isinstance(report.kernels, KernelBreakdown) and report.kernels.device == "cuda"
+    if on_gpu and isinstance(report.holistic, Skipped):
+        yield "HolisticTraceAnalysis", report.holistic.reason
     if isinstance(report.agreement, Skipped):
         yield "comparison of results", report.agreement.reason
     if isinstance(report.compile, CompileSummary):

@@ -1,0 +1,101 @@
+"""HolisticTraceAnalysis, asked once about each GPU trace of a Recording; its answer is kept beside the trace.
+
+It runs in a process of its own, one trace at a time, so that the trace which it cannot take, or takes too long for,
+costs its own answer alone. An answer that was not given is asked for again by the next ``kgprof report``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+
+import msgspec
+
+import kgprof
+from kgprof.errors import KgprofError
+from kgprof.model import Holistic, PassName, Recording, RunRecord, Skipped, TracePass, decode_json
+from kgprof.record import store
+
+LIMIT_S = 120.0  # a million events take it some 20 s, with twenty steps
+NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
+# As in children.py: without the current folder on sys.path, and with kgprof from where this process has it.
+BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
+    "from kgprof.analysis.holistic import main; main(*sys.argv[2:])"
+)
+HOME = Path(kgprof.__file__).resolve().parent.parent
+Answer = Holistic | Skipped
+Say = Callable[[str], None]
+
+
+def asked(
+    recording: Recording, *, again: bool = False, say: Say = lambda text: None, limit_s: float = LIMIT_S
+) -> Recording:
+    """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves the rest unasked."""
+    answers = {}
+    try:
+        for run in recording.runs:
+            if has_gpu_trace(recording, run) and (again or not is_kept(recording, run)):
+                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug}")
+                answers[run.key] = _ask_and_keep(recording, run, limit_s)
+    except KeyboardInterrupt:
+        say("interrupted: the report goes without the rest of HolisticTraceAnalysis")
+    runs = tuple(msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs)
+    return msgspec.structs.replace(recording, runs=runs)
+
+
+def has_gpu_trace(recording: Recording, run: RunRecord) -> bool:
+    on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, TracePass)
+    return on_gpu and store.trace_path(recording, run.key, PassName.TRACE).is_file()
+
+
+def is_kept(recording: Recording, run: RunRecord) -> bool:
+    return (store.run_folder(Path(recording.folder), run.key) / store.HOLISTIC).exists()
+
+
+def _ask_and_keep(recording: Recording, run: RunRecord, limit_s: float) -> Answer:
+    answer, is_its_own = ask(store.trace_path(recording, run.key, PassName.TRACE), limit_s)
+    if is_its_own:
+        with contextlib.suppress(KgprofError):  # a Recording that cannot be written to is read all the same
+            store.write_holistic(Path(recording.folder), run.key, answer)
+    return answer
+
+
+def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
+    """HTA's answer about one trace; or, with False, why it gave none."""
+    if util.find_spec("hta") is None:
+        return Skipped(reason=NOT_INSTALLED), False
+    with tempfile.TemporaryDirectory(prefix="kgprof-hta-") as folder:
+        answer = Path(folder) / store.HOLISTIC
+        if failed := _run(answer, trace, limit_s):
+            return Skipped(reason=failed), False
+        return decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
+
+
+def _run(answer: Path, trace: Path, limit_s: float) -> str:
+    """How its process failed; empty when it ended well."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", BOOTSTRAP, str(HOME), str(answer), str(trace)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            # A pool of threads would take its memory, and it multiplies no matrix.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"HTA gave no answer within {limit_s:g} s"
+    except OSError as error:
+        return f"HTA's process could not be started: {error.strerror or error}"
+    if ended.returncode == 0:
+        return ""
+    said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
+    return f"HTA's process ended with code {ended.returncode}: {said[-1]}"
