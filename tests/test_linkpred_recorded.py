@@ -1,0 +1,92 @@
+"""The evaluator as an H200 ran it, read again by this version: its reads, its buffers, and whether torch.cond pays."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.model import MemorySummary, Profile, RunKey, Spread
+from kgprof.record import store
+
+ARCHIVE = Path(__file__).resolve().parents[1] / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
+COND, FUSED = "torch_cond", "fused"
+MODES = ("default", "reduce-overhead")
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    folder = tmp_path_factory.mktemp("linkpred")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return analyse(store.load(folder / "recording"))
+
+
+def reads(profile: Profile) -> Mapping[RunKey, float]:
+    memories = {run.key: run.memory for run in profile.runs}
+    return {
+        key: memory.syncs_per_step
+        for key, memory in memories.items()
+        if isinstance(memory, MemorySummary) and isinstance(memory.syncs_per_step, float)
+    }
+
+
+def places(profile: Profile, strategy: str, mode: str) -> list[tuple[str, str, str]]:
+    """Rule, file and line of each read."""
+    return sorted(
+        (found.rule, Path(found.location.file).name, found.location.text.strip())
+        for found in profile.findings
+        if found.run == RunKey(strategy=strategy, mode=mode) and found.rule.startswith("KGP2") and found.location
+    )
+
+
+def test_torch_cond_reads_once_more_a_step_than_fused(profile: Profile) -> None:
+    expected = {COND: 2.0, FUSED: 1.0}
+
+    assert reads(profile) == {
+        RunKey(strategy=strategy, mode=mode): number for strategy, number in expected.items() for mode in MODES
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_read_that_is_more_is_the_predicates(mode: str, profile: Profile) -> None:
+    stated, more = places(profile, FUSED, mode), places(profile, COND, mode)
+
+    assert [(rule, file) for rule, file, _ in stated] == [("KGP201", "evaluator.py")]
+    assert [one for one in more if one not in stated] == [
+        ("KGP202", "torch_cond.py", "states, number, dropped = torch.cond(")
+    ]
+
+
+def test_no_buffer_moved_nothing_is_shared_and_nothing_disagrees(profile: Profile) -> None:
+    rules = {found.rule for found in profile.findings}
+
+    assert not rules & {"KGP305", "KGP401", "KGP402", "KGP403", "KGP404", "KGP405", "KGP406", "KGP503"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_trade_off_says_what_the_measured_times_say(mode: str, profile: Profile) -> None:
+    # given
+    net = {run.key: run.ms_per_candidate for run in profile.runs}
+    cond, fused = (net[RunKey(strategy=strategy, mode=mode)] for strategy in (COND, FUSED))
+    assert isinstance(cond, Spread)
+    assert isinstance(fused, Spread)
+
+    # when
+    (weighed,) = (one for one in profile.trade_offs if one.guarded == RunKey(strategy=COND, mode=mode))
+
+    # then
+    assert fused.maximum < cond.minimum
+    assert weighed.verdict == "remove it"
+    assert weighed.syncs_per_step == 1.0
+    assert weighed.location is not None
+    assert weighed.location.text.strip() == "states, number, dropped = torch.cond("
+
+
+def test_the_checklist_fails_where_torch_cond_stands(profile: Profile) -> None:
+    failed = {item.id for item in profile.checklist if item.status == "fail"}
+
+    assert failed == {"no-reads-inside", "cond-costs-cuda-graphs", "few-reads", "reads-weighed"}
