@@ -802,7 +802,8 @@ class TradeOff(Model, frozen=True, kw_only=True):
     location: Location | None  # the line that reads
     syncs_per_step: float | Skipped  # that the guarded one has more
     sync_us: float | Skipped  # what they cost in a step: the time the host waited
-    saved_us: float | Skipped  # what the guarded one saves in a step, before that cost
+    saved_us: float | Skipped  # what the guarded one saves, before that cost; negative: it takes more
+    saved_per: str = "step"  # what ``saved_us`` is of; "evaluation": a step of the two is not the same work
     net: Spread | Skipped  # the quantity that decides, of the guarded run
     net_always: Spread | Skipped  # and of the other
     verdict: str

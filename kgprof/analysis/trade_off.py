@@ -69,6 +69,7 @@ def weigh(
     reads = _more_reads(guarded, always)
     sync_us = _waited(extra, reads, on_cuda)
     times = _times(guarded, always)
+    saved_us = _saved(times, sync_us) if times.unit is PER_STEP else _saved_by_evaluation(guarded, always, sync_us)
     differ = any(_differs(run) for run in (guarded, always) if run is not None)
     verdict, text = _judged(guarded.key, always_key, times, reads, results_differ=differ)
     return TradeOff(
@@ -77,11 +78,12 @@ def weigh(
         location=max(extra, key=lambda site: site.reads_per_step).location if extra else None,
         syncs_per_step=reads,
         sync_us=sync_us,
-        saved_us=_saved(times, sync_us),
+        saved_us=saved_us,
+        saved_per="step" if times.unit is PER_STEP else "evaluation",
         net=times.guarded,
         net_always=times.always,
         verdict=verdict,
-        text=text if verdict == NOT_OBSERVED else f"{text}{_price(sync_us)}",
+        text=text if verdict == NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
     )
 
 
@@ -171,14 +173,28 @@ def _doubt(guarded: RunReport, mine: Spread, always: RunReport, theirs: Spread, 
 
 
 def _saved(times: _Times, sync_us: float | Skipped) -> float | Skipped:
-    """What a step without the guard takes more, and the wait that it is spared: on steps only, a wait is of a step."""
+    """What a step without the guard takes more, and the wait that it is spared."""
     if isinstance(times.guarded, Skipped):
         return times.guarded
     if isinstance(times.always, Skipped):
         return times.always
-    if times.unit is not PER_STEP:
-        return Skipped(reason=STEPS_DIFFER)
     return sync_us if isinstance(sync_us, Skipped) else times.always.median - times.guarded.median + sync_us
+
+
+def _saved_by_evaluation(guarded: RunReport, always: RunReport | None, sync_us: float | Skipped) -> float | Skipped:
+    """The same over a whole evaluation: the wait of a step times the steps that the guarded one took."""
+    if always is None:
+        return Skipped(reason="it was not run in this mode")
+    mine, theirs = guarded.evaluation_time, always.evaluation_time
+    if isinstance(mine, Skipped):
+        return mine
+    if isinstance(theirs, Skipped):
+        return theirs
+    if isinstance(guarded.evaluation, Skipped):
+        return guarded.evaluation
+    if isinstance(sync_us, Skipped):
+        return sync_us
+    return (theirs.median - mine.median) * 1e6 + sync_us * guarded.evaluation.steps
 
 
 # ---------------------------------------------------------------- in words
@@ -216,6 +232,14 @@ def _figure(key: RunKey, time: Spread, unit: Unit) -> str:
     kind = "p10 to p90" if unit is PER_STEP else "range"
     ranged = f"{kind} {unit.bare(low)} to {unit.bare(high)}" if time.samples > 1 else "no spread"
     return f"{key.slug} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"
+
+
+def _worth(saved_us: float | Skipped, times: _Times) -> str:
+    if isinstance(saved_us, Skipped) or times.unit is PER_STEP:
+        return ""
+    if saved_us < 0:
+        return f", and what stands behind the read takes {-saved_us / 1000:,.3g} ms an evaluation more than without it"
+    return f", and the work behind the read takes {saved_us / 1000:,.3g} ms an evaluation less"
 
 
 def _price(sync_us: float | Skipped) -> str:

@@ -82,7 +82,7 @@ def _weighing(trade_off: TradeOff, root: str, limits: Limits) -> Weighing:
             for what, value in (
                 ("reads more per step", trade_off.syncs_per_step),
                 ("they cost, ms/step", _in_ms(trade_off.sync_us)),
-                ("work saved, ms/step", _in_ms(trade_off.saved_us)),
+                (f"work saved, ms/{one_line(trade_off.saved_per, limits.name)}", _in_ms(trade_off.saved_us)),
                 (guarded, trade_off.net),
                 (always, trade_off.net_always),
             )

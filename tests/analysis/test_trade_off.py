@@ -11,6 +11,7 @@ from kgprof.analysis import analyse
 from kgprof.model import (
     Agreement,
     Alternative,
+    Evaluation,
     PassName,
     Recording,
     RunKey,
@@ -82,9 +83,7 @@ def test_whole_evaluations_decide(guarded_s: float, verdict: str, words: str) ->
     assert isinstance(found.net_always, Spread)
     assert (found.net.unit, found.net.samples, found.net_always.median) == ("ms/candidate", 3, 5.0)
     assert found.sync_us == Skipped(reason="on a CPU the host waits for nobody")
-    assert found.saved_us == Skipped(
-        reason="no evaluation to compare on, and a step of another strategy is another amount of work"
-    )
+    assert found.saved_us == Skipped(reason="on a CPU the host waits for nobody")
 
 
 def test_the_sentence_has_the_figures_and_says_what_they_are() -> None:
@@ -106,6 +105,27 @@ def test_one_evaluation_ranks_nothing() -> None:
 
     assert found.verdict == "inconclusive"
     assert found.text.endswith("measured once (n = 1): not enough to rank")
+
+
+@pytest.mark.parametrize(
+    ("guarded_s", "saved_ms", "words"),
+    [
+        (0.25, 250.0, ", and the work behind the read takes 252 ms an evaluation less"),
+        (0.75, -250.0, ", and what stands behind the read takes 248 ms an evaluation more than without it"),
+    ],
+)
+def test_a_wait_counts_in_every_step_of_an_evaluation(guarded_s: float, saved_ms: float, words: str) -> None:
+    """Its figure is what the two evaluations differ in, without the waits."""
+    guarded = run(GUARDED, waiting(40.0, on=DONE), waiting(310.0), evaluation_s=guarded_s)
+    always = run(ALWAYS, waiting(35.0, on=DONE))
+    assert isinstance(guarded.evaluation, Evaluation)
+
+    found = weighed(guarded, always, device="cuda")
+
+    waits_ms = 0.310 * guarded.evaluation.steps
+    assert found.saved_per == "evaluation"
+    assert found.saved_us == pytest.approx(1000 * (saved_ms + waits_ms))
+    assert found.text.endswith(words)
 
 
 # ---------------------------------------------------------------- by steps, and what the host waits
