@@ -587,6 +587,70 @@ def report(
 
 
 @cli.command()
+@click.argument("traces", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Compare with this trace, or rank by rank with these: microseconds per step by kernel, kind and span. "
+    "Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the report goes.  [default: reports/NAME-TIME]",
+)
+@hta_option("TRACE")
+@format_option("TRACE")
+@click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+@verbose_option
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    traces: tuple[Path, ...],
+    against: tuple[Path, ...],
+    output: Path | None,
+    hta: bool | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+) -> int:
+    """Read traces that torch.profiler wrote, in whatever program, and write a report about them. Runs nothing.
+
+    FILE is a Kineto trace, plain or gzip; of a DIR those in it that end in .json or .json.gz are read, one a rank. The
+    rank is the one that a trace gives in distributedInfo, or else the one in its file's name. A file that breaks off is
+    read up to there, and the report says so. The traces are copied into the Recording, so that `kgprof report` can read
+    it again without them. Exit code 0: the report was written; 2: no trace could be read; 5: there is nothing in them
+    to measure. The last line on stdout is the report's path.
+
+    \b
+    For example:  kgprof trace trace.json.gz
+                  kgprof trace profiles/                     one trace a rank: who computes longest, who waits
+                  kgprof trace new.json --against old.json --format text
+    """
+    from kgprof import progress
+    from kgprof.record import default_folder, kineto_files
+
+    where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
+    ctx.ensure_object(Context).folder = where
+    options = Options(workload=kineto_files.title(traces), passes=(PassName.TRACE,))
+    with progress.choose(quiet=quiet) as shown_progress:
+        recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
+        shown_progress.phase("analysis", None)
+    for sentence in unread:
+        click.echo(f"kgprof: left out: {sentence}", err=True)
+    found = read(recording, hta=hta, quiet=quiet)
+    report = write_report(where, found)
+    complain(found, recording)
+    if not quiet:
+        click.echo(f"kgprof: {found.verdict.text}", err=True)
+    emit(outputs, found, otherwise=str(report))
+    return found.exit_code
+
+
+@cli.command()
 def schema() -> int:
     """Print the JSON Schema of report.json.
 

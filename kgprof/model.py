@@ -111,6 +111,19 @@ class Alternative(Model, frozen=True, kw_only=True):
     always: str
 
 
+class TraceFile(Model, frozen=True, kw_only=True):
+    """A Kineto trace that somebody else recorded, as `kgprof trace` took it in."""
+
+    key: RunKey  # of the run that it became
+    file: str
+    size_bytes: int  # as it lay there, packed or not
+    rank: int | None = None  # from its distributedInfo, else from its name
+    world_size: int | None = None
+    backend: str = ""  # of the process group: "nccl"
+    against: bool = False  # --against: the others are held against this one
+    notes: tuple[str, ...] = ()
+
+
 class Plan(Model, frozen=True, kw_only=True):
     """What the PLAN child found: the workload as it stands and the machine it stands on."""
 
@@ -124,6 +137,7 @@ class Plan(Model, frozen=True, kw_only=True):
     vector_isa_works: bool = False  # each instruction set of this CPU passed the probe, so the runs need not try them
     agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
     alternatives: tuple[Alternative, ...] = ()  # what the workload declares to be weighed
+    trace_files: tuple[TraceFile, ...] = ()  # of `kgprof trace`, one a run; empty: kgprof ran the workload itself
 
 
 class Environment(Model, frozen=True, kw_only=True):
@@ -553,6 +567,60 @@ class SpanTotal(Model, frozen=True, kw_only=True):
     total_us: float
 
 
+class Ceiling(Model, frozen=True, kw_only=True):
+    """What the card was measured to do at most, in ``unit``; the median is what kernels are held against."""
+
+    operation: str  # "copy" or "matmul"
+    dtype: str  # of the matmul
+    unit: str  # "bytes/s" or "FLOP/s"
+    median: float
+    minimum: float
+    maximum: float
+    samples: int
+    how: str
+
+
+class KernelLaunches(Model, frozen=True, kw_only=True):
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations.
+
+    Rates are of the median launch.
+    """
+
+    name: str
+    generator: str  # as KernelRow.generator
+    count: int
+    total_us: float
+    share: float  # of the sum over all device events, 0..1
+    median_us: float
+    grid: tuple[int, ...] | Skipped
+    block: tuple[int, ...] | Skipped
+    registers: int | Skipped  # of each thread
+    shared_bytes: int | Skipped  # of each block
+    blocks_per_sm: float | Skipped
+    warps: int | Skipped  # of each block
+    occupancy_percent: float | Skipped  # CUPTI's estimate, from the launch's shape and not from counters
+    spills: int | Skipped
+    stages: int | Skipped
+    bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
+    flops: int | Skipped
+    bytes_per_s: float | Skipped
+    flops_per_s: float | Skipped
+    bound: str | Skipped  # "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
+    of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
+
+
+class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
+    """Every kernel held against the card's ceilings; the largest rows, and how many are not here."""
+
+    rule: str  # how ``bound`` is decided, with its thresholds
+    ceilings: tuple[Ceiling, ...]  # none: see ``without``
+    without: str  # why there are no ceilings; empty where there are
+    rows: tuple[KernelLaunches, ...]
+    rows_left_out: int
+    left_out_us: float
+    placed_us: float  # of all device events, what has a ``bound``
+
+
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
 
@@ -574,7 +642,52 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     by_step: tuple[SpanTotal, ...] = ()
     by_region: tuple[SpanTotal, ...] = ()
     by_span: tuple[SpanTotal, ...] = ()
+    communication: Communication | Skipped = Skipped(reason="on a CPU, work and waiting for other ranks look alike")
     warnings: tuple[str, ...] = ()
+    roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
+
+
+class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
+    """Collectives on the device, in the whole window. ``exposed_us`` is what no other device work ran beside."""
+
+    count: int
+    total_us: float  # sum of their durations; a rank that comes early waits inside them
+    busy_us: float  # of the union of their intervals
+    exposed_us: float
+
+
+class RankLoad(Model, frozen=True, kw_only=True):
+    """One rank's device in a step, in microseconds; busy + idle = step, busy = compute + exposed communication."""
+
+    run: RunKey
+    rank: int
+    steps: int
+    step_us: float
+    busy_us: float
+    idle_us: float
+    compute_us: float  # covered by a kernel, copy or fill that is no collective
+    communication_us: float  # covered by a collective
+    exposed_us: float  # covered by collectives alone
+
+
+class RankSpread(Model, frozen=True, kw_only=True):
+    """One quantity of RankLoad over all ranks."""
+
+    quantity: str
+    median_us: float
+    max_us: float
+    ratio: float | Skipped  # largest over median
+    run: RunKey  # of the largest
+
+
+class RankBalance(Model, frozen=True, kw_only=True):
+    """The ranks of one job beside each other. ``straggler``: in words, or why none is named."""
+
+    ranks: tuple[RankLoad, ...]
+    spreads: tuple[RankSpread, ...] = ()
+    straggler: RunKey | None = None
+    text: str
+    left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why
 
 
 class Change(Model, frozen=True, kw_only=True):
@@ -841,6 +954,9 @@ class Profile(Model, frozen=True, kw_only=True):
     checklist: tuple[ChecklistItem, ...] = ()
     trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only
+    trace_files: tuple[TraceFile, ...] = ()  # `kgprof trace` only
+    rank_balance: RankBalance | None = None  # of traces of two ranks or more
+    differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:

@@ -14,6 +14,8 @@ from kgprof._version import __version__
 from kgprof.analysis import comparison, holistic_check, host, kernels, kineto, memory, ranks
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
+from kgprof.analysis.rank_balance import rank_balance
+from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.collectors.compilations import compilations
@@ -51,6 +53,7 @@ def analyse(recording: Recording) -> Profile:
     across, memories = ranks.notes(recording), memory.summaries(recording)
     runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ())) for run in recording.runs)
     findings, weighed = collectors.findings(recording), trade_offs(recording, runs)
+    balance = rank_balance(plan.trace_files, runs)
     return Profile(
         schema_version=PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -65,6 +68,7 @@ def analyse(recording: Recording) -> Profile:
             baseline=plan.baseline,
             interrupted=_interrupted(recording),
             uncompared=_why_uncompared(recording),
+            balance=balance,
         ),
         environment=plan.environment,
         device=plan.device,
@@ -77,6 +81,9 @@ def analyse(recording: Recording) -> Profile:
         omissions=omissions(recording, runs),
         checklist=checklist(recording, runs, findings, weighed),
         trade_offs=weighed,
+        trace_files=plan.trace_files,
+        rank_balance=balance,
+        differences=differences(plan.trace_files, runs),
     )
 
 
@@ -104,7 +111,7 @@ def _report(
         observers=comparison.observer_costs(run),
         memory=memory_of_it,
         log=_excerpt(run.log),
-        notes=(*_notes(run), *across_ranks),
+        notes=(*_trace_notes(recording, run.key), *_notes(run), *across_ranks),
         script=run.script,
         records_lacking=_records_lacking(run),
         holistic=_holistic(recording, run, broken_down),
@@ -114,6 +121,10 @@ def _report(
 def _notes(run: RunRecord) -> tuple[str, ...]:
     timing = run.timing.notes if isinstance(run.timing, TimingPass) else ()
     return (*(run.script.notes if run.script else ()), *timing)
+
+
+def _trace_notes(recording: Recording, key: RunKey) -> tuple[str, ...]:
+    return tuple(note for file in recording.header.plan.trace_files if file.key == key for note in file.notes)
 
 
 def _compile_summary(run: RunRecord) -> CompileSummary | Skipped:
@@ -190,6 +201,8 @@ def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: Tra
         measured_in=name,
         cpp_kernel_profile=traced.cpp_kernel_profile,
         origins=() if isinstance(run.kernel_origins, Skipped) else run.kernel_origins.origins,
+        compiled=run.compiled_kernels,
+        ceilings=recording.ceilings,
     )
 
 

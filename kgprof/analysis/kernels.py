@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof.analysis import attribution, kernel_kinds, timeline
+from kgprof.analysis.communication import communication
 from kgprof.analysis.idle import device_idle
 from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
@@ -97,6 +98,7 @@ def _of_device(trace: Trace, origins: Origins, measured_in: PassName) -> KernelB
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
+        communication=communication(columns, work, window),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 

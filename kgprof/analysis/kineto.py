@@ -36,6 +36,7 @@ _TAIL_BYTES = 2**14  # where it is looked for first
 _NEXT = re.compile(r"\}\s*,\s*(?=\{)")
 _BETWEEN_EVENTS = re.compile(r"[\s,]*")
 _START_OF_EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_LONGEST_HEAD = 2**22  # bytes before the events; a rank's process groups take some kilobytes
 _START_BYTES = 64  # of which a part may lie in the next piece
 
 Column = npt.NDArray[np.int64]
@@ -185,6 +186,26 @@ def read(path: Path) -> Trace:
         gathered.add(text.events(piece))
     gathered.add(text.events(b"", last=True))
     return Trace(columns=gathered.columns(), warnings=(*data.warnings, *text.warnings(), *gathered.warnings()))
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """What stands before the events: deviceProperties, distributedInfo, versions. Empty where that is no JSON.
+
+    Raises InputError for a file that cannot be read.
+    """
+    head = b""
+    for piece in TraceBytes(path):
+        head += piece
+        if (found := _START_OF_EVENTS.search(head)) or len(head) > _LONGEST_HEAD:
+            break
+    else:
+        found = None
+    text = head[: found.start()].decode("utf-8", errors="replace").rstrip(", \r\n\t") if found else ""
+    try:
+        value = json.loads(f"{text}}}", strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _first_events(pieces: Iterator[bytes], name: str) -> bytes:

@@ -7,14 +7,42 @@ totals, because each table of a breakdown adds up to its total.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from kgprof.model import Change, KernelBreakdown, KernelKind, RunKey, Skipped, SpanTotal, TraceDifference
+from kgprof.model import (
+    Change,
+    KernelBreakdown,
+    KernelKind,
+    RunKey,
+    RunReport,
+    Skipped,
+    SpanTotal,
+    TraceDifference,
+    TraceFile,
+)
 
 BOTH, NEW, GONE = "both", "new", "gone"
 
 _Name = tuple[str, KernelKind | None]
 _Side = Mapping[_Name, tuple[float, int]]  # microseconds and how many, of the whole window
+
+
+def differences(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> tuple[TraceDifference, ...]:
+    """Each trace against the one of the same rank on the other side, or against the only one that there is."""
+    kernels = {report.key: report.kernels for report in reports}
+    others = [file for file in files if file.against]
+    pairs = ((file, _counterpart(file, others)) for file in files if not file.against)
+    return tuple(
+        difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key)
+        for file, other in pairs
+        if other is not None
+    )
+
+
+def _counterpart(file: TraceFile, others: Sequence[TraceFile]) -> TraceFile | None:
+    if len(others) == 1:
+        return others[0]
+    return next((other for other in others if other.rank is not None and other.rank == file.rank), None)
 
 
 def difference(

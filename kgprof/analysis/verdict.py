@@ -9,7 +9,9 @@ from kgprof.analysis.comparison import STEPS_DIFFER
 from kgprof.model import (
     OVERFLOW_TO_SAY,
     Finding,
+    KernelBreakdown,
     Level,
+    RankBalance,
     RunAgreement,
     RunKey,
     RunReport,
@@ -22,6 +24,7 @@ OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive
 
 
 IN_ONE_PROCESS = "in one process each"
+TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
 # How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
 FIRST_EVALUATION_NOTE = "the first evaluation took"
@@ -42,13 +45,14 @@ def verdict(
     baseline: RunKey | None,
     interrupted: bool,
     uncompared: str = "",
+    balance: RankBalance | None = None,
 ) -> Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared))
+    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance))
     said = tuple(remark.text for remark in remarks)
     if not headlines:
         warned = any(finding.level is Level.WARNING for finding in findings)
@@ -57,6 +61,10 @@ def verdict(
         return Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
     return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *said)))
+
+
+def _ranks(balance: RankBalance | None) -> tuple[Remark, ...]:
+    return () if balance is None else (Remark(text=balance.text, attention=balance.straggler is not None),)
 
 
 def _by_message(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -144,8 +152,21 @@ def _untimed(runs: Sequence[RunReport]) -> str:
     """Of scripts, what there is instead."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
     if not scripts:
-        return "no run has a time"
+        return _traced(runs) or "no run has a time"
     return "; ".join(f"{run.key.slug}: {script.steps:,} steps, each {script.step}" for run, script in scripts)
+
+
+def _traced(runs: Sequence[RunReport]) -> str:
+    """How busy each device was, of runs that were only traced; empty where none was."""
+    found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, KernelBreakdown)]
+    said = [f"{slug}: {_busy(kernels)}" for slug, kernels in found[:TRACED_TO_NAME]]
+    return "; ".join(said) + (f"; and {len(found) - len(said)} more" if len(found) > len(said) else "")
+
+
+def _busy(kernels: KernelBreakdown) -> str:
+    what = "device busy" if kernels.device == "cuda" else "operators running"
+    of = f"{kernels.steps:,} traced steps" if kernels.steps else "the traced window, in which no steps are marked"
+    return f"{what} {100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0:.1f} % of {of}"
 
 
 def uncounted_evaluation(run: RunReport) -> Spread | Skipped:

@@ -1,0 +1,357 @@
+"""Kineto traces that others recorded as a Recording: one run a file. No torch is needed.
+
+The files are read before anything is written, so that a wrong name costs no older report. Each is copied into the
+Recording (packed, where it was not), and read again from there by every analysis. What a trace alone cannot show is
+Skipped with its reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgprof._version import __version__
+from kgprof.analysis import kineto, timeline
+from kgprof.analysis.launches import DEVICE_CATEGORIES
+from kgprof.errors import InputError
+from kgprof.model import (
+    RECORDING_SCHEMA_VERSION,
+    Environment,
+    Exit,
+    Options,
+    PassName,
+    Plan,
+    RecordingHeader,
+    RunKey,
+    Skipped,
+    StrategyPlan,
+    TraceFile,
+    TracePass,
+)
+from kgprof.record import store
+from kgprof.workloads.modes import AS_IS
+
+if TYPE_CHECKING:
+    from kgprof.progress import Progress
+
+SUFFIXES = (".json", ".json.gz")  # .pt.trace.json[.gz] among them
+HOW = "torch.profiler's export_chrome_trace and tensorboard_trace_handler write such files"
+NOT_SHOWN = "a Kineto trace does not show it"
+NOT_SHOWN_OF = {
+    PassName.COMPILE: "a Kineto trace holds no records of the compiler (a TORCH_TRACE directory does)",
+    PassName.TIMING: "a trace's times were taken under torch.profiler",
+    PassName.HOST: "a Kineto trace holds operators, no profile of Python functions",
+    PassName.MEMORY: "a Kineto trace holds neither the lines that read nor the addresses of tensors",
+    PassName.KERNELS: "there is one trace for each rank",
+}
+PACKED_AT = 3  # gzip's level for a file that was not packed: a trace shrinks some twelvefold, at 60 MB/s or so
+
+_RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
+_GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")  # such names stand there only under Inductor's profiling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One readable trace, and what the header of the Recording needs of it."""
+
+    path: Path
+    head: Mapping[str, Any]  # what the file says before its events
+    size_bytes: int
+    against: bool
+    on_device: bool
+    countable: bool  # holds an operator, a kernel, a copy or a fill
+    step_us: tuple[float, ...]
+    cpp_kernel_profile: bool
+
+    @property
+    def distributed(self) -> Mapping[str, Any]:
+        found = self.head.get("distributedInfo")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def rank(self) -> int | None:
+        """As the trace says, else as its name does."""
+        if (rank := _number(self.distributed.get("rank"))) is not None:
+            return rank
+        named = _RANK_IN_NAME.search(self.path.name)
+        return int(named[1]) if named else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+# ---------------------------------------------------------------- which files
+
+
+def title(paths: Sequence[Path]) -> str:
+    """What the report is called."""
+    first = paths[0].resolve().name
+    return f"{first} and {len(paths) - 1} more" if len(paths) > 1 else first
+
+
+def find(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The files named, and of each folder those whose name is a trace's; each once. Raises InputError."""
+    found = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
+    return tuple({file.resolve(): file for file in found}.values())
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    if not folder.exists():
+        raise InputError("no such file or folder", path=folder, hint=f"give a Kineto trace, or a folder of them; {HOW}")
+    try:
+        files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=folder) from error
+    if (folder / store.HEADER).is_file() or (folder / store.FOLDER / store.HEADER).is_file():
+        raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
+    if not files:
+        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=_elsewhere(folder))
+    return files
+
+
+def _elsewhere(folder: Path) -> str:
+    deeper = next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None)
+    if deeper is not None:
+        return f"there are such files in {deeper}"
+    if any(folder.glob("dedicated_log_torch_trace_*")):
+        return f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
+    return HOW
+
+
+def read_files(
+    paths: Sequence[Path], against: Sequence[Path], progress: Progress
+) -> tuple[tuple[Found, ...], tuple[str, ...]]:
+    """Those that can be read, in the order of their ranks, and a sentence for each that cannot.
+
+    Raises InputError where none of either side can.
+    """
+    unread: list[str] = []
+    found: list[Found] = []
+    for named, is_against in ((paths, False), (against, True)):
+        if named:
+            found += _read_side(named, is_against, unread, progress)
+    return tuple(found), tuple(unread)
+
+
+def _read_side(named: Sequence[Path], against: bool, unread: list[str], progress: Progress) -> list[Found]:
+    files, found = find(named), []
+    refused = len(unread)
+    for file in files:
+        try:
+            found.append(_read(file, against, progress))
+        except InputError as error:
+            if len(files) == 1:
+                raise InputError(_said(error, file), path=file, hint=error.hint or HOW) from error
+            unread.append(f"{file}: {_said(error, file)}")
+    if not found:
+        where = named[0] if len(named) == 1 else " ".join(map(str, named))
+        raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
+    return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
+
+
+def _said(error: InputError, file: Path) -> str:
+    return error.message.removeprefix(f"{file.name}: ")
+
+
+def _read(file: Path, against: bool, progress: Progress) -> Found:
+    progress.phase(f"reading {file.name}", None)
+    try:
+        size_bytes = file.stat().st_size
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=file.name) from error
+    head = kineto.metadata(file)
+    columns = kineto.read(file).columns
+    on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
+    if not len(columns):
+        raise InputError("it holds no complete event (ph X), so nothing can be said of it", path=file.name)
+    steps = timeline.profiler_steps(columns)
+    return Found(
+        path=file,
+        head=head,
+        size_bytes=size_bytes,
+        against=against,
+        on_device=on_device,
+        countable=on_device or bool(columns.of_category("cpu_op").any()),
+        step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
+        cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+    )
+
+
+# ---------------------------------------------------------------- the Recording
+
+
+def record_files(
+    paths: Sequence[Path], output: Path, options: Options, progress: Progress, *, against: Sequence[Path] = ()
+) -> tuple[Path, tuple[str, ...]]:
+    """Write the Recording of these traces into ``output/recording``; that folder, and what could not be read.
+
+    Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
+    """
+    found, unread = read_files(paths, against, progress)
+    names = _names(found)
+    files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
+    store.claim(output)
+    store.clear(output)
+    folder = output / store.FOLDER
+    store.create(folder, _header(found, files, options))
+    for one, file in zip(found, files, strict=True):
+        progress.phase("keeping its trace", file.key)
+        _write_run(folder, one, file)
+    return folder, unread
+
+
+def _names(found: Sequence[Found]) -> tuple[str, ...]:
+    """``rank0``, or the file's own name; a second one of a name is numbered."""
+    names: list[str] = []
+    for one in found:
+        name = f"rank{one.rank}" if one.rank is not None else _stem(one.path)
+        name = f"against-{name}" if one.against else name
+        taken = sum(other == name or re.fullmatch(rf"{re.escape(name)}-file\d+", other) is not None for other in names)
+        names.append(f"{name}-file{taken + 1}" if taken else name)
+    return tuple(names)
+
+
+def _stem(path: Path) -> str:
+    name = path.name
+    for suffix in (".gz", ".json", ".pt.trace"):
+        name = name.removesuffix(suffix)
+    return name or path.name
+
+
+def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> TraceFile:
+    return TraceFile(
+        key=RunKey(strategy=name, mode=AS_IS),
+        file=str(one.path),
+        size_bytes=one.size_bytes,
+        rank=one.rank,
+        world_size=_number(one.distributed.get("world_size")),
+        backend=str(one.distributed.get("backend") or ""),
+        against=one.against,
+        notes=(*_notes(one, every), *(unread if one is every[0] else ())),
+    )
+
+
+def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
+    side = [other for other in every if other.against == one.against]
+    if one.head.get("with_stack"):
+        yield "recorded with stacks (with_stack), which makes everything on the host take longer"
+    if one.rank is not None and _number(one.distributed.get("rank")) is None:
+        yield "the trace does not say its rank (distributedInfo): it is taken from the file's name"
+    if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
+        yield f"{same} files are of rank {one.rank}: they are kept apart, and ranks are compared by the first"
+    size = _number(one.distributed.get("world_size"))
+    if size is None:
+        return
+    if one is side[0] and (lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})):
+        shown = ", ".join(map(str, lacking[:8])) + (", ..." if len(lacking) > 8 else "")
+        yield f"the job had {size} ranks; there is no trace of {len(lacking)} of them ({shown})"
+    sizes = {number for other in side if (number := _number(other.distributed.get("world_size"))) is not None}
+    if len(sizes) > 1:
+        yield f"the traces are of jobs of different sizes ({', '.join(map(str, sorted(sizes)))} ranks)"
+
+
+def _write_run(folder: Path, one: Found, file: TraceFile) -> None:
+    key = file.key
+    if one.countable:
+        kept = store.run_folder(folder, key) / store.TRACE_FILES[PassName.TRACE]
+        _keep(one.path, kept)
+        traced: TracePass | Skipped = TracePass(
+            step_us=one.step_us,
+            trace_file=kept.name,
+            trace_bytes=kept.stat().st_size,
+            cpp_kernel_profile=one.cpp_kernel_profile,
+        )
+    else:
+        traced = Skipped(reason="the trace holds no operator and no device kernel")
+    for name in PassName:
+        skipped = Skipped(reason=NOT_SHOWN_OF.get(name, NOT_SHOWN))
+        store.write_pass(folder, key, name, traced if name is PassName.TRACE else skipped)
+    store.write_evaluation(folder, key, Skipped(reason=NOT_SHOWN))
+    store.write_kernel_origins(folder, key, Skipped(reason="a Kineto trace does not say whose lines a kernel computes"))
+    # How the program ended is not in its trace.
+    store.write_exit(folder, key, Exit(outcome="ok"))
+
+
+def _keep(source: Path, kept: Path) -> None:
+    """A copy, packed. Raises InputError where the source went away meanwhile, KgprofError for a full disk."""
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=source) from error
+    with file, store.replacing(kept) as partial:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        with partial.open("wb") as raw:
+            if packed:
+                shutil.copyfileobj(file, raw, 2**20)
+                return
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0) as target:
+                shutil.copyfileobj(file, target, 2**20)
+
+
+# ---------------------------------------------------------------- the header
+
+
+def _header(found: Sequence[Found], files: Sequence[TraceFile], options: Options) -> RecordingHeader:
+    return RecordingHeader(
+        schema_version=RECORDING_SCHEMA_VERSION,
+        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=("kgprof", *sys.argv[1:]),
+        options=options,
+        plan=Plan(
+            workload=options.workload,
+            strategies=tuple(StrategyPlan(name=file.key.strategy, modes=(AS_IS,)) for file in files),
+            runs=tuple(file.key for file in files),
+            baseline=None,
+            device="cuda" if any(one.on_device for one in found) else "cpu",
+            environment=_environment(found),
+            vector_isa_probe_s=Skipped(reason=NOT_SHOWN),
+            agreement=False,
+            trace_files=tuple(files),
+        ),
+    )
+
+
+def _environment(found: Sequence[Found]) -> Environment:
+    """Of the machines that were traced, as far as the files say; nothing of the one that reads."""
+    unknown = Skipped(reason=NOT_SHOWN)
+    return Environment(
+        kgprof=__version__,
+        python="(version not in the trace)",
+        torch="(version not in the trace)",
+        triton=unknown,
+        cuda=_version(found, "cuda_runtime_version"),
+        driver=_version(found, "cuda_driver_version"),
+        device_name=", ".join(dict.fromkeys(name for one in found for name in _devices(one))) or "an unnamed machine",
+        cpu_name="(not in the trace)",
+        cpu_count=unknown,
+        torch_threads=unknown,
+        memory_bytes=unknown,
+        platform="(not in the trace)",
+        compiler=unknown,
+        git_commit=unknown,
+        git_dirty=unknown,
+        flags={},
+    )
+
+
+def _devices(one: Found) -> Iterator[str]:
+    devices = one.head.get("deviceProperties")
+    for device in devices if isinstance(devices, list) else ():
+        if isinstance(device, dict) and isinstance(name := device.get("name"), str) and name:
+            yield name
+
+
+def _version(found: Sequence[Found], field: str) -> str | Skipped:
+    """CUDA writes 13.0 as 13000."""
+    numbers = dict.fromkeys(number for one in found if (number := _number(one.head.get(field))) is not None)
+    said = ", ".join(f"{number // 1000}.{number % 1000 // 10}" for number in numbers)
+    return said or Skipped(reason=NOT_SHOWN)
