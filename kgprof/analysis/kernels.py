@@ -16,8 +16,10 @@ from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
 from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched
 from kgprof.analysis.origins import Lines, Origins, merged
+from kgprof.analysis.roofline import roofline
 from kgprof.analysis.timeline import Intervals, Window
-from kgprof.compile_records import KernelOrigin
+from kgprof.ceiling_records import Ceilings
+from kgprof.compile_records import CompiledKernels, KernelOrigin
 from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, Location, PassName, Skipped
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
@@ -25,6 +27,8 @@ GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
 
 NO_LINES = "nothing was recorded about the kernels' source lines"
+NOT_COMPILED = Skipped(reason="nothing was recorded about the compiled kernels")
+NOT_MEASURED = Skipped(reason="no ceilings were measured")
 
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
@@ -61,11 +65,13 @@ def breakdown(
     measured_in: PassName,
     cpp_kernel_profile: bool,
     origins: Sequence[KernelOrigin] = (),
+    compiled: CompiledKernels | Skipped = NOT_COMPILED,
+    ceilings: Ceilings | Skipped = NOT_MEASURED,
 ) -> KernelBreakdown | Skipped:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
     columns = trace.columns
     if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
-        return _of_device(trace, Origins(origins), measured_in)
+        return _of_device(trace, Origins(origins), measured_in, compiled, ceilings)
     if not columns.of_category("cpu_op").any():
         return Skipped(reason="the trace holds no operator and no device kernel")
     warnings = (
@@ -77,14 +83,21 @@ def breakdown(
 # ---------------------------------------------------------------- CUDA
 
 
-def _of_device(trace: Trace, origins: Origins, measured_in: PassName) -> KernelBreakdown:
+def _of_device(
+    trace: Trace,
+    origins: Origins,
+    measured_in: PassName,
+    compiled: CompiledKernels | Skipped,
+    ceilings: Ceilings | Skipped,
+) -> KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
     columns, work = trace.columns, launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
-    lines = origins.of(columns, work.events, work.calls) if origins else None
+    known = origins.of(columns, work.events, work.calls) if origins else None
+    lines = None if known is None else [one.lines for one in known]
     groups = _groups(columns, work.events, columns.duration_ns[work.events], _of_device_event, lines)
     return KernelBreakdown(
         device="cuda",
@@ -99,6 +112,7 @@ def _of_device(trace: Trace, origins: Origins, measured_in: PassName) -> KernelB
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
         communication=communication(columns, work, window),
+        roofline=roofline(columns, work, known, compiled, ceilings),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 
@@ -144,7 +158,7 @@ def _of_host(
         return Skipped(reason="no operator ran inside the traced steps")
     clipped = window.clip(timeline.intervals_of(columns, inside))
     own_ns = _self_times(clipped, columns.thread[inside])
-    lines = origins.of(columns, inside, inside) if origins else None
+    lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
     tables = _tables(_groups(columns, inside, own_ns, _of_operator, lines), lines_known=bool(origins))
     return KernelBreakdown(
         device="cpu",

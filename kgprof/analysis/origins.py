@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,21 @@ from kgprof.analysis.attribution import REGION_PREFIX
 from kgprof.analysis.kineto import Columns
 from kgprof.analysis.launches import Indices
 from kgprof.analysis.timeline import NOBODY
-from kgprof.compile_records import KernelOrigin, SourceLine
+from kgprof.compile_records import KernelOrigin, KernelWork, SourceLine
 
 Lines = tuple[SourceLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What Inductor said about one device event, or one operator on a CPU."""
+
+    lines: Lines = ()
+    work: tuple[KernelWork, ...] = ()  # of one call; more than one where calls of one name are not told apart
+    call: int = NOBODY  # of a library, which may launch several kernels: an index into the columns
+
+
+_UNKNOWN = Known()
 
 _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace only
 _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
@@ -32,21 +45,22 @@ class Origins:
     """What Inductor said about the kernels of one run, to be asked about the events of its traces."""
 
     def __init__(self, origins: Iterable[KernelOrigin]) -> None:
-        generated: dict[tuple[str, str], dict[SourceLine, None]] = defaultdict(dict)
-        called: dict[tuple[str, str], list[Lines]] = defaultdict(list)
+        generated: dict[tuple[str, str], list[Known]] = defaultdict(list)
+        called: dict[tuple[str, str], list[Known]] = defaultdict(list)
         for origin in sorted(origins, key=lambda origin: origin.number):
+            known = Known(lines=origin.lines, work=() if origin.work is None else (origin.work,))
             if operator := operator_of(origin.kernel):
-                called[origin.compile_id, operator].append(origin.lines)
+                called[origin.compile_id, operator].append(known)
             else:
-                generated[origin.compile_id, origin.kernel].update(dict.fromkeys(origin.lines))
-        self._generated = {key: tuple(lines) for key, lines in generated.items()}
+                generated[origin.compile_id, origin.kernel].append(known)
+        self._generated = {key: _together(calls) for key, calls in generated.items()}
         self._called = dict(called)
 
     def __bool__(self) -> bool:
         return bool(self._generated or self._called)
 
-    def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Lines]:
-        """The lines of each of ``events``; none where they are not known.
+    def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Known]:
+        """What is known of each of ``events``; its lines are empty where nothing is.
 
         ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none), on a CPU the event
         itself.
@@ -57,13 +71,13 @@ class Origins:
         top[list(calls)] = True
         call = launches.innermost(columns, top, asked_by)
         return [
-            self._generated.get((_compile_id(columns, in_region), _kernel(columns, event)), ())
-            or calls.get(in_call, ())
+            self._generated.get((_compile_id(columns, in_region), _kernel(columns, event)))
+            or calls.get(in_call, _UNKNOWN)
             for event, in_region, in_call in zip(events.tolist(), region.tolist(), call.tolist(), strict=True)
         ]
 
-    def _library_calls(self, columns: Columns) -> dict[int, Lines]:
-        """Operators that the generated code called, as indices into ``columns``, with their lines."""
+    def _library_calls(self, columns: Columns) -> dict[int, Known]:
+        """Operators that the generated code called, as indices into ``columns``."""
         operators = {operator for _, operator in self._called}
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
         candidates = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
@@ -72,11 +86,12 @@ class Origins:
         for index, region in zip(candidates.tolist(), regions.tolist(), strict=True):
             if region != NOBODY:
                 groups[region, columns.names[columns.name[index]]].append(index)
-        found: dict[int, Lines] = {}
+        found: dict[int, Known] = {}
         for (region, operator), calls in groups.items():
-            lines = self._called.get((_compile_id(columns, region), operator), [])
-            if len(lines) == len(calls):
-                found.update(zip(sorted(calls, key=lambda i: int(columns.start_ns[i])), lines, strict=True))
+            known = self._called.get((_compile_id(columns, region), operator), [])
+            if len(known) == len(calls):
+                in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
+                found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
         return found
 
 
@@ -105,6 +120,12 @@ def _compile_id(columns: Columns, region: int) -> str:
 
 def _kernel(columns: Columns, event: int) -> str:
     return _GRAPH_PREFIX.sub("", columns.names[columns.name[event]])
+
+
+def _together(calls: Sequence[Known]) -> Known:
+    """Of one generated kernel: its lines are those of all its calls."""
+    work = dict.fromkeys(work for call in calls for work in call.work)
+    return Known(lines=merged([call.lines for call in calls]), work=tuple(work))
 
 
 def merged(lines: Sequence[Lines]) -> Lines:

@@ -1,0 +1,305 @@
+"""Each kernel held against what its card was measured to do: a copy's bytes and a matmul's operations per second.
+
+The least time a launch could take is the longer of two: its bytes at the copy's rate and its operations at the
+matmul's. What it took over that says how far off it is, and the longer of the two what would have to be less.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.analysis import kernel_kinds
+from kgprof.analysis.kineto import NONE, Columns, LaunchShape
+from kgprof.analysis.launches import Launched
+from kgprof.analysis.origins import Known
+from kgprof.analysis.timeline import NOBODY
+from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
+from kgprof.compile_records import CompiledKernel, CompiledKernels, KernelWork
+from kgprof.model import Ceiling, KernelLaunches, Roofline, Skipped
+
+NEAR = 0.5  # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor operations
+SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks takes a good part of it
+ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a cache
+ROWS = 100  # the largest, in the Profile
+
+MEMORY, COMPUTE, LATENCY, IMPOSSIBLE = "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
+RULE = (
+    "The ideal time of a launch is the longer of its bytes at the rate of the measured copy and its operations at the "
+    "rate of the measured matmul of their type. Latency-bound: the median launch takes more than "
+    f"{1 / NEAR:g} times that and less than {SHORT_US:g} us, or its grid has fewer blocks than the card has "
+    "multiprocessors. Otherwise memory-bound or compute-bound, by which of the two is the longer. Above the ceiling: "
+    f"more than {ABOVE:g} times as fast as ideal, so that the bytes came from a cache or the count is too high."
+)
+
+T = TypeVar("T")
+_WARP = 32  # threads, on every NVIDIA card
+
+ON_THE_BUS = "its bytes cross the bus to the host, whose ceiling was not measured"
+NO_WORK = "this Recording holds no bytes and operations of its kernels"
+NOT_GENERATED = "no call in Inductor's code is known to have launched it (the replay of a CUDA graph shows no calls)"
+CALLS_DIFFER = "calls of this kernel differ and are not told apart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amount:
+    """What one launch moves and computes."""
+
+    bytes_moved: int | Skipped
+    flops: int | Skipped
+    dtype: str = ""
+    on_the_bus: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alike:
+    """Launches that count as one row."""
+
+    name: str
+    category: str
+    shape: LaunchShape
+    amount: _Amount
+    durations_ns: npt.NDArray[np.int64]
+
+
+def roofline(
+    columns: Columns,
+    work: Launched,
+    known: Sequence[Known] | None,
+    compiled: CompiledKernels | Skipped,
+    ceilings: Ceilings | Skipped,
+) -> Roofline:
+    """``known`` is of ``work.events``, in their order; None where nothing was recorded about the kernels."""
+    measured = () if isinstance(ceilings, Skipped) else tuple(map(_ceiling, ceilings.measured))
+    without = ceilings.reason if isinstance(ceilings, Skipped) else ""
+    tuned = _by_name(compiled)
+    total_ns = int(columns.duration_ns[work.events].sum())
+    rows = [
+        _row(alike, total_ns, tuned.get(alike.name, ()), measured, without) for alike in _alike(columns, work, known)
+    ]
+    rows.sort(key=lambda row: (-row.total_us, row.name, str(row.grid)))
+    left_out = rows[ROWS:]
+    return Roofline(
+        rule=RULE,
+        ceilings=measured,
+        without=without,
+        rows=tuple(rows[:ROWS]),
+        rows_left_out=len(left_out),
+        left_out_us=sum(row.total_us for row in left_out),
+        placed_us=sum(row.total_us for row in rows if not isinstance(row.bound, Skipped)),
+    )
+
+
+def _ceiling(one: CeilingSamples) -> Ceiling:
+    return Ceiling(
+        operation=one.operation,
+        dtype=one.dtype,
+        unit=one.unit,
+        median=statistics.median(one.per_s),
+        minimum=min(one.per_s),
+        maximum=max(one.per_s),
+        samples=len(one.per_s),
+        how=one.how,
+    )
+
+
+# ---------------------------------------------------------------- which launches are alike
+
+
+def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
+    kernels_of_call = _kernels_of_calls(columns, work, known)
+    groups: dict[tuple[int, int, int, _Amount], list[int]] = defaultdict(list)
+    names, categories = columns.name[work.events].tolist(), columns.category[work.events].tolist()
+    shapes = columns.shape[work.events].tolist()
+    for place, key in enumerate(zip(names, categories, shapes, strict=True)):
+        shape = columns.shapes[key[2]] if key[2] != NONE else LaunchShape()
+        one = None if known is None else known[place]
+        amount = _amount(columns.names[key[0]], columns.categories[key[1]], shape, one, kernels_of_call)
+        groups[(*key, amount)].append(place)
+    durations = columns.duration_ns[work.events]
+    for (name, category, index, amount), places in groups.items():
+        yield _Alike(
+            name=columns.names[name],
+            category=columns.categories[category],
+            shape=columns.shapes[index] if index != NONE else LaunchShape(),
+            amount=amount,
+            durations_ns=durations[places],
+        )
+
+
+def _kernels_of_calls(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Mapping[int, int]:
+    """How many kernels each call of a library launched; the fills and copies beside them do not count."""
+    is_kernel = columns.of_category("kernel")[work.events].tolist()
+    return Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
+
+
+def _amount(
+    name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
+) -> _Amount:
+    if category != "kernel":
+        return _of_copy(name, category, shape)
+    if known is None:
+        return _unknown(NO_WORK)
+    if not known.work:
+        return _unknown(NOT_GENERATED if not known.lines and known.call == NOBODY else NO_WORK)
+    if len(known.work) > 1:
+        return _unknown(CALLS_DIFFER)
+    if known.call != NOBODY and kernels_of_call[known.call] > 1:
+        return _unknown(f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all")
+    return _of_work(known.work[0])
+
+
+def _unknown(reason: str) -> _Amount:
+    return _Amount(bytes_moved=Skipped(reason=reason), flops=Skipped(reason=reason))
+
+
+def _of_work(work: KernelWork) -> _Amount:
+    return _Amount(
+        bytes_moved=Skipped(reason=work.unknown) if work.bytes_moved is None else work.bytes_moved,
+        flops=Skipped(reason="Inductor counts none") if work.flops is None else work.flops,
+        dtype=work.dtype,
+    )
+
+
+def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
+    """A copy on the device reads and writes each byte, a fill writes it; the trace holds the size of either."""
+    none = Skipped(reason="a copy computes nothing")
+    if shape.size_bytes is None:
+        return _Amount(bytes_moved=Skipped(reason="the trace does not hold its size"), flops=none)
+    on_device = category == "gpu_memset" or "DtoD" in name
+    both_ways = 2 if on_device and category == "gpu_memcpy" else 1
+    return _Amount(bytes_moved=both_ways * shape.size_bytes, flops=none, on_the_bus=not on_device)
+
+
+# ---------------------------------------------------------------- a row
+
+
+def _row(
+    alike: _Alike,
+    total_ns: int,
+    tuned: Sequence[CompiledKernel],
+    ceilings: Sequence[Ceiling],
+    without: str,
+) -> KernelLaunches:
+    shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
+    median_us = float(np.median(alike.durations_ns)) / 1000
+    no_shape = "the trace does not hold it" if alike.category == "kernel" else "a copy or a fill is no kernel"
+    chosen = _chosen(alike, tuned)
+    ideal_us = _ideal_us(amount, ceilings, without)
+    few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
+    bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
+    return KernelLaunches(
+        name=alike.name,
+        generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
+        count=len(alike.durations_ns),
+        total_us=of_all_ns / 1000,
+        share=of_all_ns / total_ns if total_ns else 0.0,
+        median_us=median_us,
+        grid=shape.grid or Skipped(reason=no_shape),
+        block=shape.block or Skipped(reason=no_shape),
+        registers=_or_skipped(shape.registers, no_shape),
+        shared_bytes=_or_skipped(shape.shared_bytes, no_shape),
+        blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
+        warps=-(-math.prod(shape.block) // _WARP) if shape.block else Skipped(reason=no_shape),
+        occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
+        spills=chosen if isinstance(chosen, Skipped) else _or_skipped(chosen.spills, "Triton did not tell"),
+        stages=chosen if isinstance(chosen, Skipped) else _or_skipped(chosen.stages, "Triton did not tell"),
+        bytes_moved=amount.bytes_moved,
+        flops=amount.flops,
+        bytes_per_s=_rate(amount.bytes_moved, median_us),
+        flops_per_s=_rate(amount.flops, median_us),
+        bound=bound,
+        of_ceiling=bound if isinstance(bound, Skipped) else max(_both(ideal_us)) / median_us,
+    )
+
+
+def _or_skipped(value: T | None, reason: str) -> T | Skipped:
+    return Skipped(reason=reason) if value is None else value
+
+
+def _rate(amount: int | Skipped, median_us: float) -> float | Skipped:
+    if isinstance(amount, Skipped):
+        return amount
+    return amount / median_us * 1e6 if median_us else Skipped(reason="the trace says that it took no time")
+
+
+def _by_name(compiled: CompiledKernels | Skipped) -> dict[str, tuple[CompiledKernel, ...]]:
+    found: dict[str, list[CompiledKernel]] = defaultdict(list)
+    for kernel in () if isinstance(compiled, Skipped) else compiled.kernels:
+        found[kernel.kernel].append(kernel)
+    return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+def _chosen(alike: _Alike, tuned: Sequence[CompiledKernel]) -> CompiledKernel | Skipped:
+    """Two graphs may each have a kernel of one name; registers and warps tell which one was launched."""
+    if not alike.name.startswith("triton_"):
+        return Skipped(reason="known of Triton kernels only")
+    if not tuned:
+        return Skipped(reason="this Recording holds no compiled kernel of this name")
+    fitting = {(one.spills, one.stages): one for one in tuned if _fits(alike.shape, one)}
+    if len(fitting) != 1:
+        many = "several compiled kernels" if fitting else "no compiled kernel"
+        return Skipped(reason=f"{many} of this name with these registers and warps")
+    return next(iter(fitting.values()))
+
+
+def _fits(shape: LaunchShape, kernel: CompiledKernel) -> bool:
+    same_registers = None in (shape.registers, kernel.registers) or shape.registers == kernel.registers
+    same_warps = not shape.block or kernel.warps is None or math.prod(shape.block) == _WARP * kernel.warps
+    return same_registers and same_warps
+
+
+# ---------------------------------------------------------------- against the ceilings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ideal:
+    memory_us: float
+    compute_us: float
+
+
+def _both(ideal: _Ideal | Skipped) -> tuple[float, float]:
+    return (math.nan, math.nan) if isinstance(ideal, Skipped) else (ideal.memory_us, ideal.compute_us)
+
+
+def _ideal_us(amount: _Amount, ceilings: Sequence[Ceiling], without: str) -> _Ideal | Skipped:
+    """The least time for the bytes and for the operations. Where no operations are counted, bytes alone decide."""
+    if isinstance(amount.bytes_moved, Skipped):
+        return amount.bytes_moved
+    if amount.on_the_bus:
+        return Skipped(reason=ON_THE_BUS)
+    copy = _median(ceilings, COPY, "")
+    if copy is None:
+        return Skipped(reason=without or "the copy was not measured")
+    compute_us = 0.0
+    if not isinstance(amount.flops, Skipped):
+        matmul = _median(ceilings, MATMUL, amount.dtype)
+        if matmul is None:
+            return Skipped(reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured")
+        compute_us = amount.flops / matmul * 1e6
+    return _Ideal(memory_us=amount.bytes_moved / copy * 1e6, compute_us=compute_us)
+
+
+def _median(ceilings: Iterable[Ceiling], operation: str, dtype: str) -> float | None:
+    return next((one.median for one in ceilings if (one.operation, one.dtype) == (operation, dtype)), None)
+
+
+def _bound(ideal: _Ideal | Skipped, median_us: float, *, few_blocks: bool) -> str | Skipped:
+    """As RULE says."""
+    if isinstance(ideal, Skipped):
+        return ideal
+    if not median_us:
+        return Skipped(reason="the trace says that it took no time")
+    share = max(ideal.memory_us, ideal.compute_us) / median_us
+    if share > ABOVE:
+        return IMPOSSIBLE
+    if share < NEAR and (median_us < SHORT_US or few_blocks):
+        return LATENCY
+    return MEMORY if ideal.memory_us >= ideal.compute_us else COMPUTE
