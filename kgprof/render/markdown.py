@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
 from kgprof.places import relative
-from kgprof.render import breakdown, gate_table, memory_table, origin_table, practices, summary
+from kgprof.render import breakdown, gate_table, holistic_table, memory_table, origin_table, practices, summary
 from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.gaps import gathered
@@ -54,6 +54,7 @@ class Markdown:
             _checklist(profile),
             _time(profile),
             _origins(profile),
+            _holistic(profile),
             _memory(profile),
             _gaps(profile),
             _environment(profile),
@@ -284,6 +285,25 @@ def _origin(kernels: KernelBreakdown, root: str) -> str:
     if idle := origin_table.idle_sentence(kernels):
         said.append(idle)
     return "; ".join(said)
+
+
+def _holistic(profile: Profile) -> Section | None:
+    """Kernel and idle time, and what differs; then what HTA was not asked, or did not say."""
+    compared = holistic_table.compared(profile.runs)
+    if not compared:
+        return None
+    reasons: dict[str, None] = {}
+    for _, found in compared:
+        reasons.update({f"{call.name} {call.outcome}: {call.reason}": None for call in found.calls if call.reason})
+    tail = (f"\n<sub>HTA: {escaped('; '.join(reasons), 2000)}</sub>",) if reasons else ()
+    return Section(
+        head=("**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)", ""),
+        rows=tuple(
+            f"- {escaped(run.key.slug)}: {escaped(holistic_table.sentence(found), 600)}" for run, found in compared
+        ),
+        tail=tail,
+        noun="runs",
+    )
 
 
 def _gaps(profile: Profile) -> Section | None:

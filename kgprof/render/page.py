@@ -17,6 +17,7 @@ from kgprof.render import (
     environment_facts,
     evaluation_table,
     gaps,
+    holistic_table,
     kernel_table,
     memory_table,
     origin_table,
@@ -28,6 +29,7 @@ from kgprof.render.compile_table import CompileTable, compile_table
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
 from kgprof.render.gate_table import GateTable, gate_table
+from kgprof.render.holistic_table import HolisticTable
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import Log, logs
@@ -87,6 +89,7 @@ class Page:
     devices: tuple[origin_table.DeviceTable, ...]
     kernels: tuple[KernelTable, ...]
     hosts: tuple[HostTable, ...]
+    holistic: tuple[HolisticTable, ...]
     evaluations: Table
     metrics: Table
     settings: tuple[Fact, ...]
@@ -149,6 +152,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         kernels=kernel_table.kernel_tables(runs, profile.environment.source_root, limits),
         devices=origin_table.device_tables(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
+        holistic=holistic_table.holistic_tables(runs, limits),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
         settings=evaluation_table.settings(runs, limits),
@@ -184,6 +188,7 @@ def _sections(profile: Profile) -> tuple[Section, ...]:
         (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (bool(memory_table.columns(profile.runs)), Section(anchor="memory", title="Reads and memory")),
         (timed, Section(anchor="kernels", title="Kernels")),
+        (bool(holistic_table.compared(profile.runs)), Section(anchor="holistic", title="Held against HTA")),
         (timed, Section(anchor="host", title="Host functions")),
         (True, Section(anchor="compile", title="Compilation")),
         (timed, Section(anchor="cost", title="What watching cost")),

@@ -22,6 +22,9 @@ from kgprof.model import (
     Exit,
     Finding,
     Gate,
+    HolisticCall,
+    HolisticCheck,
+    HolisticFigure,
     HostBreakdown,
     HostRow,
     HostSpan,
@@ -320,7 +323,9 @@ def gate() -> Profile:
 def hostile() -> Profile:
     """Every string of every part is one that tries to be more than text."""
     told, seen = findings(), watched()
-    runs = tuple(msgspec.structs.replace(run, memory=seen.runs[0].memory) for run in told.runs)
+    runs = tuple(
+        msgspec.structs.replace(run, memory=seen.runs[0].memory, holistic=_holistic(run.key)) for run in told.runs
+    )
     broken = (_broken(KEYS[1], 41, ""), _broken(KEYS[1], 58, "ada, until 2027-01-31: see #12"))
     return _poisoned(
         msgspec.structs.replace(
@@ -483,6 +488,55 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
             ObserverCost(observer=PassName.KERNELS, ratio=Skipped(reason="eager mode"), samples=0),
         ),
         log=LogExcerpt(text="[W1121 02:03:04] a warning from torch\nkgprof: TRACE\n", left_out_bytes=0),
+        holistic=_holistic(key) if device == "cuda" else Skipped(reason="a CPU run: HTA analyses what ran on a GPU"),
+    )
+
+
+def _holistic(key: RunKey) -> HolisticCheck:
+    """Of fused.default one figure and one kernel differ, as they would if HTA counted what a CPU event took."""
+    window, fused = 20 * _STEP_US.get(key, 5210.0) * 1.3, key == KEYS[-1]
+    calls = (
+        HolisticCall(name="get_gpu_kernel_breakdown", outcome="ok"),
+        HolisticCall(name="get_memory_bw_summary", outcome="empty"),
+        HolisticCall(name="get_idle_time_breakdown", outcome="raised", reason="KeyError: 'index_correlation'"),
+        HolisticCall(
+            name="critical_path_analysis",
+            outcome="not called",
+            reason="it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph",
+        ),
+    )
+    unanswered = Skipped(reason="get_idle_time_breakdown: raised: KeyError: 'index_correlation'")
+    no_sizes = Skipped(reason="kgprof does not read the sizes of copies")
+    return HolisticCheck(
+        versions={"HolisticTraceAnalysis": "0.5.0", "pandas": "3.1.1"},
+        calls=calls,
+        tolerance_percent=0.5,
+        figures=(
+            _figure("kernels, copies and fills", "us", 0.8 * window, 0.8 * window * (1.27 if fused else 1.0)),
+            _figure(
+                "device idle", "us", 0.2 * window, 0.2 * window * 1.00001, "between the first and the last of them"
+            ),
+            _figure("idle: host_wait", "us", 0.1 * window, unanswered),
+            _figure("longest queue, stream 7", "operations", 1049.0, 1049.0, "launched and not yet begun, at most"),
+            _figure("bandwidth, Memcpy DtoD", "GB/s", no_sizes, 1813.6),
+        ),
+        kernels=31,
+        kernels_differing=20 if fused else 0,
+        differing=(_figure("triton_poi_fused_index_mul_0", "us", 12.0, 97.2),) if fused else (),
+    )
+
+
+def _figure(name: str, unit: str, ours: float | Skipped, hta: float | Skipped, note: str = "") -> HolisticFigure:
+    missing = next((side for side in (ours, hta) if isinstance(side, Skipped)), None)
+    percent = 0.0 if isinstance(ours, Skipped) or isinstance(hta, Skipped) else 100 * (hta - ours) / ours
+    return HolisticFigure(
+        name=name,
+        unit=unit,
+        ours=ours,
+        hta=hta,
+        difference_percent=percent if missing is None else missing,
+        differs=abs(percent) > 0.5,
+        note=note,
     )
 
 
