@@ -17,6 +17,7 @@ from typing import Any
 from kgprof.compile_records import KernelOrigin, KernelOrigins, KernelWork, SourceLine
 from kgprof.model import Skipped
 from kgprof.project import ProjectFiles
+from kgprof.record.fallback_provenance import FallbackProvenance
 from kgprof.record.kernel_work import KernelWatch
 
 TRACE_LOGGER = "torch.__trace"
@@ -39,6 +40,7 @@ class KernelProvenance:
         self._handler = _Handler(self._take)
         self._work: dict[str, KernelWork] = {}  # of the compilation that is going on
         self._watch = KernelWatch(self._work.__setitem__)
+        self._fallbacks = FallbackProvenance()
         self._restore: Callable[[], None] | None = None
 
     @property
@@ -65,8 +67,10 @@ class KernelProvenance:
         # In front: torch's own lazy handler takes itself off the list while the list is being walked.
         logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
         self._watch.__enter__()
+        self._fallbacks.__enter__()
 
         def restore() -> None:
+            self._fallbacks.__exit__()
             self._watch.__exit__()
             config.trace.provenance_tracking_level = before
             handlers = logging.getLogger(TRACE_LOGGER).handlers
