@@ -130,6 +130,8 @@ class _Check:
         made = next((made for made in self._answer.calls if made.name == call), None)
         if made is None:
             return Skipped(reason=f"{call} was not called")
+        if made.outcome == "ok":
+            return Skipped(reason=f"{call} does not hold it")
         return Skipped(reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
 
     def _union_us(self, which: launches.Mask) -> float:

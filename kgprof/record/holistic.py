@@ -22,7 +22,7 @@ from kgprof.errors import KgprofError
 from kgprof.model import Holistic, PassName, Recording, RunRecord, Skipped, TracePass, decode_json
 from kgprof.record import store
 
-LIMIT_S = 120.0  # a million events take it some 20 s, with twenty steps
+LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
 NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
 # As in children.py: without the current folder on sys.path, and with kgprof from where this process has it.
 BOOTSTRAP = (

@@ -23,6 +23,7 @@ from kgprof.model import (
     Skipped,
 )
 from kgprof.record import holistic, store
+from tests.analysis.holistic_answers import answered, two_streams
 from tests.conftest import SHARED
 from tests.record import handmade
 
@@ -120,6 +121,16 @@ def test_on_real_traces_every_figure_agrees_within_half_a_percent(name: str) -> 
             assert queue.hta == Skipped(reason=f"get_queue_length_summary: not called: {GRAPHS}")
         else:
             assert queue.hta == queue.ours
+
+
+def test_what_the_tests_of_the_check_take_for_htas_words_are_its_words(tmp_path: Path) -> None:
+    # given: two streams, communication under computation, each of the three causes of idle time
+    two_streams(tmp_path)
+
+    answer, _ = holistic.ask(tmp_path / "t.json")
+
+    assert isinstance(answer, Holistic)
+    assert answer.ranks == answered().ranks
 
 
 def test_a_recordings_own_traces_agree_and_what_hta_gets_wrong_is_not_shown(tmp_path: Path) -> None:
