@@ -11,6 +11,7 @@ not is read event by event.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -167,8 +168,8 @@ class _Event(msgspec.Struct, gc=False):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: float = math.nan  # which no comparison below lets through
+    dur: float = math.nan
     args: _Arguments | None = None
 
 
@@ -265,7 +266,10 @@ class _Text:
             try:
                 value, end = _READER.raw_decode(text, at)
             except (json.JSONDecodeError, RecursionError):
-                following = _following(text, at) if last or len(text) - at > _LONGEST_EVENT else None
+                too_long = len(text) - at > _LONGEST_EVENT
+                following = _following(text, at) if last or too_long else None
+                if following is None and too_long and not last:
+                    following = len(text) - _START_BYTES  # where its end may have begun
                 if following is None:
                     break  # the rest of it may come, or it was the end
                 self.lost_bytes += following - at
@@ -416,7 +420,7 @@ class _Gathered:
 
     def warnings(self) -> Iterator[str]:
         if self._impossible:
-            yield f"{self._impossible:,} events with an impossible time were left out"
+            yield f"{self._impossible:,} events with a missing or impossible time were left out"
 
 
 def _launch_shape(arguments: _Arguments) -> LaunchShape:

@@ -9,6 +9,8 @@ from pathlib import Path
 from kgprof.errors import InputError
 
 MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
+MAX_EXPANSION = 100  # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
+EXPANSION_FROM = 2**28  # unpacked bytes from which on that is looked at
 PIECE_BYTES = 2**19  # larger ones are no faster, and the events of one piece are in memory at once
 _READ_BYTES = 2**18  # packed
 _SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
@@ -25,6 +27,7 @@ class TraceBytes:
         self.warnings: list[str] = []
         self._path = path
         self._unpacked = 0
+        self._packed = 0  # read so far, of a gzip file
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -45,11 +48,18 @@ class TraceBytes:
             if len(piece) > left:
                 self.warnings.append(f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read")
                 return
+            if self._packed and self._unpacked > max(EXPANSION_FROM, MAX_EXPANSION * self._packed):
+                self.warnings.append(
+                    f"the gzip data unpacks to more than {MAX_EXPANSION} times its size, which no trace does: "
+                    f"only its first {self._unpacked:,} bytes were read"
+                )
+                return
 
     def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Everything that unpacks. A gzip file may consist of several members, one after the other."""
         member = zlib.decompressobj(wbits=31)
         for chunk in chunks:
+            self._packed += len(chunk)
             pending = chunk
             while pending:
                 if member.eof:

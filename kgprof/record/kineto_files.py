@@ -168,10 +168,11 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=file.name) from error
     head = kineto.metadata(file)
-    columns = kineto.read(file).columns
-    on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
+    trace = kineto.read(file)
+    columns = trace.columns
     if not len(columns):
-        raise InputError("it holds no complete event (ph X), so nothing can be said of it", path=file.name)
+        raise InputError("; ".join(("it holds no complete event (ph X)", *trace.warnings)), path=file.name)
+    on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
     steps = timeline.profiler_steps(columns)
     return Found(
         path=file,

@@ -99,7 +99,7 @@ def test_events_of_another_shape_are_counted(tmp_path: Path) -> None:
     assert [e.name for e in trace.events] == ["aten::add"]
     assert trace.warnings == (
         "2 events of an unknown shape were left out",
-        "1 events with an impossible time were left out",
+        "1 events with a missing or impossible time were left out",
     )
 
 
@@ -214,7 +214,7 @@ def test_numbers_beyond_sixty_four_bits_are_none_of_ours(tmp_path: Path) -> None
     trace = kineto.read(write(tmp_path / "t.json", [odd, late, back]))
 
     assert [(e.stream, e.correlation) for e in trace.events] == [(7, None)]
-    assert trace.warnings == ("2 events with an impossible time were left out",)
+    assert trace.warnings == ("2 events with a missing or impossible time were left out",)
 
 
 def test_what_stands_around_the_events_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -285,3 +285,78 @@ def test_a_shape_of_another_form_loses_neither_the_event_nor_the_rest_of_it(tmp_
 
     assert columns.shapes == (LaunchShape(warps_per_sm=0.060606, occupancy_percent=0.0),)
     assert columns.shape.tolist() == [0, kineto.NONE]
+
+
+# ---------------------------------------------------------------- what a hostile or careless writer leaves
+
+
+def test_an_event_without_a_time_is_not_taken_for_one_at_the_beginning(tmp_path: Path) -> None:
+    timeless, endless, fine = (event("kernel", name, 5.0, 1.0, stream=7) for name in ("timeless", "endless", "fine"))
+    del timeless["ts"], endless["dur"]
+
+    trace = kineto.read(write(tmp_path / "t.json", [timeless, endless, fine]))
+
+    assert [e.name for e in trace.events] == ["fine"]
+    assert trace.warnings == ("2 events with a missing or impossible time were left out",)
+
+
+def test_a_gzip_file_that_unpacks_beyond_reason_is_read_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given events that pack three hundred times over, and a limit that they pass soon
+    monkeypatch.setattr(trace_bytes, "EXPANSION_FROM", 2**20)
+    one = json.dumps(event("kernel", "k", 1.0, 1.0, stream=7)).encode() + b", "
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + one * (2**24 // len(one)), mtime=0))
+
+    trace = kineto.read(path)
+
+    # then what came before is there, and that it is not all is said
+    read = len(trace.events) * len(one)
+    assert 2**20 <= read < 100 * path.stat().st_size + 2**20
+    assert trace.warnings[0].startswith("the gzip data unpacks to more than 100 times its size, which no trace does")
+
+
+@pytest.mark.parametrize("filling", [b"a", b'{"a":', b"[", b"}, {", b'"', b"\\", b"\0", b"}]"])
+def test_an_event_that_never_ends_is_not_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bytes
+) -> None:
+    # given one event after which nothing but a filling comes, far longer than any event is
+    monkeypatch.setattr(kineto, "_LONGEST_EVENT", 4096)
+    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 1024)
+    path = tmp_path / "t.json"
+    first = json.dumps(event("cpu_op", "a", 1, 1)).encode()
+    path.write_bytes(b'{"traceEvents": [' + first + b', {"ph": "X", "name": "' + filling * (200_000 // len(filling)))
+    held: list[int] = []
+    events = kineto._Text.events
+
+    def watched(self: kineto._Text, piece: bytes, *, last: bool = False) -> list[kineto._Event]:
+        found = events(self, piece, last=last)
+        held.append(len(self.rest))
+        return found
+
+    monkeypatch.setattr(kineto._Text, "events", watched)
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == ["a"]
+    assert max(held) <= 4096 + 2 * 1024
+    assert trace.warnings
+
+
+@given(junk=st.binary(max_size=400))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+def test_whatever_stands_in_the_file_it_is_read_or_refused_in_words(tmp_path: Path, junk: bytes) -> None:
+    for content in (junk, b'{"traceEvents": [' + junk, gzip.compress(junk, mtime=0), b"\x1f\x8b" + junk):
+        path = tmp_path / "t.json"
+        path.write_bytes(content)
+        said = _read_or_refused(path)
+        assert said or content.rstrip().endswith((b"]", b"}"))
+
+
+def _read_or_refused(path: Path) -> str:
+    """The reader's own words about what it could not read; empty where it read everything."""
+    try:
+        return "; ".join(kineto.read(path).warnings)
+    except InputError as error:
+        return error.message
