@@ -175,7 +175,10 @@ class Exit(Model, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The end of a sentence about the run: "was killed during TIMING: SIGKILL"."""
+        """The end of a sentence about the run: "was killed during TIMING: SIGKILL".
+
+        Of a message over several lines (torch explains at length) the first; ``message`` holds the others.
+        """
         how = {
             "timed-out": "timed out",
             "exited": "ended itself",
@@ -183,7 +186,7 @@ class Exit(Model, frozen=True, kw_only=True):
             "interrupted": "was interrupted",
         }
         during = f" during {self.during.upper()}" if self.during else ""
-        why = f": {self.message}" if self.message else ""
+        why = f": {self.message.strip().splitlines()[0]}" if self.message.strip() else ""
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
 
 

@@ -83,6 +83,32 @@ def test_a_workload_that_raises_leads_and_json_stays_json(
     assert [run["host"] for run in report["runs"][:2]] == [skipped, skipped]
 
 
+@pytest.mark.parametrize("name", ["wants_a_full_graph", "script"])
+def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str, tmp_path: Path) -> None:
+    """The exit code says that the program raised, since what would have come after the break was not seen."""
+    # given: torch.compile(fullgraph=True) around a print, as a step and as a whole program that calls it
+    program = tmp_path / "step.py"
+    text = GRAPHS.read_text()
+    program.write_text(text if name != "script" else f"{text}\n\nwants_a_full_graph()\n")
+    line = text.splitlines().index('    print("in the step")', text[: text.index("def wants_a")].count("\n")) + 1
+    workload = f"{program}:{name}" if name != "script" else str(program)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kgprof", "check-graphs", workload, *QUICK],
+        cwd=tmp_path,
+        env={**{key: value for key, value in os.environ.items() if key != "CI"}, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    refused = "KGP107 compiling wants_a_full_graph raised Unsupported: Failed to trace builtin operator (GB0059)"
+    verdict = f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}; the program ended because of it: "
+    assert done.returncode == 4, done.stderr
+    assert done.stdout.startswith(f"step.py:{line}: {refused} [")
+    assert [said for said in done.stdout.splitlines() if said.startswith(verdict)], done.stdout
+
+
 def test_nothing_compiled_is_no_pass(recorded: tuple[subprocess.CompletedProcess[str], Profile]) -> None:
     judged = judge(alone(recorded[1], "compiles_nothing"), Settings())
 

@@ -15,7 +15,7 @@ from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
-from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, run_traces
+from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 from kgprof.model import (
     Compilation,
     CompileStages,
@@ -181,7 +181,7 @@ def _owner(event: Mapping[str, Any]) -> str:
 
 
 def collect(recording: Recording) -> tuple[FailedCompile, ...]:
-    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+    return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.source_text import user_function
-from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, run_traces
+from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 from kgprof.compile_records import RegistryEntry, TraceRecord
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
 
@@ -200,7 +200,7 @@ def by_site(records: Iterable[BreakRecord]) -> dict[object, list[BreakRecord]]:
 
 
 def collect(recording: Recording) -> tuple[GraphBreak, ...]:
-    return tuple(found for trace in run_traces(recording) for found in _of_run(trace))
+    return tuple(found for trace in (*run_traces(recording), *cut_off_traces(recording)) for found in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[GraphBreak]:

@@ -21,7 +21,7 @@ from kgprof.collectors.graph_breaks import (
     identity_of,
     numbered,
 )
-from kgprof.collectors.structured_trace import Compiled, RunTrace, run_traces
+from kgprof.collectors.structured_trace import Compiled, RunTrace, cut_off_traces, run_traces
 from kgprof.compile_records import OfferedFrame
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
 
@@ -65,7 +65,7 @@ class SkippedFrame(Model, frozen=True, kw_only=True):
 
 
 def collect(recording: Recording) -> tuple[SkippedFrame, ...]:
-    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+    return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:

@@ -129,6 +129,18 @@ def run_traces(recording: Recording) -> tuple[RunTrace, ...]:
     return tuple(trace for run in recording.runs if (trace := run_trace(run)) is not None)
 
 
+def cut_off_traces(recording: Recording) -> tuple[RunTrace, ...]:
+    """Of the runs that raised within COMPILE, as torch does that was asked for a full graph and cannot give it.
+
+    What they say has happened; which calls would have come after it is not known, so nothing is in steady state.
+    """
+    return tuple(
+        RunTrace(run.key, run.records, calls=0, steady_from=0)
+        for run in recording.runs
+        if isinstance(run.compile, Skipped) and not isinstance(run.records, Skipped)
+    )
+
+
 def compile_id(metadata: Mapping[str, Any]) -> str:
     """``0/1``: the first code object's second compilation; empty for a record that belongs to none.
 

@@ -17,8 +17,10 @@ from kgprof.gate.accepted import EXPIRED, UNUSED
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
 from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Level, Profile, RunReport, Skipped, Verdict
+from kgprof.places import relative
 
 SOURCES_DISAGREE = "KGP503"
+COMPILE_FAILED = "KGP107"
 NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
 _FAILS = {"error": (Level.ERROR,), "warning": (Level.ERROR, Level.WARNING), "never": ()}
 _STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
@@ -65,7 +67,11 @@ def causes(
 ) -> tuple[Cause, ...]:
     """Worst first."""
     found = [
-        *(Cause(exit_code=_ended(run), text=_death(run)) for run in profile.runs if run.exit.outcome != "ok"),
+        *(
+            Cause(exit_code=_ended(run), text=_death(run, findings, profile.environment.source_root))
+            for run in profile.runs
+            if run.exit.outcome != "ok"
+        ),
         *_failures(findings, budgets, entries, fail_on),
         *_nothing_compiled(profile),
         *_inconclusive(profile, findings, budgets, scopes),
@@ -79,8 +85,18 @@ def _ended(run: RunReport) -> int:
     return EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
 
 
-def _death(run: RunReport) -> str:
-    return f"{run.key.slug} {run.exit.words}"
+def _death(run: RunReport, findings: Sequence[Finding], root: str) -> str:
+    """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
+    words = f"{run.key.slug} {run.exit.words}"
+    for finding in findings:
+        place = finding.location
+        if finding.rule != COMPILE_FAILED or finding.run != run.key or place is None:
+            continue
+        # torch names the line in its error ("from user code"); one that the program caught ended nothing.
+        if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
+            said = f"{relative(place.file, root)}:{place.line}: {finding.rule} {finding.message}"
+            return f"{said}; the program ended because of it: {words}"
+    return words
 
 
 def _failures(

@@ -21,7 +21,7 @@ from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Leve
 from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
-from tests.gate.gated import BATCHED, FUSED, entry, finding, profile, settings
+from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings
 
 NO_HOOKS = "capture sync hooks unavailable: dispatch: AttributeError: no library"
 
@@ -86,6 +86,21 @@ def test_a_budget_on_one_run_says_nothing_about_another_runs_finding() -> None:
 
     assert (gate_of(judged).failing, judged.exit_code) == ((0,), EXIT_GATE_FAILED)
     assert judged.verdict.text == "gate failed: KGP201 fused.default reads"
+
+
+def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
+    refused = finding("KGP107", level=Level.ERROR, message="compiling step raised Unsupported: no")
+    at_the_line = f'Unsupported: no\nfrom user code:\n  File "{ROOT}/src/model.py", line 12, in step'
+    ended = [
+        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict.text
+        for message in (at_the_line, "ValueError: no file")
+    ]
+
+    assert ended == [
+        "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no; the program "
+        "ended because of it: fused.default raised during COMPILE: Unsupported: no",
+        "no verdict, the workload failed: fused.default raised during COMPILE: ValueError: no file",
+    ]
 
 
 @pytest.mark.parametrize("fail_on", ["error", "warning", "never"])
