@@ -6,19 +6,31 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import BudgetCheck, KernelBreakdown, Profile, RunReport, Skipped
+from kgprof.model import BudgetCheck, KernelBreakdown, KernelLaunches, Profile, RunReport, Skipped
 from kgprof.places import relative
-from kgprof.render import breakdown, gate_table, holistic_table, memory_table, origin_table, practices, summary
+from kgprof.render import (
+    breakdown,
+    gate_table,
+    holistic_table,
+    memory_table,
+    origin_table,
+    practices,
+    roofline_table,
+    summary,
+)
 from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.gaps import gathered
-from kgprof.render.quantity import DASH, amount, milliseconds, percent
+from kgprof.render.kernel_table import distinct_names
+from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
 from kgprof.render.visible import one_line
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
 FINDINGS = 10  # places; the page holds the rest
 _CELL = 160  # characters of one name or message
+_KERNELS = 10  # rows of kernels; the page holds more
+_KERNEL_NAME = 60  # characters, more where two would look alike
 _COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR", "first call s")
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
@@ -54,6 +66,7 @@ class Markdown:
             _checklist(profile),
             _time(profile),
             _origins(profile),
+            _roofline(profile),
             _holistic(profile),
             _memory(profile),
             _gaps(profile),
@@ -285,6 +298,47 @@ def _origin(kernels: KernelBreakdown, root: str) -> str:
     if idle := origin_table.idle_sentence(kernels):
         said.append(idle)
     return "; ".join(said)
+
+
+def _roofline(profile: Profile) -> Section | None:
+    """The largest kernels of the run of which most could be placed, and how much of each run was."""
+    found = roofline_table.placed(profile.runs)
+    if not found:
+        return None
+    _, run, _, roofline = max(found, key=lambda one: one[3].placed_us / (one[2].total_us or 1.0))
+    shown = roofline.rows[:_KERNELS]
+    names = distinct_names([row.name for row in shown], _KERNEL_NAME, _CELL)
+    ceilings = ", ".join(
+        f"{roofline_table.ceiling_name(one)} {roofline_table.rate(one.median, one.unit)}" for one in roofline.ceilings
+    )
+    against = f"Measured on this card: {ceilings}" if ceilings else f"No ceilings: {roofline.without}"
+    said = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
+    return Section(
+        head=(
+            f"<details><summary>The largest kernels of {escaped(run.key.slug)} against the card</summary>",
+            "",
+            f"<sub>{escaped(against, 600)}.</sub>",
+            "",
+            *_table(["kernel", "bound by", "median us", "GB/s", "TFLOP/s", "registers", "occupancy"], leading_words=2),
+        ),
+        rows=tuple(_row(_launch_cells(name, row)) for name, row in zip(names, shown, strict=True)),
+        tail=("", *said, "", "</details>"),
+        noun="kernels",
+    )
+
+
+def _launch_cells(name: str, row: KernelLaunches) -> list[str]:
+    bound = roofline_table.bound(row, _CELL)
+    figures = (roofline_table.gigabytes(row, _CELL), roofline_table.teraflops(row, _CELL))
+    registers = DASH if isinstance(row.registers, Skipped) else f"{row.registers:,}"
+    return [
+        escaped(name),
+        escaped(f"{bound.text} ({bound.below})" if bound.below else bound.text),
+        figure(row.median_us),
+        *(escaped(cell.text) for cell in figures),
+        registers,
+        escaped(roofline_table.occupancy(row, _CELL).text),
+    ]
 
 
 def _holistic(profile: Profile) -> Section | None:

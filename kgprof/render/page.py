@@ -36,6 +36,7 @@ from kgprof.render.log_text import Log, logs
 from kgprof.render.observer_table import ObserverTable, observers, passes
 from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
+from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
 from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
 from kgprof.render.visible import one_line
 
@@ -88,6 +89,7 @@ class Page:
     memory_missing: tuple[MissingFigure, ...]
     devices: tuple[origin_table.DeviceTable, ...]
     kernels: tuple[KernelTable, ...]
+    roofline: RooflinePart | None
     hosts: tuple[HostTable, ...]
     holistic: tuple[HolisticTable, ...]
     evaluations: Table
@@ -151,6 +153,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         memory_missing=missing_figures(runs, limits) if memory_columns else (),
         kernels=kernel_table.kernel_tables(runs, profile.environment.source_root, limits),
         devices=origin_table.device_tables(runs, limits),
+        roofline=roofline_part(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
         holistic=holistic_table.holistic_tables(runs, limits),
         evaluations=evaluation_table.classes(runs, limits),
@@ -188,6 +191,7 @@ def _sections(profile: Profile) -> tuple[Section, ...]:
         (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (bool(memory_table.columns(profile.runs)), Section(anchor="memory", title="Reads and memory")),
         (timed, Section(anchor="kernels", title="Kernels")),
+        (bool(placed(profile.runs)), Section(anchor="roofline", title="Kernels against the card")),
         (bool(holistic_table.compared(profile.runs)), Section(anchor="holistic", title="Held against HTA")),
         (timed, Section(anchor="host", title="Host functions")),
         (True, Section(anchor="compile", title="Compilation")),

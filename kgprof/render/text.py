@@ -6,9 +6,18 @@ import io
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kgprof.model import HolisticCheck, KernelBreakdown, Level, Profile, RunReport
+from kgprof.model import HolisticCheck, KernelBreakdown, Level, Profile, Roofline, RunReport
 from kgprof.places import relative
-from kgprof.render import breakdown, gate_text, holistic_table, memory_table, origin_table, practices, summary
+from kgprof.render import (
+    breakdown,
+    gate_text,
+    holistic_table,
+    memory_table,
+    origin_table,
+    practices,
+    roofline_table,
+    summary,
+)
 from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
@@ -186,6 +195,8 @@ def _kernels(console: Console, run: RunReport, root: str) -> None:
         table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
     console.print(table)
     _origins(console, kernels, root)
+    if isinstance(kernels.roofline, Roofline):
+        _say(console, f"  against the card: {one_line(roofline_table.sentence(kernels, kernels.roofline), 2000)}")
     if isinstance(run.holistic, HolisticCheck):
         _say(console, f"  held against HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:

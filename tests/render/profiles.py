@@ -12,6 +12,7 @@ from kgprof.model import (
     AcceptedFinding,
     BudgetCheck,
     CapCounters,
+    Ceiling,
     ChecklistItem,
     Compilation,
     CompileStages,
@@ -30,6 +31,7 @@ from kgprof.model import (
     HostSpan,
     KernelBreakdown,
     KernelKind,
+    KernelLaunches,
     KernelRow,
     KindTotal,
     Level,
@@ -43,6 +45,7 @@ from kgprof.model import (
     PassName,
     Profile,
     RankMetrics,
+    Roofline,
     RunAgreement,
     RunKey,
     RunReport,
@@ -773,6 +776,77 @@ def _breakdown(
         by_step=(SpanTotal(span="ProfilerStep#0", count=20, total_us=total),) if device == "cuda" else (),
         by_region=_spans("0/0", total) if device == "cuda" else (),
         by_span=_spans("score_candidates", total) if device == "cuda" else (),
+        roofline=_roofline(rows, total) if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+    )
+
+
+def _roofline(rows: tuple[KernelRow, ...], total: float) -> Roofline:
+    """Each kernel once, a third of them not placed."""
+    unknown = Skipped(reason="no call in Inductor's code is known to have launched it")
+    verdicts = (("latency-bound", 0.04), ("memory-bound", 0.81), (unknown, unknown), ("compute-bound", 0.66))
+    launches = tuple(
+        _launches(row, total, *verdicts[index % len(verdicts)], products=index % len(verdicts) == 3)
+        for index, row in enumerate(rows)
+    )
+    return Roofline(
+        rule="Latency-bound: less than half of the ceiling, and short.",
+        ceilings=(
+            Ceiling(
+                operation="copy",
+                dtype="",
+                unit="bytes/s",
+                median=4.1e12,
+                minimum=4.0e12,
+                maximum=4.2e12,
+                samples=20,
+                how="1,024 MiB from one buffer to another, read and written both counted",
+            ),
+            Ceiling(
+                operation="matmul",
+                dtype="bfloat16",
+                unit="FLOP/s",
+                median=6.9e14,
+                minimum=6.5e14,
+                maximum=7.0e14,
+                samples=20,
+                how="8192 x 8192 times 8192 x 8192",
+            ),
+        ),
+        without="",
+        rows=launches,
+        rows_left_out=3,
+        left_out_us=12.5,
+        placed_us=sum(row.total_us for row in launches if isinstance(row.bound, str)),
+    )
+
+
+def _launches(
+    row: KernelRow, total: float, bound: str | Skipped, of_ceiling: float | Skipped, *, products: bool
+) -> KernelLaunches:
+    untold = Skipped(reason="known of Triton kernels only")
+    triton = row.generator == "triton"
+    return KernelLaunches(
+        name=row.name,
+        generator=row.generator,
+        count=row.count,
+        total_us=row.total_us,
+        share=row.total_us / total,
+        median_us=row.median_us,
+        grid=(2048, 3, 1),
+        block=(128, 1, 1),
+        registers=53,
+        shared_bytes=8192,
+        blocks_per_sm=46.5,
+        warps=4,
+        occupancy_percent=0.0 if bound == "latency-bound" else 48.0,
+        spills=6 if triton else untold,
+        stages=1 if triton else untold,
+        bytes_moved=bound if isinstance(bound, Skipped) else 3_000_000,
+        flops=10**9 if products else Skipped(reason="Inductor counts none"),
+        bytes_per_s=bound if isinstance(bound, Skipped) else 3.3e12,
+        flops_per_s=4.5e14 if products else Skipped(reason="Inductor counts none"),
+        bound=bound,
+        of_ceiling=of_ceiling,
     )
 
 

@@ -1,0 +1,173 @@
+"""The table of kernels against the card: its figures, its dashes and their reasons, on the page and in Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kgprof.model import KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
+from kgprof.render.html import Html
+from kgprof.render.limits import Limits
+from kgprof.render.markdown import Markdown
+from kgprof.render.roofline_table import Figure, LaunchLine, roofline_part, sentence, unplaced
+from kgprof.render.text import Text
+from tests.render import profiles
+
+LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9)
+TOTAL_US = 200.0
+UNKNOWN = Skipped(reason="no call is known to have launched it")
+
+
+def launches(**changes: Any) -> KernelLaunches:
+    """A Triton kernel that copies 3 MB in 1.5 us, 20 times."""
+    made = KernelLaunches(
+        name="triton_poi_fused_add_0",
+        generator="triton",
+        count=20,
+        total_us=150.0,
+        share=0.75,
+        median_us=7.5,
+        grid=(2048, 3, 1),
+        block=(128, 1, 1),
+        registers=53,
+        shared_bytes=8192,
+        blocks_per_sm=46.5,
+        warps=4,
+        occupancy_percent=48.0,
+        spills=6,
+        stages=2,
+        bytes_moved=3 * 2**20,
+        flops=Skipped(reason="Inductor counts none"),
+        bytes_per_s=3.3e12,
+        flops_per_s=Skipped(reason="Inductor counts none"),
+        bound="memory-bound",
+        of_ceiling=0.81,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def with_rows(*rows: KernelLaunches, **changes: Any) -> Profile:
+    """One CUDA run with these."""
+    profile = profiles.cuda()
+    run = profile.runs[0]
+    assert isinstance(run.kernels, KernelBreakdown)
+    assert isinstance(run.kernels.roofline, Roofline)
+    placed = sum(row.total_us for row in rows if isinstance(row.bound, str))
+    roofline = msgspec.structs.replace(
+        run.kernels.roofline, **{"rows": rows, "rows_left_out": 0, "left_out_us": 0.0, "placed_us": placed, **changes}
+    )
+    kernels = msgspec.structs.replace(run.kernels, total_us=TOTAL_US, roofline=roofline)
+    return msgspec.structs.replace(profile, runs=(msgspec.structs.replace(run, kernels=kernels),))
+
+
+def line(row: KernelLaunches) -> LaunchLine:
+    part = roofline_part(with_rows(row).runs, LIMITS)
+    assert part is not None
+    return part.tables[0].lines[0]
+
+
+def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
+    kernels = profile.runs[0].kernels
+    assert isinstance(kernels, KernelBreakdown)
+    assert isinstance(kernels.roofline, Roofline)
+    return kernels, kernels.roofline
+
+
+def test_a_row_says_how_it_was_launched_and_what_it_achieved() -> None:
+    found = line(launches())
+
+    assert found.bound == Figure(text="memory-bound", sort="0.81", below="81.0 % of the ceiling")
+    assert found.width == "81.000%"
+    assert found.cells == (
+        Figure(text="0.150", sort="150.0", below="75.0 % in 20"),
+        Figure(text="7.50", sort="7.5"),
+        Figure(text="3,300", sort="3300000000000.0", below="3.00 MiB"),
+        Figure(text="\N{EN DASH}", why="Inductor counts none"),
+        Figure(text="53", sort="53", below="6 spilled"),
+        Figure(text="8.00 KiB", sort="8192"),
+        Figure(text="2,048\N{MULTIPLICATION SIGN}3", sort="6144", below="of 128"),
+        Figure(text="4", sort="4", below="2 stages"),
+        Figure(text="48 %", sort="48.0"),
+    )
+
+
+def test_what_was_not_measured_is_a_dash_with_its_reason_and_never_a_zero() -> None:
+    unknown = dict.fromkeys(
+        ("grid", "block", "registers", "shared_bytes", "warps", "occupancy_percent", "bytes_per_s", "flops_per_s"),
+        UNKNOWN,
+    )
+
+    found = line(launches(**unknown, bound=UNKNOWN, of_ceiling=UNKNOWN))
+
+    assert (found.bound, found.width) == (Figure(text="\N{EN DASH}", why=UNKNOWN.reason), "")
+    assert set(found.cells[2:]) == {Figure(text="\N{EN DASH}", why=UNKNOWN.reason)}
+
+
+def test_an_occupancy_of_zero_per_cent_is_less_than_one() -> None:
+    assert line(launches(occupancy_percent=0.0)).cells[-1] == Figure(text="< 1 %", sort="0.0")
+
+
+def test_a_meter_ends_at_the_ceiling() -> None:
+    assert line(launches(bound="above the ceiling", of_ceiling=3.0)).width == "100.000%"
+
+
+def test_the_sentence_adds_up_the_placed_time_and_the_rest_has_its_reasons() -> None:
+    profile = with_rows(
+        launches(total_us=100.0),
+        launches(total_us=40.0, bound="latency-bound"),
+        launches(total_us=60.0, bound=UNKNOWN, of_ceiling=UNKNOWN),
+    )
+
+    assert sentence(*of_run(profile)) == (
+        "70.0 % of the device time is placed: memory-bound 50.0 %, latency-bound 20.0 %"
+    )
+    assert unplaced(*of_run(profile)) == f"Not placed: 30.0 %: {UNKNOWN.reason}"
+
+
+@pytest.mark.parametrize(
+    ("without", "why"),
+    [("their measurement was killed", "their measurement was killed"), ("", "the bytes of no kernel are known")],
+)
+def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -> None:
+    profile = with_rows(launches(bound=UNKNOWN, of_ceiling=UNKNOWN), without=without, ceilings=())
+
+    assert sentence(*of_run(profile)) == f"no kernel could be placed: {why}"
+
+
+def test_rows_that_the_page_has_no_room_for_are_counted() -> None:
+    profile = with_rows(*(launches(name=f"k{number}") for number in range(7)), rows_left_out=3, left_out_us=12.0)
+
+    part = roofline_part(profile.runs, LIMITS)
+
+    assert part is not None
+    assert len(part.tables[0].lines) == 5
+    assert part.tables[0].more == "5 more rows with 0.312 ms; report.json holds the largest 7"
+
+
+def test_a_cpu_report_has_no_such_section() -> None:
+    profile = profiles.clean()
+
+    assert roofline_part(profile.runs, LIMITS) is None
+    assert "Kernels against the card" not in Html().render(profile)
+    assert "against the card" not in Markdown().render(profile)
+
+
+def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a_sentence() -> None:
+    profile = with_rows(*(launches(name=f"triton_{number}") for number in range(12)))
+
+    page, said = Markdown().render(profile), Text().render(profile)
+
+    rows = [row for row in page.splitlines() if row.startswith("| triton_")]
+    assert len(rows) == 10
+    assert rows[0] == "| triton_0 | memory-bound (81.0 % of the ceiling) | 7.50 | 3,300 | \N{EN DASH} | 53 | 48 % |"
+    assert "against the card: 900.0 % of the device time is placed" in " ".join(said.split())
+
+
+def test_the_page_sorts_by_figures_and_names_the_ceilings_with_their_spread() -> None:
+    page = Html().render(with_rows(launches()))
+
+    assert 'data-sort="3300000000000.0"' in page
+    assert "4,000 GB/s to 4,200 GB/s, n = 20" in page
+    assert "690 TFLOP/s" in page
