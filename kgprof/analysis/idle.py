@@ -10,6 +10,8 @@ open on its thread; from the call on it waited for the launch to arrive.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,24 +25,50 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "
 BETWEEN_SPANS = "(outside of every span)"  # Python that nothing in the trace names
 
 
-def device_idle(columns: Columns, launched: Launched, window: Window) -> DeviceIdle:
-    """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Idle:
+    """The stretches in which nothing ran on the device, by cause; disjoint, of shape [n, 2] each."""
+
+    host: Intervals
+    launch: Intervals
+    unknown: Intervals
+    edges: Intervals
+    gaps: int
+    asked_by: Indices  # of each stretch of ``host`` the call that it waited for
+
+
+def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle:
+    """Of a window in which something ran on the device."""
     intervals = window.clip(timeline.intervals_of(columns, launched.events))
     gaps = timeline.gaps(intervals)
     calls = launched.calls[np.searchsorted(intervals[:, 0], gaps[:, 1])]  # of what ended each gap
     known = calls != NOBODY
     asked_ns = np.clip(columns.start_ns[calls[known]], gaps[known, 0], gaps[known, 1])
-    waiting = np.stack([gaps[known, 0], asked_ns], axis=1)
-    idle_ns, gaps_ns = window.duration_ns - timeline.union_ns(intervals), int(_lengths(gaps).sum())
-    host_ns, unknown_ns = int(_lengths(waiting).sum()), int(_lengths(gaps[~known]).sum())
-    return DeviceIdle(
-        total_us=idle_ns / 1000,
-        host_us=host_ns / 1000,
-        launch_us=(gaps_ns - host_ns - unknown_ns) / 1000,
-        unknown_us=unknown_ns / 1000,
-        edges_us=(idle_ns - gaps_ns) / 1000,
+    work = timeline.window_of(intervals)
+    edges = [(window.start_ns, work.start_ns), (work.end_ns, window.end_ns)]
+    return Idle(
+        host=np.stack([gaps[known, 0], asked_ns], axis=1),
+        launch=np.stack([asked_ns, gaps[known, 1]], axis=1),
+        unknown=gaps[~known],
+        edges=timeline.as_intervals(edges),
         gaps=len(gaps),
-        host_spans=_host_spans(columns, waiting, calls[known]),
+        asked_by=calls[known],
+    )
+
+
+def device_idle(columns: Columns, launched: Launched, window: Window) -> DeviceIdle:
+    """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
+    idle = idle_stretches(columns, launched, window)
+    spent_ns = [int(_lengths(stretches).sum()) for stretches in (idle.host, idle.launch, idle.unknown, idle.edges)]
+    host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
+    return DeviceIdle(
+        total_us=sum(spent_ns) / 1000,
+        host_us=host_us,
+        launch_us=launch_us,
+        unknown_us=unknown_us,
+        edges_us=edges_us,
+        gaps=idle.gaps,
+        host_spans=_host_spans(columns, idle.host, idle.asked_by),
     )
 
 

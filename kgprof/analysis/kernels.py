@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from kgprof.analysis import attribution, kernel_kinds, timeline
 from kgprof.analysis.communication import communication
+from kgprof.analysis.host_time import host_time
 from kgprof.analysis.idle import device_idle
 from kgprof.analysis.kernel_kinds import Classified
 from kgprof.analysis.kineto import Columns, Trace
-from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched
+from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched, queue
 from kgprof.analysis.origins import Lines, Origins, merged
 from kgprof.analysis.roofline import roofline
+from kgprof.analysis.step_timeline import step_timeline
 from kgprof.analysis.timeline import Intervals, Window
 from kgprof.ceiling_records import Ceilings
 from kgprof.compile_records import CompiledKernels, KernelOrigin
@@ -111,6 +113,9 @@ def _of_device(
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
+        queue=queue(columns, work, window),
+        timeline=step_timeline(columns, work),
+        host_time=host_time(columns, work),
         communication=communication(columns, work, window),
         roofline=roofline(columns, work, known, compiled, ceilings),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
@@ -168,6 +173,8 @@ def _of_host(
         launches=Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         **tables,
+        timeline=step_timeline(columns, launched(columns)),
+        host_time=host_time(columns, launched(columns)),
         warnings=(
             *warnings,
             *trace.warnings,

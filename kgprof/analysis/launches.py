@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kgprof.analysis import timeline
 from kgprof.analysis.kineto import NONE, Columns
 from kgprof.analysis.timeline import NOBODY
+from kgprof.model import LaunchQueue, Skipped
 
 OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
 WAITS = (
@@ -82,3 +83,40 @@ def waits(columns: Columns, steps: timeline.Intervals) -> int:
     begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
     ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")
     return int(((begun > ended) & ~own).sum())
+
+
+def queue(columns: Columns, work: Launched, window: timeline.Window) -> LaunchQueue | Skipped:
+    """Of the device events whose call is known, whatever stream they run on."""
+    known = work.calls != NOBODY
+    if not known.any():
+        return Skipped(reason="the trace holds no call that launched any of the device's work")
+    asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
+    calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
+    after_ns = began_ns[first] - columns.end_ns[calls]
+    delays_us = np.maximum(0, after_ns) / 1000
+    median_us, p10_us, p90_us = (float(np.percentile(delays_us, share)) for share in (50, 10, 90))
+    depths, lengths_ns = _depths(asked_ns, began_ns, window)
+    return LaunchQueue(
+        calls=len(calls),
+        median_us=median_us,
+        p10_us=p10_us,
+        p90_us=p90_us,
+        maximum_us=float(delays_us.max()),
+        before_return=int((after_ns < 0).sum()),
+        mean_depth=float(depths @ lengths_ns) / window.duration_ns if window.duration_ns else 0.0,
+        maximum_depth=int(depths.max(initial=0)),
+        empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns if window.duration_ns else 1.0,
+    )
+
+
+def _depths(
+    asked_ns: npt.NDArray[np.int64], began_ns: npt.NDArray[np.int64], window: timeline.Window
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How many operations were waiting, and for how long, stretch by stretch of the window; of shape [n] each."""
+    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
+    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
+    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
+    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+    depths = np.cumsum(change[order])[:-1]
+    edges = np.clip(moments[order], window.start_ns, window.end_ns)
+    return depths, np.diff(edges)

@@ -1,0 +1,282 @@
+"""One step as lanes of rectangles: each thread's spans, compiled regions, operators and CUDA calls, each stream's
+kernels and copies, and why the device was idle.
+
+The step is the median one, by its duration on the host, so that what is seen is neither the slowest nor the luckiest.
+Where the device's work outlives it, the window reaches to the end of what the step launched, and at most as far again
+as the step is long. Everything is cut at the window's edges; what other steps did in it is drawn where it was, and
+their device work counted.
+
+A step may hold a hundred thousand events. The step is divided into cells of one length; events shorter than a cell
+that begin in the same one and follow each other are pushed together into one rectangle, as long as all of them, so a
+lane's rectangles add up to what the lane was busy, and none is further from its place than a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.analysis import kernel_kinds, timeline
+from kgprof.analysis.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.analysis.idle import idle_stretches
+from kgprof.analysis.kineto import Columns
+from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indices, Launched, Mask, innermost
+from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
+from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
+
+MAX_BLOCKS = 240  # of a step: what a page of a dozen runs can hold, and about what an eye can tell apart
+MAX_LANES = 16
+# Cells a step, and whether only events of one kind are merged; the first of them with which MAX_BLOCKS is kept.
+CELLS = (
+    *((cells, True) for cells in (1000, 400, 200, 100)),
+    *((cells, False) for cells in (100, 70, 50, 35, 25, 15, 6)),
+)
+# Frames around the operators: the lane of operators shows what is inside them.
+AROUND_OPERATORS = (
+    STEP_PREFIX,
+    REGION_PREFIX,
+    GENERATED_CODE_PREFIX,
+    OWN_SPANS,
+    "CompiledFunction",
+    "autograd::engine::",
+    "inductor_wrapper_call",
+)
+SPANS, REGIONS, OPERATORS, CALLS = "spans", "regions", "operators", "calls"
+KERNELS, COPIES, IDLE = "kernels", "copies", "idle"
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class _Events:
+    """What a lane holds: disjoint, in the order of their start, none of them empty."""
+
+    owner: str
+    content: str
+    intervals: Intervals
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    covered: int = 0
+
+    @property
+    def busy_ns(self) -> int:
+        return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
+
+
+def step_timeline(columns: Columns, work: Launched) -> StepTimeline | Skipped:
+    """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
+    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    if not len(marks):
+        return Skipped(reason="the trace marks no steps")
+    marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
+    chosen = int(np.argsort(columns.duration_ns[marks], kind="stable")[(len(marks) - 1) // 2])
+    mark = int(marks[chosen])
+    step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
+    if not step.duration_ns:
+        return Skipped(reason="the median step of the trace took no time")
+    window = _widened(columns, work, step)
+    lanes = [*_host_lanes(columns, work, window), *_device_lanes(columns, work, window)]
+    kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
+    shown = [lane for index, lane in enumerate(lanes) if index in kept]
+    drawn, cell_ns = _drawn(shown, window)
+    merged = [block for lane in drawn for block in lane.blocks if block.events > 1]
+    return StepTimeline(
+        name=columns.names[columns.name[mark]],
+        number=chosen + 1,
+        steps=len(marks),
+        duration_us=step.duration_ns / 1000,
+        window_us=window.duration_ns / 1000,
+        lanes=tuple(drawn),
+        lanes_left_out=len(lanes) - len(shown),
+        left_out_us=(sum(lane.busy_ns for lane in lanes) - sum(lane.busy_ns for lane in shown)) / 1000,
+        merged_blocks=len(merged),
+        merged_events=sum(block.events for block in merged),
+        merged_below_us=cell_ns / 1000,
+        from_other_steps=int((_ran_in(columns, work, window) & ~_asked_in(columns, work, step)).sum()),
+        after_the_window=int((_asked_in(columns, work, step) & ~_ran_in(columns, work, window)).sum()),
+    )
+
+
+def _widened(columns: Columns, work: Launched, step: Window) -> Window:
+    own = work.events[_asked_in(columns, work, step)]
+    until = int(columns.end_ns[own].max(initial=step.end_ns))
+    return Window(start_ns=step.start_ns, end_ns=min(until, step.end_ns + step.duration_ns))
+
+
+def _asked_in(columns: Columns, work: Launched, step: Window) -> Mask:
+    """Which of the device's events were launched in the step; of some the call is not known."""
+    asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
+    asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
+    return asked
+
+
+def _ran_in(columns: Columns, work: Launched, window: Window) -> Mask:
+    return window.touches(timeline.intervals_of(columns, work.events))
+
+
+# ---------------------------------------------------------------- lanes
+
+
+def _host_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
+    """Thread by thread, in the order of their first event in the file."""
+    operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
+    regions = columns.named(REGION_PREFIX)
+    # As attribution.by_span: an annotation that neither torch nor the recorder made.
+    spans = columns.of_category("user_annotation") & ~columns.named(*AROUND_OPERATORS)
+    contents = (
+        (SPANS, spans),
+        (REGIONS, regions & (operators | columns.of_category("user_annotation"))),
+        (OPERATORS, operators & ~columns.named(*AROUND_OPERATORS)),
+        (CALLS, calls),
+    )
+    launching = np.zeros(len(columns), np.bool_)
+    launching[work.calls[work.calls != NOBODY]] = True
+    here = step.touches(timeline.intervals_of(columns, np.ones(len(columns), np.bool_)))
+    for thread in np.unique(columns.thread[here & (operators | calls | spans)]).tolist():
+        mine = here & (columns.thread == thread)
+        for content, wanted in contents:
+            which = np.flatnonzero(mine & wanted)
+            kinds = [_host_kind(columns, index, content, launching) for index in which.tolist()]
+            yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
+
+
+def _host_kind(columns: Columns, index: int, content: str, launching: Mask) -> str:
+    name = columns.names[columns.name[index]]
+    if content == OPERATORS:
+        return kernel_kinds.of_operator(name).kind.value
+    if content == CALLS:
+        return "wait" if name.startswith(WAITS) else "launch" if launching[index] else "call"
+    return content.removesuffix("s")
+
+
+def _device_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
+    """Stream by stream, by number; then why nothing ran."""
+    if not len(work.events):
+        return
+    here = work.events[step.touches(timeline.intervals_of(columns, work.events))]
+    is_kernel = columns.of_category("kernel")[here]
+    for stream in np.unique(columns.stream[here]).tolist():
+        of_stream = columns.stream[here] == stream
+        for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
+            which = here[of_stream & wanted]
+            kinds = [_device_kind(columns, index) for index in which.tolist()]
+            yield from _lane(columns, which, kinds, step, f"stream {stream}", content)
+    yield from _idle(columns, work, step)
+
+
+def _device_kind(columns: Columns, index: int) -> str:
+    name, category = columns.names[columns.name[index]], columns.categories[columns.category[index]]
+    return kernel_kinds.of_device_event(name, category).kind.value
+
+
+def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
+    """Causes are those of the whole trace: what ends a gap may begin after the step."""
+    whole = step.around(timeline.intervals_of(columns, work.events))
+    idle = idle_stretches(columns, work, whole)
+    doing = _while_waiting(columns, idle.asked_by)
+    causes = (
+        ("host", idle.host, doing),
+        ("launch", idle.launch, ["the launch was on its way"] * len(idle.launch)),
+        ("unknown", idle.unknown, ["the trace does not hold the call that ended it"] * len(idle.unknown)),
+        ("edge", idle.edges, ["before the first or after the last device work of the trace"] * len(idle.edges)),
+    )
+    intervals = step.clip(np.concatenate([stretches for _, stretches, _ in causes]))
+    kinds = [cause for cause, stretches, _ in causes for _ in range(len(stretches))]
+    names = [name for _, _, said in causes for name in said]
+    order = [i for i in np.argsort(intervals[:, 0], kind="stable").tolist() if intervals[i, 0] < intervals[i, 1]]
+    if order:
+        yield _Events(
+            owner="device",
+            content=IDLE,
+            intervals=intervals[order],
+            names=tuple(names[i] for i in order),
+            kinds=tuple(kinds[i] for i in order),
+        )
+
+
+def _while_waiting(columns: Columns, calls: Indices) -> list[str]:
+    """What the host asked for at last, by the operator or span around the call."""
+    around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), calls)
+    return [
+        f"the host had not asked for what came next, in {columns.names[columns.name[one]]}"
+        if one != NOBODY
+        else "the host had not asked for what came next"
+        for one in around.tolist()
+    ]
+
+
+def _lane(
+    columns: Columns, which: Indices, kinds: Sequence[str], step: Window, owner: str, content: str
+) -> Iterator[_Events]:
+    """Of these events what of each no earlier one covers: the outermost ones of a thread, and all of a stream's."""
+    clipped = step.clip(timeline.intervals_of(columns, which))
+    order = np.lexsort((-clipped[:, 1], clipped[:, 0]))
+    order = order[clipped[order, 0] < clipped[order, 1]]
+    if not len(order):
+        return
+    starts, ends = clipped[order, 0], clipped[order, 1]
+    reached = np.concatenate([[step.start_ns], np.maximum.accumulate(ends)[:-1]])
+    starts = np.maximum(starts, reached)
+    seen = starts < ends
+    yield _Events(
+        owner=owner,
+        content=content,
+        intervals=np.stack([starts[seen], ends[seen]], axis=1),
+        names=tuple(columns.names[columns.name[which[i]]] for i in order[seen].tolist()),
+        kinds=tuple(kinds[i] for i in order[seen].tolist()),
+        covered=int((~seen).sum()) if content in (KERNELS, COPIES) else 0,
+    )
+
+
+# ---------------------------------------------------------------- from events to rectangles
+
+
+def _drawn(lanes: Sequence[_Events], step: Window) -> tuple[list[Lane], float]:
+    """With the smallest cells that keep to MAX_BLOCKS, and their length in nanoseconds."""
+    for cells, of_one_kind in CELLS:
+        cell_ns = step.duration_ns / cells
+        groups = [_groups(lane, step, cell_ns, of_one_kind=of_one_kind) for lane in lanes]
+        if sum(int(group[-1]) + 1 for group in groups) <= MAX_BLOCKS:
+            break
+    return [_merged(lane, group, step) for lane, group in zip(lanes, groups, strict=True)], cell_ns
+
+
+def _groups(lane: _Events, step: Window, cell_ns: float, *, of_one_kind: bool) -> Numbers:
+    """Which rectangle each event becomes a part of, counted from 0, of shape [n]."""
+    starts, ends = lane.intervals[:, 0], lane.intervals[:, 1]
+    cell = np.floor((starts - step.start_ns) / cell_ns)
+    small = (ends - starts) < cell_ns
+    joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1])
+    if of_one_kind:
+        kinds = np.unique(np.array(lane.kinds), return_inverse=True)[1]
+        joins &= kinds[1:] == kinds[:-1]
+    return np.concatenate([[0], np.cumsum(~joins)])
+
+
+def _merged(lane: _Events, groups: Numbers, step: Window) -> Lane:
+    first = np.flatnonzero(np.diff(groups, prepend=-1))
+    bounds = [*first.tolist(), len(groups)]
+    return Lane(
+        owner=lane.owner,
+        content=lane.content,
+        busy_us=lane.busy_ns / 1000,
+        covered=lane.covered,
+        blocks=tuple(_block(lane, a, b, step) for a, b in pairwise(bounds)),
+    )
+
+
+def _block(lane: _Events, first: int, end: int, step: Window) -> LaneBlock:
+    """Named and coloured after the longest of them."""
+    lengths = lane.intervals[first:end, 1] - lane.intervals[first:end, 0]
+    longest = first + int(np.argmax(lengths))
+    return LaneBlock(
+        name=lane.names[longest],
+        kind=lane.kinds[longest],
+        start_us=(int(lane.intervals[first, 0]) - step.start_ns) / 1000,
+        duration_us=int(lengths.sum()) / 1000,
+        events=end - first,
+    )
