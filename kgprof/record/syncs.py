@@ -59,8 +59,6 @@ BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 
-Undo = Callable[[], None]
-
 
 class Syncs:
     """Source. One SyncRecord for each place, source and operator."""
@@ -75,7 +73,6 @@ class Syncs:
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
         self._undo = ExitStack()  # a hook that cannot be taken off must not keep the others on
-        self._inside = _Inside()
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
@@ -83,13 +80,12 @@ class Syncs:
         return SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
 
     def __enter__(self) -> Syncs:
-        self._graphs.__enter__()
-        self._undo.callback(lambda: self._graphs.__exit__(None, None, None))
-        for watch in (self._watch_dispatch, self._watch_methods, self._watch_waits, self._watch_sync_debug):
-            try:
-                watch()
-            except (AttributeError, ImportError, RuntimeError, TypeError) as error:
-                lacking = f"{watch.__name__.removeprefix('_watch_')}: {type(error).__name__}: {error}"
+        self._undo.enter_context(self._graphs)
+        self.unavailable = self._graphs.unavailable
+        for hooks in ALL_HOOKS:
+            if self._device.type == "cuda" or not hooks.on_cuda_only:
+                self._undo.callback(hooks.leave, self)
+                lacking = hooks.join(self)
                 self.unavailable = "; ".join(filter(None, (self.unavailable, lacking)))
         return self
 
@@ -98,110 +94,10 @@ class Syncs:
     ) -> None:
         self._undo.close()
 
-    # ------------------------------------------------------------ the hooks
-
-    def _watch_dispatch(self) -> None:
-        library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-        self._undo.callback(library._destroy)
-        for name, overload in READING:
-            operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
-            if operator is not None:
-                hook = self._reading(name, operator)
-                library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
-
-    def _reading(self, name: str, operator: Any) -> Callable[..., Any]:
-        below, op, sees, took = torch._C.DispatchKey.BackendSelect, f"aten::{name}", self._sees, self._took
-
-        @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
-        def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(tensor, torch.Tensor):
-                return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-            own = self._inside.depth == 0 and not _is_wrapped_number(tensor)
-            seen = sees("dispatch", op, tensor.device.type) if own else None
-            began = time.perf_counter_ns()
-            with self._inside:
-                found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
-            took(seen, began)
-            return found
-
-        return hook  # type: ignore[no-any-return]
-
-    def _watch_methods(self) -> None:
-        for name in ON_A_CPU:
-            self._replace(torch.Tensor, name, self._bringing(name, getattr(torch.Tensor, name)))
-
-    def _bringing(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        op, sees, took = f"Tensor.{name}", self._sees, self._took
-
-        @torch._dynamo.disable  # type: ignore[untyped-decorator]
-        def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            brings = name != "to" or _to_the_cpu(tensor, args, kwargs)
-            seen = sees("python-call", op, tensor.device.type) if brings else None
-            began = time.perf_counter_ns()
-            found = method(tensor, *args, **kwargs)
-            took(seen, began)
-            return found
-
-        # Dynamo knows a method of an input by its name: under another one it would break the graph.
-        watched.__name__ = name
-        return watched  # type: ignore[no-any-return]
-
-    def _watch_waits(self) -> None:
-        if self._device.type != "cuda":
-            return
-        owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
-        for owner, label in owners:
-            self._replace(owner, "synchronize", self._waiting(f"{label}.synchronize", owner.synchronize))
-
-    def _waiting(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        sees, took, device = self._sees, self._took, self._device.type
-
-        @torch._dynamo.disable  # type: ignore[untyped-decorator]
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            seen, began = sees("python-call", op, device), time.perf_counter_ns()
-            found = function(*args, **kwargs)
-            took(seen, began)
-            return found
-
-        return watched  # type: ignore[no-any-return]
-
-    def _watch_sync_debug(self) -> None:
-        """torch warns at each synchronising call; the warnings that are the user's still reach them."""
-        if self._device.type != "cuda":
-            return
-        before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
-        caught = warnings.catch_warnings()
-
-        @torch._dynamo.disable  # type: ignore[untyped-decorator]
-        def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-            if "called a synchronizing CUDA operation" in str(message):
-                self._sees("sync-debug", "synchronizing operation", "cuda", text=str(message))
-            else:
-                shown(message, *args, **kwargs)
-
-        caught.__enter__()
-        self._undo.callback(lambda: caught.__exit__(None, None, None))
-        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
-        warnings.showwarning = show
-        torch.cuda.set_sync_debug_mode("warn")
-        self._undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
-
-    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        mine = name in vars(owner)
-        original = getattr(owner, name)
-        setattr(owner, name, replacement)
-
-        def restore() -> None:
-            if vars(owner).get(name) is not replacement:
-                return  # somebody else stands there now
-            if mine:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
-
-        self._undo.callback(restore)
-
     # ------------------------------------------------------------ what they see
+
+    def captured(self, output: Any) -> None:
+        self._graphs.captured(output)
 
     def _graph_begins(self, graph: _Graph) -> None:
         """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
@@ -212,13 +108,13 @@ class Syncs:
                 key = (graph.compile_id, operator, inside)
                 self._counted(key, "captured graph", f"Tensor.{operator}", device, inside, graph, operator)
 
-    def _took(self, seen: _Place | None, began_ns: int) -> None:
+    def took(self, seen: _Place | None, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
         if seen is not None and self._device.type == "cuda":
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
-    def _sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
+    def sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
         graph = self._graphs.running
         frames = tuple(islice(self._above(sys._getframe(2)), STACK))
         caller = _caller(sys._getframe(2))
@@ -288,6 +184,177 @@ class _Place:
             instruction=self.instruction,
             expression=self.expression,
         )
+
+
+# ---------------------------------------------------------------- the hooks
+
+Seen = list[tuple[Syncs, "_Place | None"]]
+
+
+class _Hooks:
+    """Hooks of one kind: once in a process, for every Syncs that listens. The dispatcher takes one kernel for an
+    operator and a key, and wrappers around wrappers come off cleanly in one order only."""
+
+    def __init__(self, name: str, put_on: Callable[[_Hooks, ExitStack], None], *, on_cuda_only: bool = False) -> None:
+        self.on_cuda_only = on_cuda_only
+        self._name = name
+        self._put_on = put_on
+        self.listening: tuple[Syncs, ...] = ()
+        self._lacking = ""
+        self._undo = ExitStack()
+
+    def join(self, syncs: Syncs) -> str:
+        """What this torch lacks of them; the rest is on."""
+        self.listening = (*self.listening, syncs)
+        if len(self.listening) == 1:
+            self._lacking = ""
+            try:
+                self._put_on(self, self._undo)
+            except (AssertionError, AttributeError, ImportError, RuntimeError, TypeError) as error:
+                self._lacking = f"{self._name}: {type(error).__name__}: {error}"
+        return self._lacking
+
+    def leave(self, syncs: Syncs) -> None:
+        self.listening = tuple(one for one in self.listening if one is not syncs)
+        if not self.listening:
+            self._undo.close()
+
+    def see(self, source: str, op: str, device: str, *, text: str = "") -> Seen:
+        return [(one, one.sees(source, op, device, text=text)) for one in self.listening]
+
+
+def _took(seen: Seen, began_ns: int) -> None:
+    for one, place in seen:
+        one.took(place, began_ns)
+
+
+def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    undo.callback(library._destroy)
+    inside = _Inside()
+    for name, overload in READING:
+        operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
+        if operator is not None:
+            hook = _reading(hooks, inside, name, operator)
+            library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+
+
+def _reading(hooks: _Hooks, inside: _Inside, name: str, operator: Any) -> Callable[..., Any]:
+    below, op, see = torch._C.DispatchKey.BackendSelect, f"aten::{name}", hooks.see
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+    def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
+        own = inside.depth == 0 and not _is_wrapped_number(tensor)
+        seen = see("dispatch", op, tensor.device.type) if own else []
+        began = time.perf_counter_ns()
+        with inside:
+            found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
+        _took(seen, began)
+        return found
+
+    return hook  # type: ignore[no-any-return]
+
+
+def _watch_captures(hooks: _Hooks, undo: ExitStack) -> None:
+    """What reads in a graph is looked up before a backend makes something else of it."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    original = OutputGraph.call_user_compiler
+
+    def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
+        for one in hooks.listening:
+            one.captured(output)
+        return original(output, *args, **kwargs)
+
+    _replace(OutputGraph, "call_user_compiler", call_user_compiler, undo)
+
+
+def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
+    for name in ON_A_CPU:
+        _replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
+
+
+def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    op, see = f"Tensor.{name}", hooks.see
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
+    def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        brings = name != "to" or _to_the_cpu(tensor, args, kwargs)
+        seen = see("python-call", op, tensor.device.type) if brings else []
+        began = time.perf_counter_ns()
+        found = method(tensor, *args, **kwargs)
+        _took(seen, began)
+        return found
+
+    # Dynamo knows a method of an input by its name: under another one it would break the graph.
+    watched.__name__ = name
+    return watched  # type: ignore[no-any-return]
+
+
+def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
+    owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
+    for owner, label in owners:
+        _replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
+
+
+def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    see = hooks.see
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        seen, began = see("python-call", op, "cuda"), time.perf_counter_ns()
+        found = function(*args, **kwargs)
+        _took(seen, began)
+        return found
+
+    return watched  # type: ignore[no-any-return]
+
+
+def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
+    """torch warns at each synchronising call; the warnings that are the user's still reach them."""
+    before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+    caught = warnings.catch_warnings()
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        if "called a synchronizing CUDA operation" in str(message):
+            hooks.see("sync-debug", "synchronizing operation", "cuda", text=str(message))
+        else:
+            shown(message, *args, **kwargs)
+
+    caught.__enter__()
+    undo.callback(lambda: caught.__exit__(None, None, None))
+    warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
+    warnings.showwarning = show
+    torch.cuda.set_sync_debug_mode("warn")
+    undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
+
+
+def _replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
+    mine = name in vars(owner)
+    original = getattr(owner, name)
+    setattr(owner, name, replacement)
+
+    def restore() -> None:
+        if vars(owner).get(name) is not replacement:
+            return  # somebody else stands there now
+        if mine:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+    undo.callback(restore)
+
+
+ALL_HOOKS = (
+    _Hooks("captures", _watch_captures),
+    _Hooks("dispatch", _watch_dispatch),
+    _Hooks("methods", _watch_methods),
+    _Hooks("waits", _watch_waits, on_cuda_only=True),
+    _Hooks("sync_debug", _watch_sync_debug, on_cuda_only=True),
+)
 
 
 # ---------------------------------------------------------------- Python's side of a read
@@ -403,7 +470,6 @@ class _RunningGraphs:
         self._here = _Here()
         self._captured: dict[int, tuple[Captured, ...]] = {}
         self._installed = InstalledGraphs(self._running)
-        self._restore: Undo | None = None
 
     @property
     def running(self) -> _Graph | None:
@@ -411,31 +477,20 @@ class _RunningGraphs:
 
     def __enter__(self) -> _RunningGraphs:
         self._installed.__enter__()
-        from torch._dynamo.output_graph import OutputGraph
-
-        original = OutputGraph.__dict__.get("call_user_compiler")
-        if original is None:
-            return self
-
-        def compiling(this: Any, *args: Any, **kwargs: Any) -> Any:
-            self._captured[id(this)] = tuple(_reading_operators(this.graph))
-            return original(this, *args, **kwargs)
-
-        OutputGraph.call_user_compiler = compiling  # type: ignore[assignment,method-assign]
-
-        def restore() -> None:
-            if OutputGraph.__dict__["call_user_compiler"] is compiling:
-                OutputGraph.call_user_compiler = original  # type: ignore[method-assign]
-
-        self._restore = restore
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._restore is not None:
-            self._restore()
         self._installed.__exit__(kind, error, trace)
+
+    @property
+    def unavailable(self) -> str:
+        return self._installed.unavailable
+
+    def captured(self, output: Any) -> None:
+        """Dynamo is about to compile ``output``."""
+        self._captured[id(output)] = tuple(_reading_operators(output.graph))
 
     def _running(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
         operators = self._captured.pop(id(output), ())
