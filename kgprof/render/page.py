@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kgprof.model import HostBreakdown, KernelBreakdown, Profile, Rule, RunReport, Skipped
+from kgprof.model import HostBreakdown, KernelBreakdown, PassName, Profile, Rule, RunReport, Skipped
 from kgprof.render import (
     breakdown,
     chart,
@@ -38,6 +38,7 @@ from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
 from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
+from kgprof.render.trace_table import TracesPart, traces_part
 from kgprof.render.visible import one_line
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
@@ -69,6 +70,7 @@ class Page:
     sections: tuple[Section, ...]
     gate: GateTable | None
     timed: bool
+    traces: TracesPart
     headings: tuple[Heading, ...]
     runs: tuple[RunLine, ...]
     footnotes: tuple[str, ...]
@@ -133,6 +135,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         sections=_sections(profile),
         gate=gate_table(profile.gate, limits),
         timed=not profile.options.untimed,
+        traces=traces_part(profile, limits),
         headings=headings(columns),
         runs=run_lines(runs, columns, limits),
         strategies=strategies(profile, limits),
@@ -181,25 +184,28 @@ def _sections(profile: Profile) -> tuple[Section, ...]:
     gated, timed = profile.gate is not None, not profile.options.untimed
     findings = Section(anchor="findings", title="Findings", tally=count(len(profile.findings)))
     results = Section(anchor="results", title="Results")
+    traced = not profile.options.for_a_gate and profile.options.wants(PassName.TRACE)
+    taken_in = bool(profile.trace_files)  # torch.profiler ran elsewhere, and nothing else did
     offered: tuple[tuple[bool, Section], ...] = (
         (gated, Section(anchor="gate", title="Budgets")),
         (gated, findings),
-        (timed or _noteworthy(profile), results),
+        (taken_in, Section(anchor="traces", title="Traces", tally=count(len(profile.trace_files)))),
+        (not taken_in and (timed or _noteworthy(profile)), results),
         (bool(profile.trade_offs), Section(anchor="trade-offs", title="Trade-offs")),
-        (timed, Section(anchor="time", title="Where the time went")),
+        (timed or traced, Section(anchor="time", title="Where the time went")),
         (not gated, findings),
         (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (bool(memory_table.columns(profile.runs)), Section(anchor="memory", title="Reads and memory")),
-        (timed, Section(anchor="kernels", title="Kernels")),
+        (timed or traced, Section(anchor="kernels", title="Kernels")),
         (bool(placed(profile.runs)), Section(anchor="roofline", title="Kernels against the card")),
         (bool(holistic_table.compared(profile.runs)), Section(anchor="holistic", title="Held against HTA")),
         (timed, Section(anchor="host", title="Host functions")),
-        (True, Section(anchor="compile", title="Compilation")),
+        (not taken_in, Section(anchor="compile", title="Compilation")),
         (timed, Section(anchor="cost", title="What watching cost")),
         (True, Section(anchor="gaps", title="Not measured")),
         (True, Section(anchor="environment", title="Environment")),
         (True, Section(anchor="method", title="Method")),
-        (True, Section(anchor="logs", title="Logs")),
+        (not taken_in, Section(anchor="logs", title="Logs")),
     )
     return tuple(section for shown, section in offered if shown)
 

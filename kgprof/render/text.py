@@ -17,7 +17,9 @@ from kgprof.render import (
     practices,
     roofline_table,
     summary,
+    trace_table,
 )
+from kgprof.render.evaluation_table import Table as PlainTable
 from kgprof.render.finding_groups import grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
@@ -61,7 +63,10 @@ class Text:
             return "".join(f"{_inert(line)}\n" for line in gate_text.lines(profile, profile.gate))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
-        _runs(console, profile)
+        if profile.trace_files:
+            _traces(console, profile)
+        else:
+            _runs(console, profile)
         _findings(console, profile)
         _watched(console, profile)
         for run in profile.runs:
@@ -143,6 +148,36 @@ def _runs(console: Console, profile: Profile) -> None:
     for note in summary.footnotes(profile):
         _say(console, note)
     console.print()
+
+
+def _traces(console: Console, profile: Profile) -> None:
+    """The files, the ranks beside each other, and what changed."""
+    limits = trace_table.IN_TEXT
+    for file in trace_table.file_lines(profile, limits):
+        name, path, size, rank, steps, *_ = file.cells
+        _say(console, f"{name}: {path} ({size}), rank {rank}, steps {steps}")
+        for note in file.notes:
+            console.print(f"  note: {note}")
+    console.print()
+    if ranks := trace_table.rank_table(profile.rank_balance, limits):
+        _say(console, f"ranks, us per step: {ranks.text}", "bold")
+        _print_table(console, ranks.table)
+        for left_out in ranks.left_out:
+            _say(console, f"not compared: {left_out}")
+        console.print()
+    for found in profile.differences:
+        shown = trace_table.difference_tables(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
+        _say(console, f"{shown.title}: {shown.missing or shown.caption}", "bold")
+        for _, table in shown.tables:
+            _print_table(console, table)
+        console.print()
+
+
+def _print_table(console: Console, plain: PlainTable) -> None:
+    table = _table(plain.headings)
+    for row in plain.rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _detail(column: str, cell: summary.Cell) -> str:
