@@ -28,7 +28,7 @@ from kgprof.model import Ceiling, KernelLaunches, Roofline, Skipped
 NEAR = 0.5  # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor operations
 SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks takes a good part of it
 ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a cache
-ROWS = 100  # the largest, in the Profile
+ROWS = 50  # the largest, in the Profile
 
 MEMORY, COMPUTE, LATENCY, IMPOSSIBLE = "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
 RULE = (

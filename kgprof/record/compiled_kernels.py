@@ -6,6 +6,7 @@ that was traced, because another one may choose another configuration of the sam
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,11 +19,10 @@ from kgprof.model import Skipped
 def compiled_kernels(device: torch.device) -> CompiledKernels | Skipped:
     if device.type != "cuda":
         return Skipped(reason="on a CPU Inductor generates C++, which has no such figures")
+    inductor = sys.modules.get("torch._inductor.codecache")  # not imported for this: what has not been used has none
     try:
-        from torch._inductor.codecache import PyCodeCache
-
-        modules = tuple(PyCodeCache.modules)
-    except (ImportError, AttributeError) as error:
+        modules = tuple(inductor.PyCodeCache.modules) if inductor is not None else ()
+    except AttributeError as error:
         return Skipped(reason=f"capture compiled kernels unavailable: {error}")
     found = tuple(dict.fromkeys(kernels_of(modules)))
     return CompiledKernels(kernels=found) if found else Skipped(reason="Inductor generated no Triton kernel")

@@ -42,6 +42,7 @@ from kgprof.model import (
     TracePass,
 )
 from kgprof.record import project_sources, store
+from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.flags import flags
 from kgprof.record.host_profiler import host_table
 from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
@@ -307,6 +308,8 @@ class Capture:
         trace = self._trace()
         if trace is not None:
             self._place.write(PassName.TRACE, trace)
+            kernels = compiled_kernels(self._place.device)
+            store.write_compiled_kernels(self._place.recording, self._place.key, kernels)
         notes = self._notes(kind, call_us, trace, unfinished)
         store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
         self._writing = False
