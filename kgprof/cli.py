@@ -274,7 +274,7 @@ module_option = click.option(
 
 def hta_option(verb: str) -> Callable[[Any], Any]:
     return click.option(
-        "--hta/--no-hta",
+        "--rerun-hta/--no-hta",
         "hta",
         envvar=f"KGPROF_{verb}_HTA",
         default=None,

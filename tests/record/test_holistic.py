@@ -283,7 +283,7 @@ def test_a_recording_of_a_cpu_starts_no_process(tmp_path: Path, monkeypatch: pyt
     handmade.write(tmp_path / "recording")
     monkeypatch.setattr(holistic.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
 
-    assert cli.run(["report", "--hta", str(tmp_path)]) == 0
+    assert cli.run(["report", "--rerun-hta", str(tmp_path)]) == 0
 
     found = json.loads((tmp_path / "report.json").read_bytes())
     assert {run["holistic"]["reason"] for run in found["runs"]} == {"a CPU run: HTA analyses what ran on a GPU"}
