@@ -17,6 +17,7 @@ from kgprof.model import (
     RunReport,
     Skipped,
     Spread,
+    TraceDifference,
     Verdict,
 )
 
@@ -46,13 +47,14 @@ def verdict(
     interrupted: bool,
     uncompared: str = "",
     balance: RankBalance | None = None,
+    differences: Sequence[TraceDifference] = (),
 ) -> Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance))
+    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance), *_changed(differences))
     said = tuple(remark.text for remark in remarks)
     if not headlines:
         warned = any(finding.level is Level.WARNING for finding in findings)
@@ -65,6 +67,19 @@ def verdict(
 
 def _ranks(balance: RankBalance | None) -> tuple[Remark, ...]:
     return () if balance is None else (Remark(text=balance.text, attention=balance.straggler is not None),)
+
+
+def _changed(differences: Sequence[TraceDifference]) -> tuple[Remark, ...]:
+    """Of traces held against others, what became of the whole."""
+    return tuple(
+        Remark(
+            text=f"{one.run.strategy}: {_figure(one.total.after_us)} us of kernels a {one.per}, "
+            f"was {_figure(one.total.before_us)}"
+        )
+        if one.total is not None
+        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", attention=True)
+        for one in differences[:TRACED_TO_NAME]
+    )
 
 
 def _by_message(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -152,8 +167,19 @@ def _untimed(runs: Sequence[RunReport]) -> str:
     """Of scripts, what there is instead."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
     if not scripts:
-        return _traced(runs) or "no run has a time"
+        return _traced(runs) or _read_from_files(runs) or "no run has a time"
     return "; ".join(f"{run.key.slug}: {script.steps:,} steps, each {script.step}" for run, script in scripts)
+
+
+def _read_from_files(runs: Sequence[RunReport]) -> str:
+    """Of a TORCH_TRACE directory, in which no step is counted."""
+    compiled = [run.compile for run in runs if not isinstance(run.compile, Skipped)]
+    if not compiled or not all(run.script is not None and not run.script.counted for run in runs):
+        return ""
+    compilations = sum(len(summary.compilations) for summary in compiled)
+    counted = f"{compilations:,} compilation{'' if compilations == 1 else 's'}"
+    processes = f"{len(runs):,} process{'' if len(runs) == 1 else 'es'}"
+    return f"{counted} in {processes}; a TORCH_TRACE directory holds no times"
 
 
 def _traced(runs: Sequence[RunReport]) -> str:

@@ -10,6 +10,7 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, amount, count
 from kgprof.render.visible import one_line
 
+INDUCTOR = "inductor"
 _ORDER = ("exceeded", "not observed", "held")
 _FAILS_ON = {
     "error": "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
@@ -46,7 +47,7 @@ class AcceptedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTable:
-    backend: str
+    backend: str  # what compiled, in words
     fails_on: str  # a sentence
     budgets: tuple[BudgetLine, ...]
     accepted: tuple[AcceptedLine, ...]
@@ -57,12 +58,17 @@ def gate_table(gate: Gate | None, limits: Limits) -> GateTable | None:
     if gate is None:
         return None
     return GateTable(
-        backend=one_line(gate.backend, limits.name),
+        backend=one_line(backend_words(gate), limits.name),
         fails_on=one_line(_FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}."), limits.name),
         budgets=tuple(_budget(budget, limits) for budget in by_weight(gate.budgets)[: limits.lines]),
         accepted=tuple(_accepted(entry, limits) for entry in gate.accepted[: limits.lines]),
         notes=tuple(one_line(note, limits.name) for note in gate.notes[: limits.lines]),
     )
+
+
+def backend_words(gate: Gate) -> str:
+    """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
+    return "no backend in Inductor's place" if gate.backend == INDUCTOR else f"{gate.backend} in Inductor's place"
 
 
 def by_weight(budgets: Sequence[BudgetCheck]) -> list[BudgetCheck]:

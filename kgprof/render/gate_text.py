@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
 from kgprof.places import relative
 from kgprof.render.finding_groups import times
+from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
 from kgprof.render.visible import one_line, visible
 
@@ -31,8 +32,8 @@ def lines(profile: Profile, gate: Gate) -> Iterable[str]:
             yield _expired(entry)
     for note in gate.notes:
         yield f"note: {one_line(note, _LENGTH)}"
-    backend, fail_on = one_line(gate.backend, _NAME), one_line(gate.fail_on, _NAME)
-    yield f"compiled by {backend}, --fail-on {fail_on}, {_findings(profile)}"
+    backend, fail_on = one_line(backend_words(gate), _NAME), one_line(gate.fail_on, _NAME)
+    yield f"{backend}, --fail-on {fail_on}, {_findings(profile)}"
     yield ""
     yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
     for reason in profile.verdict.reasons:

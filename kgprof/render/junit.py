@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from kgprof.model import BudgetCheck, Finding, Level, Profile, Skipped
 from kgprof.places import relative
+from kgprof.render.looked_for import was_watched
 from kgprof.render.visible import visible
 
 EVERY_RUN = "all runs"
@@ -110,11 +111,14 @@ def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...
 
 
 def _rules(profile: Profile) -> Iterable[Case]:
-    """Each rule on each run, found or not; a finding about no run in particular stands under "all runs"."""
+    """Each rule that was looked for on each run, found or not; a finding about no run stands under "all runs"."""
     root = profile.environment.source_root
     fails = _failing(profile)
     found: dict[tuple[str, str], list[int]] = {
-        (run.key.slug, rule.id): [] for run in profile.runs for rule in profile.rules
+        (run.key.slug, rule.id): []
+        for run in profile.runs
+        for rule in profile.rules
+        if was_watched(rule.id, run, profile.device) or _unseen(profile, run.key.slug, rule.id)
     }
     for index, finding in enumerate(profile.findings):
         found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(index)

@@ -22,6 +22,7 @@ from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
+from kgprof.render.looked_for import looked_for
 from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
 from kgprof.render.visible import one_line
 
@@ -176,8 +177,8 @@ def _observed(budget: BudgetCheck) -> str:
 def _findings(profile: Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
-        looked_for = ", ".join(escaped(rule.id) for rule in profile.rules)
-        return Section(head=(f"No finding (looked for: {looked_for}).",))
+        watched = ", ".join(escaped(rule.id) for rule in looked_for(profile))
+        return Section(head=(f"No finding (looked for: {watched}).",))
     failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
     same = [group for group in grouped(profile.findings) if not group.first.accepted]
     same.sort(key=lambda group: failing.isdisjoint(group.members))

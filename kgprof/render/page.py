@@ -33,6 +33,7 @@ from kgprof.render.holistic_table import HolisticTable
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import Log, logs
+from kgprof.render.looked_for import looked_for
 from kgprof.render.observer_table import ObserverTable, observers, passes
 from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
@@ -147,7 +148,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         time_table=chart.time_table(runs, limits),
         findings=found.groups,
         finding_count=len(profile.findings),
-        rules=profile.rules,
+        rules=looked_for(profile),
         trade_offs=practices.weighings(profile, limits),
         checklist=practices.practices(profile, found.anchors, limits),
         checklist_tally=practices.tally(profile.checklist),

@@ -280,6 +280,24 @@ def test_without_a_recompile_the_budget_is_held(tmp_path: Path) -> None:
     assert kgprof("check-graphs", "--torch-trace", traced, "-o", tmp_path / "out", "-q") == 0
 
 
+def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a backend, nor a time, nor a rule whose source is a hook."""
+    traced = tmp_path / "traced"
+    traced.mkdir()
+    (traced / NAME).write_text(whole().replace(a_break(), ""))
+
+    kgprof("check-graphs", "--torch-trace", traced, "-o", tmp_path / "gate", "-q")
+    gate = capsys.readouterr().out
+    kgprof("report", "--torch-trace", traced, "-o", tmp_path / "page", "--format", "markdown")
+    page = capsys.readouterr().out
+
+    compiled = sum(len(run.compile.compilations) for run in profile_in(tmp_path / "page").runs)  # type: ignore[union-attr]
+    assert "compiled by" not in gate
+    assert f"{compiled} compilation" in profile_in(tmp_path / "page").verdict.text
+    assert "in 1 process; a TORCH_TRACE directory holds no times" in page
+    assert "(looked for: KGP101, KGP102, KGP103, KGP104, KGP106, KGP107, KGP504)" in page
+
+
 def test_a_cut_file_is_never_a_pass(tmp_path: Path) -> None:
     traced = tmp_path / "traced"
     traced.mkdir()
