@@ -612,6 +612,11 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
 
 
+class BoundTotal(Model, frozen=True, kw_only=True):
+    what: str  # KernelLaunches.bound, or why there is none
+    total_us: float
+
+
 class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
     """Every kernel held against the card's ceilings; the largest rows, and how many are not here."""
 
@@ -621,13 +626,19 @@ class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
     rows: tuple[KernelLaunches, ...]
     rows_left_out: int
     left_out_us: float
-    placed_us: float  # of all device events, what has a ``bound``
+    # Of all rows, also those left out; largest first. Both together are the whole of the device's time.
+    placed: tuple[BoundTotal, ...]  # by verdict
+    unplaced: tuple[BoundTotal, ...]  # by reason
+
+    @property
+    def placed_us(self) -> float:
+        return sum(total.total_us for total in self.placed)
 
 
 class LaneBlock(Model, frozen=True, kw_only=True):
     """One rectangle of a lane: an event's part of the step, or that of small neighbours, pushed together."""
 
-    name: str  # of the event; of the longest one where there are several
+    name: str  # of the event (of an idle stretch: of the operator that ended it); of the longest one of several
     kind: str  # a KernelKind; host: region, span, launch, wait, call; idle: host, launch, unknown, edge
     start_us: float  # after the step's start
     duration_us: float  # of all its events together
@@ -889,6 +900,7 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     over_eager_of: str = ""  # "allocated" or "resident": which peak that is
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     reads: dict[str, float] = {}  # the same by the finding's fingerprint; empty where it is Skipped
+    warm_up_reads: tuple[Location, ...] = ()  # lines that read in warm-up and never after it: in no count, no finding
 
 
 class ObserverCost(Model, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from kgprof.analysis.origins import Known
 from kgprof.analysis.timeline import NOBODY
 from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.compile_records import CompiledKernel, CompiledKernels, KernelWork
-from kgprof.model import Ceiling, KernelLaunches, Roofline, Skipped
+from kgprof.model import BoundTotal, Ceiling, KernelLaunches, Roofline, Skipped
 
 NEAR = 0.5  # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor operations
 SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks takes a good part of it
@@ -34,9 +34,9 @@ MEMORY, COMPUTE, LATENCY, IMPOSSIBLE = "memory-bound", "compute-bound", "latency
 RULE = (
     "The ideal time of a launch is the longer of its bytes at the rate of the measured copy and its operations at the "
     "rate of the measured matmul of their type. Latency-bound: the median launch takes more than "
-    f"{1 / NEAR:g} times that and less than {SHORT_US:g} us, or its grid has fewer blocks than the card has "
-    "multiprocessors. Otherwise memory-bound or compute-bound, by which of the two is the longer. Above the ceiling: "
-    f"more than {ABOVE:g} times as fast as ideal, so that the bytes came from a cache or the count is too high."
+    f"{1 / NEAR:g} times that, and either it is shorter than {SHORT_US:g} us or its grid has fewer blocks than the "
+    "card has multiprocessors. Otherwise memory-bound or compute-bound, by which of the two is the longer. Above the "
+    f"ceiling: more than {ABOVE:g} times as fast as ideal, so the bytes came from a cache or the count is too high."
 )
 
 T = TypeVar("T")
@@ -93,8 +93,17 @@ def roofline(
         rows=tuple(rows[:ROWS]),
         rows_left_out=len(left_out),
         left_out_us=sum(row.total_us for row in left_out),
-        placed_us=sum(row.total_us for row in rows if not isinstance(row.bound, Skipped)),
+        placed=_totals((row.bound, row.total_us) for row in rows if not isinstance(row.bound, Skipped)),
+        unplaced=_totals((row.bound.reason, row.total_us) for row in rows if isinstance(row.bound, Skipped)),
     )
+
+
+def _totals(parts: Iterable[tuple[str, float]]) -> tuple[BoundTotal, ...]:
+    by_name: dict[str, float] = defaultdict(float)
+    for what, us in parts:
+        by_name[what] += us
+    ordered = sorted(by_name.items(), key=lambda one: (-one[1], one[0]))
+    return tuple(BoundTotal(what=what, total_us=us) for what, us in ordered)
 
 
 def _ceiling(one: CeilingSamples) -> Ceiling:

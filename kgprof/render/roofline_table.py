@@ -134,25 +134,17 @@ def rate(value: float, unit: str) -> str:
 def sentence(kernels: KernelBreakdown, roofline: Roofline) -> str:
     """How much of the device time has a verdict, by verdict; or why none has."""
     whole = kernels.total_us
-    shares: dict[str, float] = {}
-    for row in roofline.rows:
-        if isinstance(row.bound, str):
-            shares[row.bound] = shares.get(row.bound, 0.0) + row.total_us
-    if not shares or not whole:
+    if not roofline.placed or not whole:
         why = roofline.without or "the bytes of no kernel are known"
         return f"no kernel could be placed: {why}"
-    parts = ", ".join(f"{bound} {percent(us / whole)}" for bound, us in sorted(shares.items(), key=lambda one: -one[1]))
+    parts = ", ".join(f"{total.what} {percent(total.total_us / whole)}" for total in roofline.placed)
     return f"{percent(roofline.placed_us / whole)} of the device time is placed: {parts}"
 
 
 def unplaced(kernels: KernelBreakdown, roofline: Roofline) -> str:
     """Of the device time, by reason; the largest first. Empty where every row has a verdict."""
-    by_reason: dict[str, float] = {}
-    for row in roofline.rows:
-        if isinstance(row.bound, Skipped):
-            by_reason[row.bound.reason] = by_reason.get(row.bound.reason, 0.0) + row.total_us
-    reasons = sorted(by_reason.items(), key=lambda one: -one[1])
-    said = "; ".join(f"{percent(us / (kernels.total_us or 1.0))}: {reason}" for reason, us in reasons)
+    whole = kernels.total_us or 1.0
+    said = "; ".join(f"{percent(total.total_us / whole)}: {total.what}" for total in roofline.unplaced)
     return f"Not placed: {said}" if said else ""
 
 

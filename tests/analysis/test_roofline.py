@@ -23,7 +23,7 @@ from kgprof.analysis.roofline import (
 )
 from kgprof.ceiling_records import Ceilings, CeilingSamples
 from kgprof.compile_records import CompiledKernel, CompiledKernels, KernelOrigin, KernelWork, SourceLine
-from kgprof.model import Ceiling, KernelBreakdown, KernelLaunches, PassName, Roofline, RunKey, Skipped
+from kgprof.model import BoundTotal, Ceiling, KernelBreakdown, KernelLaunches, PassName, Roofline, RunKey, Skipped
 from kgprof.record import store
 from tests.analysis.events import event, write
 from tests.analysis.test_idle import kernel, launch
@@ -237,7 +237,8 @@ def test_a_library_kernel_has_the_work_of_the_call_that_launched_it_and_a_fill_b
         PRODUCT: (4_000_000, COMPUTE),
         "Memset (Device)": (64, LATENCY),
     }
-    assert found.placed_us == 26.0
+    assert found.placed == (BoundTotal(what=COMPUTE, total_us=25.0), BoundTotal(what=LATENCY, total_us=1.0))
+    assert (found.placed_us, found.unplaced) == (26.0, ())
 
 
 def test_a_call_that_launches_two_kernels_is_no_work_of_either(tmp_path: Path) -> None:
@@ -286,6 +287,7 @@ def test_rows_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.M
     )
 
     assert [row.name for row in found.rows] == ["k3"]
+    assert found.unplaced == (BoundTotal(what=NO_WORK, total_us=6.0),)  # those left out count
     assert (found.rows_left_out, found.left_out_us) == (2, 3.0)
 
 

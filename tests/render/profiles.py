@@ -10,6 +10,7 @@ from kgprof import collectors
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
+    BoundTotal,
     BudgetCheck,
     CapCounters,
     Ceiling,
@@ -816,8 +817,21 @@ def _roofline(rows: tuple[KernelRow, ...], total: float) -> Roofline:
         rows=launches,
         rows_left_out=3,
         left_out_us=12.5,
-        placed_us=sum(row.total_us for row in launches if isinstance(row.bound, str)),
+        **totals(launches),
     )
+
+
+def totals(rows: tuple[KernelLaunches, ...]) -> dict[str, tuple[BoundTotal, ...]]:
+    """``placed`` and ``unplaced`` of a Roofline that holds all its rows."""
+    placed: dict[str, float] = {}
+    unplaced: dict[str, float] = {}
+    for row in rows:
+        into, what = (unplaced, row.bound.reason) if isinstance(row.bound, Skipped) else (placed, row.bound)
+        into[what] = into.get(what, 0.0) + row.total_us
+    return {
+        name: tuple(BoundTotal(what=what, total_us=us) for what, us in found.items())
+        for name, found in (("placed", placed), ("unplaced", unplaced))
+    }
 
 
 def _launches(

@@ -54,10 +54,8 @@ def with_rows(*rows: KernelLaunches, **changes: Any) -> Profile:
     run = profile.runs[0]
     assert isinstance(run.kernels, KernelBreakdown)
     assert isinstance(run.kernels.roofline, Roofline)
-    placed = sum(row.total_us for row in rows if isinstance(row.bound, str))
-    roofline = msgspec.structs.replace(
-        run.kernels.roofline, **{"rows": rows, "rows_left_out": 0, "left_out_us": 0.0, "placed_us": placed, **changes}
-    )
+    plain = {"rows": rows, "rows_left_out": 0, "left_out_us": 0.0, **profiles.totals(rows)}
+    roofline = msgspec.structs.replace(run.kernels.roofline, **{**plain, **changes})
     kernels = msgspec.structs.replace(run.kernels, total_us=TOTAL_US, roofline=roofline)
     return msgspec.structs.replace(profile, runs=(msgspec.structs.replace(run, kernels=kernels),))
 
