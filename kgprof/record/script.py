@@ -234,10 +234,11 @@ class Capture:
         self._stopped = why
         self._steps.paused = True
         own_logs = self._logs_chosen != _chosen_artifacts()
-        if self._window is not None:
-            self._window.close(f"the recording stopped: {why}" if why else "")
-        self._stack.close()
-        self._write(own_logs=own_logs)
+        with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+            each.callback(self._write, own_logs=own_logs)
+            each.callback(self._stack.close)
+            if self._window is not None:
+                each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
 
     def _sources(self) -> Iterator[Any]:
         yield from self._compile.sources
@@ -296,25 +297,42 @@ class Capture:
     def _write(self, *, unfinished: bool = False, own_logs: bool = False) -> None:
         self._writing = True
         began = time.monotonic()
+        try:
+            self._write_each(unfinished=unfinished, own_logs=own_logs)
+        finally:  # a disk that was full for a moment must not keep what is measured later from being written
+            self._writing = False
+            self._written = time.monotonic()
+            self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
+
+    def _write_each(self, *, unfinished: bool, own_logs: bool) -> None:
         kind = self._steps.chosen
         number = self._steps.numbers(kind)
+        call_us, trace = self._call_us(kind, number), self._trace()
+        with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+            each.callback(self._write_script, kind, call_us, trace, unfinished)
+            each.callback(self._write_trace, trace)
+            each.callback(lambda: self._place.write(PassName.MEMORY, self._memory_pass(kind, number)))
+            each.callback(lambda: self._place.write(PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
+            each.callback(self._write_records, number)
+
+    def _write_records(self, number: Callable[[int], int]) -> None:
         lines = [renumbered(line, number) for line in self._compile.lines()]
         records = self._place.folder / store.TRACE_RECORDS
         write_records(records, lines)
         store.write_sources(records, project_sources.gather(lines, self._project))
-        call_us = self._call_us(kind, number)
-        self._place.write(PassName.COMPILE, self._compile_pass(kind, call_us, own_logs))
-        self._place.write(PassName.MEMORY, self._memory_pass(kind, number))
-        trace = self._trace()
-        if trace is not None:
-            self._place.write(PassName.TRACE, trace)
-            kernels = compiled_kernels(self._place.device)
-            store.write_compiled_kernels(self._place.recording, self._place.key, kernels)
+
+    def _write_trace(self, trace: TracePass | Skipped | None) -> None:
+        if trace is None:
+            return
+        self._place.write(PassName.TRACE, trace)
+        kernels = compiled_kernels(self._place.device)
+        store.write_compiled_kernels(self._place.recording, self._place.key, kernels)
+
+    def _write_script(
+        self, kind: Kind | None, call_us: Sequence[float], trace: TracePass | Skipped | None, unfinished: bool
+    ) -> None:
         notes = self._notes(kind, call_us, trace, unfinished)
         store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
-        self._writing = False
-        self._written = time.monotonic()
-        self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
     def _trace(self) -> TracePass | Skipped | None:
         if self._window is None:

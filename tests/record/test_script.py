@@ -14,7 +14,7 @@ import pytest
 from kgprof.model import HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
 from kgprof.record import children
 from kgprof.record.script import renumbered
-from tests.record.scripted import COMPILES, ran
+from tests.record.scripted import CAPTURED, COMPILES, ran
 
 TRAINS = """
 import pickle, sys
@@ -79,6 +79,57 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.M
 
     assert done.echoed == f"relative __main__ pkg pkg.__main__ ['{package / '__main__.py'}', 'x']\n"
     assert done.exit.outcome == "ok"
+
+
+# The disk is full for the compiler's records {when}; the first write is that of the first mark.
+FULL_DISK = """
+import time
+from kgprof.record import script, store
+written, writes = script.write_records, []
+
+def full(*args):
+    writes.append(args)
+    if {when}:
+        raise OSError(28, "No space left on device")
+    written(*args)
+
+script.write_records = full
+"""
+
+
+def test_a_write_that_failed_once_costs_nothing_that_comes_later(tmp_path: Path) -> None:
+    # given: it fails at a mark, the program goes on, and ends without another word
+    text = FULL_DISK.format(when="len(writes) == 2") + COMPILES
+    text += """
+import os
+
+doubled(torch.ones(3))
+for attempt in range(2):
+    time.sleep(0.7)
+    try:
+        doubled(torch.ones(3 + attempt))
+    except OSError as error:
+        print(error)
+time.sleep(0.7)
+doubled(torch.ones(3))
+os.kill(os.getpid(), 9)
+"""
+    done = ran(tmp_path, text)
+
+    assert done.exit.outcome == "killed"
+    assert "No space left on device" in done.echoed
+    assert done.script.steps > 2
+    assert len(done.compiled.compilations) == 2
+
+
+def test_what_cannot_be_written_keeps_nothing_else_from_being_written(tmp_path: Path) -> None:
+    done = ran(tmp_path, FULL_DISK.format(when="len(writes) > 1") + SEVEN_STEPS, passes=(*CAPTURED, PassName.MEMORY))
+
+    assert done.exit.outcome == "raised"
+    assert "No space left on device" in done.exit.message
+    assert len(done.compiled.compilations) == 2
+    assert isinstance(done.run.memory, MemoryPass)
+    assert done.script.steps == 7
 
 
 @pytest.mark.parametrize(
