@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kgprof import progress
+from kgprof.ceiling_records import Ceilings, CeilingSamples
 from kgprof.errors import EXIT_USAGE, UsageError
-from kgprof.model import Exit, Options
-from kgprof.record import recorder
+from kgprof.model import Exit, Options, PassName, Skipped, encode_json
+from kgprof.record import recorder, store
 from kgprof.record.children import Ended
-from kgprof.record.job import Failed
+from kgprof.record.job import Failed, Job, Task
+from tests.record import handmade
 
 
 @pytest.mark.parametrize("left_behind", [False, True])
@@ -33,3 +36,76 @@ def test_a_refused_plan_is_a_usage_error_and_an_empty_folder_is_removed(
         recorder.record(Options(), output, progress.Silent())
 
     assert output.exists() == left_behind
+
+
+def recorded(
+    output: Path, monkeypatch: pytest.MonkeyPatch, *, device: str, options: Options, ends: Exit
+) -> tuple[list[Task], Ceilings | Skipped]:
+    """The tasks of a recording without runs, and its ceilings; the child that measures them ``ends`` so."""
+    plan = msgspec.structs.replace(handmade._header().plan, device=device, runs=(), baseline=None, agreement=False)
+    tasks: list[Task] = []
+
+    def run(job: Job, **others: Any) -> Ended:
+        tasks.append(job.task)
+        if job.task is Task.PLAN:
+            Path(job.answer).write_bytes(encode_json(plan))
+            return Ended(exit=Exit(outcome="ok"))
+        if ends.outcome == "ok":
+            store.write_ceilings(Path(job.recording), MEASURED)
+        return Ended(exit=ends)
+
+    monkeypatch.setattr(recorder.children, "run", run)
+    folder = recorder.record(options, output, progress.Silent())
+    return tasks, store.load(folder).ceilings
+
+
+MEASURED = Ceilings(
+    device_name="a card",
+    measured=(CeilingSamples(operation="copy", dtype="", unit="bytes/s", per_s=(4e12,), how="1 GiB"),),
+)
+OK = Exit(outcome="ok")
+
+
+@pytest.mark.parametrize(
+    ("device", "passes", "ends", "measures", "ceilings"),
+    [
+        pytest.param("cuda", (), OK, True, MEASURED, id="on a GPU"),
+        pytest.param(
+            "cpu",
+            (),
+            OK,
+            False,
+            Skipped(reason="a CPU run has no kernels on a device to hold against them"),
+            id="on a CPU",
+        ),
+        pytest.param(
+            "cuda",
+            (PassName.COMPILE,),
+            OK,
+            False,
+            Skipped(reason="only the COMPILE pass was asked for"),
+            id="for a gate",
+        ),
+        pytest.param(
+            "cuda",
+            (),
+            Exit(outcome="killed", message="SIGKILL", during="ceilings"),
+            True,
+            Skipped(reason="their measurement was killed during CEILINGS: SIGKILL"),
+            id="killed",
+        ),
+    ],
+)
+def test_the_cards_ceilings_are_measured_once_after_the_runs_or_it_is_said_why_not(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    passes: tuple[PassName, ...],
+    ends: Exit,
+    measures: bool,
+    ceilings: Ceilings | Skipped,
+) -> None:
+    tasks, found = recorded(tmp_path / "out", monkeypatch, device=device, options=Options(passes=passes), ends=ends)
+
+    assert tasks == [Task.PLAN, *([Task.CEILINGS] if measures else [])]
+    assert found == ceilings
