@@ -220,7 +220,7 @@ class Watch:
         recording = self.recording
         if recording is None:
             return Skipped(reason="nothing has run yet")
-        (summary,) = memory.summaries(recording).values()
+        (summary,) = self._summaries
         return summary.syncs_per_step if isinstance(summary, MemorySummary) else summary
 
     @property
@@ -236,6 +236,7 @@ class Watch:
         found = [*self.unavailable]
         if not self.steps_after_warmup:
             found.append(f"{self.steps} steps were taken, and the first {self._warmup} are warm-up")
+        found += [note for one in self._summaries for note in memory.notes(one)]
         if not self.compilations:
             found.append("nothing was compiled while it was watched; what was compiled before is not looked into")
         return tuple(found)
@@ -248,6 +249,11 @@ class Watch:
         run = recording.runs[0]
         passes = [found for found in (run.compile, run.memory) if not isinstance(found, Skipped)]
         return tuple(line for found in passes for line in found.capture_unavailable)
+
+    @property
+    def _summaries(self) -> tuple[MemorySummary | Skipped, ...]:
+        """Of the one run; none before the first step."""
+        return () if self.recording is None else tuple(memory.summaries(self.recording).values())
 
     @property
     def _compiled(self) -> CompilePass | None:

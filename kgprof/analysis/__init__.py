@@ -111,7 +111,7 @@ def _report(
         observers=comparison.observer_costs(run),
         memory=memory_of_it,
         log=_excerpt(run.log),
-        notes=(*_trace_notes(recording, run.key), *_notes(run), *across_ranks),
+        notes=(*_trace_notes(recording, run.key), *_notes(run), *memory.notes(memory_of_it), *across_ranks),
         script=run.script,
         records_lacking=_records_lacking(run),
         holistic=_holistic(recording, run, broken_down),

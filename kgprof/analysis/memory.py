@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import Sync
 from kgprof.model import MemoryPass, MemoryPeaks, MemorySummary, Recording, RunKey, RunRecord, Skipped
 from kgprof.workloads.modes import EAGER
 
+NAMED = 5  # lines in one note
 SYNC_HOOKS = "capture sync hooks unavailable"
 
 
@@ -29,7 +31,19 @@ def summary(run: RunRecord, runs: Sequence[RunRecord], events: Sequence[Sync], d
         over_eager_of=_which_peak(device),
         syncs_per_step=Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
+        warm_up_reads=() if unseen else syncs.warm_up_reads(run, device),
     )
+
+
+def notes(summary: MemorySummary | Skipped) -> tuple[str, ...]:
+    """That lines read in warm-up alone, which no figure per step has and no rule finds."""
+    if isinstance(summary, Skipped) or not summary.warm_up_reads:
+        return ()
+    lines = summary.warm_up_reads
+    places = [f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip() for place in lines[:NAMED]]
+    more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+    one = "1 line reads" if len(lines) == 1 else f"{len(lines)} lines read"
+    return (f"{one} in warm-up alone, so in no figure per step and no finding: {', '.join(places)}{more}",)
 
 
 def _why_no_reads(memory: MemoryPass) -> str:

@@ -1,7 +1,7 @@
 """KGP201 to 203: where the host waits for the device, or would if the program ran on one.
 
 Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one line each source's
-count is a lower bound, so the largest stands. What only happens during warm-up is not told.
+count is a lower bound, so the largest stands. What only happens in warm-up is no finding: ``warm_up_reads`` names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.source_text import SourceText
 from kgprof.collectors.tensor_facts import sources_of
 from kgprof.model import Finding, Level, Location, MemoryPass, Model, Recording, Rule, RunKey, RunRecord, Skipped
-from kgprof.sync_records import SyncRecord
+from kgprof.sync_records import Frame, SyncRecord
 
 HOST_DEVICE_SYNC = Rule(
     id="KGP201",
@@ -155,11 +155,7 @@ def _of_run(
     broken: set[tuple[RunKey, str, int]],
 ) -> Iterator[Sync]:
     source = SourceText(sources_of(run))
-    sites: dict[_Site, list[SyncRecord]] = defaultdict(list)
-    for record in records:
-        own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
-        if own is not None and (rule := _rule(record, on_cuda)):
-            sites[_Site(rule=rule, file=own.file, line=own.line)].append(record)
+    sites = _sites(source, records, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(
@@ -170,11 +166,10 @@ def _of_run(
         if not any(reads):
             continue
         first = seen[0]
-        place = next(frame for frame in first.frames if (frame.file, frame.line) == (site.file, site.line))
         yield Sync(
             run=run.key,
             rule=site.rule,
-            location=source.at(site.file, site.line, place.function),
+            location=source.at(site.file, site.line, _place(first, site.file, site.line).function),
             cause=next((cause for record in seen if (cause := cause_of(record))), INSIDE),
             where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
             reads_per_step=sum(reads) / len(reads),
@@ -183,6 +178,19 @@ def _of_run(
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
         )
+
+
+def _sites(source: SourceText, records: Sequence[SyncRecord], on_cuda: bool) -> dict[_Site, list[SyncRecord]]:
+    sites: dict[_Site, list[SyncRecord]] = defaultdict(list)
+    for record in records:
+        own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
+        if own is not None and (rule := _rule(record, on_cuda)):
+            sites[_Site(rule=rule, file=own.file, line=own.line)].append(record)
+    return sites
+
+
+def _place(record: SyncRecord, file: str, line: int) -> Frame:
+    return next(frame for frame in record.frames if (frame.file, frame.line) == (file, line))
 
 
 def _rule(record: SyncRecord, on_cuda: bool) -> str:
@@ -218,6 +226,48 @@ def _waited(records: Sequence[SyncRecord], steady: range, on_cuda: bool) -> tupl
     return tuple(longest) if any(longest) else Skipped(reason="the hooks that time a wait did not see this one")
 
 
+# ---------------------------------------------------------------- in warm-up alone
+
+
+def warm_up_reads(run: RunRecord, device: str) -> tuple[Location, ...]:
+    """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per step. Where no step came
+    after warm-up nothing is known, and the answer is empty.
+
+    In its first call a compiled function is compiled, and the compiler reads and waits too, beneath the line that calls
+    it. So a line counts here only where its own words read.
+    """
+    memory = run.memory
+    if isinstance(memory, Skipped) or isinstance(memory.syncs, Skipped) or len(memory.step_us) <= memory.steady_from:
+        return ()
+    source = SourceText(sources_of(run))
+    found: dict[tuple[str, int], list[SyncRecord]] = defaultdict(list)
+    for site, records in _sites(source, memory.syncs.records, device == "cuda").items():
+        if site.rule != WOULD_SYNC.id:
+            found[site.file, site.line] += records
+    return tuple(
+        source.at(file, line, _place(records[0], file, line).function)
+        for (file, line), records in found.items()
+        if all(call < memory.steady_from for record in records for call in record.calls)
+        and any(_reads_in_its_own_words(record) for record in records)
+    )
+
+
+def _reads_in_its_own_words(record: SyncRecord) -> bool:
+    if record.operator or record.compile_id:
+        return bool(record.operator)
+    if called := called_function(record.expression):
+        return called in CAUSES or called == "synchronize"
+    return _is_tested(record) or _is_indexed(record)
+
+
+def _is_tested(record: SyncRecord) -> bool:
+    return "JUMP" in record.instruction or record.instruction in ("UNARY_NOT", "TO_BOOL")
+
+
+def _is_indexed(record: SyncRecord) -> bool:
+    return record.instruction.endswith("_SUBSCR")
+
+
 # ---------------------------------------------------------------- why
 
 
@@ -230,17 +280,16 @@ def cause_of(record: SyncRecord) -> str:
     if record.source == "python-call":
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
-        masked = record.instruction.endswith("_SUBSCR")
-        return "mask-index" if masked else OF_OPERATORS.get(record.op, INSIDE)
+        return "mask-index" if _is_indexed(record) else OF_OPERATORS.get(record.op, INSIDE)
     return _in_eager(record)
 
 
 def _in_eager(record: SyncRecord) -> str:
-    if "JUMP" in record.instruction or record.instruction in ("UNARY_NOT", "TO_BOOL"):
+    if _is_tested(record):
         return "truth-value"
     called = called_function(record.expression)
     if not called:
-        masked = record.source == "sync-debug" and record.instruction.endswith("_SUBSCR")
+        masked = record.source == "sync-debug" and _is_indexed(record)
         return "mask-index" if masked else "item"
     return CAUSES.get(called, INSIDE)
 

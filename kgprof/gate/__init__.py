@@ -6,8 +6,11 @@ the day of the recording.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from kgprof.analysis import memory
 from kgprof.errors import EXIT_OK
 from kgprof.gate import accepted, budgets
 from kgprof.gate.settings import Settings
@@ -37,6 +40,10 @@ def judge(profile: Profile, settings: Settings) -> Profile:
             budgets=checks,
             accepted=entries,
             failing=failing(findings, checks, settings.fail_on),
-            notes=(*settings.notes, *unused(entries)),
+            notes=(*settings.notes, *unused(entries), *_in_warm_up(profile)),
         ),
     )
+
+
+def _in_warm_up(profile: Profile) -> Iterator[str]:
+    yield from (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))

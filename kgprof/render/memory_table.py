@@ -59,7 +59,9 @@ def _syncs(run: RunReport) -> Cell:
     syncs = run.memory.syncs_per_step
     if isinstance(syncs, Skipped):
         return missing(syncs.reason)
-    return Cell(text=figure(syncs), details=(f"{count(run.memory.steps)} steps",), value=syncs)
+    alone = run.memory.warm_up_reads
+    warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
+    return Cell(text=figure(syncs), details=(f"{count(run.memory.steps)} steps", *warm_up), value=syncs)
 
 
 def _peak(

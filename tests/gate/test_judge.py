@@ -312,6 +312,15 @@ def test_reads_are_counted_by_step_after_warm_up(limit: float, expected: int, st
         assert judged.verdict.text == "gate failed: fused.default: 2.4 over the budget of 2.3 syncs-per-step"
 
 
+def test_a_line_that_reads_in_warm_up_alone_is_noted_and_held_against_nobody() -> None:
+    judged = judge(of_reads(written_syncs.read(calls=range(2))), settings(("syncs-per-step", 0)))
+
+    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (EXIT_OK, 0.0)
+    assert gate_of(judged).notes == (
+        "fused.default: 1 line reads in warm-up alone, so in no figure per step and no finding: model.py:21 train",
+    )
+
+
 def test_what_costs_nothing_on_a_cpu_is_no_read() -> None:
     copies = written_syncs.read(source="python-call", op="Tensor.cpu", expression="loss.cpu()")
 

@@ -1,0 +1,449 @@
+"""KGP201 to 203: what the records of the hooks come to, line by line; and what is no finding."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kgprof.collectors import disagreements, syncs
+from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
+from kgprof.model import Finding, Level, PassName, Recording, Skipped, TracePass
+from kgprof.record import store
+from kgprof.sync_records import Frame, SyncRecord
+from tests.analysis.recordings import FUSED, GONE
+from tests.collectors import written, written_syncs
+from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
+
+READ_PLACE, PREDICATE_PLACE = written.place(*written.CALLER), written.place(written.FILE, 14, "step")
+HOSTILE = "\x1b[31m<script>alert(1)</script>\u202e\ud800\n"
+
+
+def events(*reads: SyncRecord, **fields: Any) -> tuple[Sync, ...]:
+    return syncs.collect(written_syncs.recording(*reads, **fields))
+
+
+def findings(*reads: SyncRecord, **fields: Any) -> tuple[Finding, ...]:
+    return syncs.diagnose(events(*reads, **fields))
+
+
+def in_warm_up(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> list[int]:
+    run = written_syncs.run(*reads, **fields)
+    return [place.line for place in syncs.warm_up_reads(run, device)]
+
+
+# ---------------------------------------------------------------- each rule
+
+
+def test_a_read_in_eager_code() -> None:
+    (event,) = events(read())
+
+    assert event == Sync(
+        run=FUSED,
+        rule="KGP201",
+        location=READ_PLACE,
+        cause="item",
+        where="eager",
+        reads_per_step=1.0,
+        calls=CALLS - STEADY_FROM,
+        expression="loss.item()",
+        on_cuda=False,
+        waited_us=Skipped(reason="on a CPU the host waits for nobody"),
+    )
+    (finding,) = syncs.diagnose((event,))
+    assert finding == Finding(
+        rule="KGP201",
+        level=Level.WARNING,
+        message=("on CUDA the host waits for the device in eager code: a tensor becomes a number, once a step"),
+        run=FUSED,
+        location=READ_PLACE,
+        count=1,
+        fingerprint=finding.fingerprint,
+    )
+
+
+def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
+    (finding,) = findings(predicate(each=2))
+
+    assert (finding.rule, finding.level, finding.location, finding.count) == (
+        SYNC_IN_GRAPH.id,
+        Level.WARNING,
+        PREDICATE_PLACE,
+        2,
+    )
+    assert finding.message == (
+        "on CUDA the host waits for the device inside compiled code: the predicate decides what runs next, "
+        "2 times a step"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "op", "operator", "where"),
+    [
+        ("python-call", "Tensor.cpu", "", "in eager code"),
+        ("captured graph", "Tensor.cpu", "cpu", "inside compiled code"),
+    ],
+)
+def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: str, where: str) -> None:
+    compile_id = "0/0" if operator else ""
+    record = read(source=source, op=op, operator=operator, compile_id=compile_id, expression="loss.cpu()")
+
+    (finding,) = findings(record)
+
+    assert (finding.rule, finding.level) == (WOULD_SYNC.id, Level.NOTE)
+    assert finding.message == f"on CUDA the host would wait here, {where}: .cpu() copies to the host, once a step"
+    assert syncs.syncs_per_step(events(record), FUSED) == 0
+
+
+def test_on_a_gpu_the_same_call_waits() -> None:
+    record = read(source="python-call", op="Tensor.cpu", device="cuda", expression="loss.cpu()", waited_us={3: 90.0})
+
+    (finding,) = findings(record, device="cuda")
+
+    assert (finding.rule, finding.level) == (HOST_DEVICE_SYNC.id, Level.WARNING)
+    assert finding.message == (
+        "the host waits for the device in eager code: .cpu() copies to the host, once a step; "
+        "0 us a step (median of 5 calls of MEMORY, 0 to 90)"
+    )
+
+
+def test_at_a_graph_break_it_is_said_so() -> None:
+    broken = written.run(*written.a_break())
+    frame = Frame(file=written.FILE, line=5, function="report", first_line=4)
+    recording = written_syncs.recording(read(frame))
+    run = msgspec.structs.replace(broken, memory=recording.runs[0].memory)
+
+    (event,) = syncs.collect(msgspec.structs.replace(recording, runs=(run,)))
+
+    assert (event.where, event.location) == ("break", written.place(*written.PRINT))
+    assert syncs.diagnose((event,))[0].message.startswith("on CUDA the host waits for the device at a graph break: ")
+
+
+@pytest.mark.parametrize(
+    ("record", "device"),
+    [
+        (read(device="cpu"), "cuda"),
+        (read(compile_id="0/0"), "cpu"),
+        (read(instruction="STORE_SUBSCR", expression="x[0] = 1"), "cpu"),
+        (read(Frame(file=written.LIBRARY, line=3, function="forward")), "cpu"),
+    ],
+    ids=["the host's own value", "an assertion of the graph", "a number that is assigned", "a library's line"],
+)
+def test_what_is_no_sync_is_no_finding(record: SyncRecord, device: str) -> None:
+    assert events(record, device=device) == ()
+
+
+def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
+    frames = (Frame(file=written.LIBRARY, line=3, function="forward"), READ_LINE)
+    record = msgspec.structs.replace(read(), frames=frames)
+
+    assert [event.location for event in events(record)] == [READ_PLACE]
+
+
+# ---------------------------------------------------------------- causes
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"expression": "y.max().item()"}, "item"),
+        ({"expression": "float(loss)"}, "item"),
+        ({"expression": "names[index]"}, "item"),
+        ({"expression": "x.any()", "instruction": "POP_JUMP_FORWARD_IF_FALSE"}, "truth-value"),
+        ({"expression": "not done", "instruction": "UNARY_NOT"}, "truth-value"),
+        ({"expression": "bool(done)"}, "truth-value"),
+        ({"expression": "torch.allclose(x, y)"}, "inside-operator"),
+        ({"op": "aten::nonzero", "expression": "x.nonzero()"}, "nonzero"),
+        ({"op": "aten::nonzero", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"}, "mask-index"),
+        ({"op": "aten::masked_select"}, "mask-index"),
+        ({"op": "aten::_unique2"}, "unique"),
+        ({"op": "aten::equal"}, "inside-operator"),
+        ({"op": "Tensor.numpy", "source": "python-call"}, "numpy"),
+        ({"op": "Tensor.to", "source": "python-call"}, "to"),
+        ({"op": "cuda.synchronize", "source": "python-call"}, "device-synchronize"),
+        ({"op": "Event.synchronize", "source": "python-call"}, "event-synchronize"),
+        ({"op": "Stream.synchronize", "source": "python-call"}, "stream-synchronize"),
+        ({"source": "sync-debug", "expression": "held.copy_(new)"}, "blocking-copy"),
+        ({"source": "sync-debug", "expression": "torch.tensor([1, 2], device=d)"}, "tensor-from-data"),
+        ({"source": "sync-debug", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"}, "mask-index"),
+        ({"operator": "cond", "compile_id": "0/0"}, "cond-predicate"),
+        ({"operator": "repeat_interleave", "compile_id": "0/0"}, "inside-operator"),
+    ],
+)
+def test_why_it_reads(fields: dict[str, str], cause: str) -> None:
+    assert syncs.cause_of(read(**fields)) == cause
+
+
+@pytest.mark.parametrize("expression", ["", "x.item(", "a = 1", "\x00", "f(" * 3, "\ud800"])
+def test_what_is_no_expression_calls_nothing(expression: str) -> None:
+    assert called_function(expression) == ""
+
+
+def test_every_cause_has_words() -> None:
+    causes = {*CAUSES.values(), *syncs.OF_OPERATORS.values(), *syncs.WAITS.values(), syncs.INSIDE}
+
+    assert causes == set(syncs.SAID)
+
+
+# ---------------------------------------------------------------- how often
+
+
+@pytest.mark.parametrize(
+    ("record", "reads", "calls", "often"),
+    [
+        (read(), 1.0, 5, "once a step"),
+        (read(each=3), 3.0, 5, "3 times a step"),
+        (read(calls=range(0, CALLS, 5)), 0.2, 1, "once in 5 steps"),
+        (read(each=2, calls=range(2, 5)), 0.8, 2, "once in 1.25 steps"),
+    ],
+)
+def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:
+    (event,) = events(record)
+
+    assert (event.reads_per_step, event.calls) == (pytest.approx(reads), calls)
+    assert syncs.diagnose((event,))[0].message.endswith(often)
+    assert syncs.syncs_per_step((event,), FUSED) == pytest.approx(reads)
+
+
+def test_what_several_sources_saw_of_one_line_is_one_read() -> None:
+    dispatch = read(device="cuda", waited_us=dict.fromkeys(range(CALLS), 40.0))
+    debug = read(source="sync-debug", op="synchronizing operation", device="cuda")
+    outer = read(source="python-call", op="Tensor.tolist", device="cuda", waited_us=dict.fromkeys(range(CALLS), 50.0))
+
+    (event,) = events(dispatch, debug, outer, device="cuda")
+
+    assert (event.reads_per_step, event.waited_us) == (1.0, (50.0,) * 5)  # one wait, and the longest look at it
+
+
+def test_of_sources_that_count_differently_the_largest_count_stands() -> None:
+    dispatch = read(each=2, device="cuda")
+    debug = read(each=3, source="sync-debug", op="synchronizing operation", device="cuda")
+
+    (event,) = events(dispatch, debug, device="cuda")
+
+    assert event.reads_per_step == 3.0
+
+
+def test_two_operators_that_one_source_saw_are_two_reads() -> None:
+    (event,) = events(read(), read(op="aten::nonzero", expression="loss.nonzero()"))
+
+    assert (event.reads_per_step, event.cause) == (2.0, "item")
+
+
+def test_where_a_value_is_read_anyway_the_copy_beneath_is_not_told() -> None:
+    copy = read(source="python-call", op="Tensor.cpu", expression="loss.cpu().item()")
+
+    assert [event.rule for event in events(read(), copy)] == ["KGP201"]
+    assert [event.rule for event in events(copy)] == ["KGP203"]
+
+
+def test_a_line_in_compiled_code_and_in_eager_code_is_two_findings() -> None:
+    eager = read(PREDICATE, expression="x.sum().item()")
+
+    found = events(eager, predicate())
+
+    assert [(event.rule, event.location, event.where) for event in found] == [
+        ("KGP201", PREDICATE_PLACE, "eager"),
+        ("KGP202", PREDICATE_PLACE, "compiled"),
+    ]
+    assert len({finding.fingerprint for finding in syncs.diagnose(found)}) == 2
+
+
+def test_a_fingerprint_outlives_the_figures_and_what_is_around_the_line() -> None:
+    once, often = findings(read(), read(PREDICATE)), findings(read(each=7), predicate())
+
+    assert once[0].fingerprint == often[0].fingerprint
+    assert len({once[0].fingerprint, once[1].fingerprint, often[1].fingerprint}) == 3
+
+
+def test_reads_by_finding_add_up_to_the_reads_of_a_step() -> None:
+    found = events(read(each=2), predicate(), read(PREDICATE, source="python-call", op="Tensor.cpu"))
+
+    by_finding = syncs.reads_by_finding(found, FUSED)
+
+    assert sorted(by_finding.values()) == [1.0, 2.0]
+    assert sum(by_finding.values()) == syncs.syncs_per_step(found, FUSED)
+
+
+# ---------------------------------------------------------------- warm-up
+
+
+def test_what_is_read_in_warm_up_alone_is_no_finding_and_its_line_is_known() -> None:
+    before, within = read(calls=range(-1, 0)), read(PREDICATE, calls=range(STEADY_FROM))
+
+    assert events(before, within) == ()
+    assert in_warm_up(before, within) == [21, 14]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        read(),
+        read(calls=range(STEADY_FROM + 1)),
+        read(calls=range(1), expression="compiled(x)"),
+        read(calls=range(1), compile_id="0/0", source="python-call", op="cuda.synchronize", expression="def f(x):"),
+        read(calls=range(1), source="python-call", op="Tensor.cpu", expression="loss.cpu()"),
+        read(Frame(file=written.LIBRARY, line=3, function="forward"), calls=range(1)),
+    ],
+    ids=["in each step", "once after it", "of the compiler's", "of its benchmarks", "a prediction", "a library's line"],
+)
+def test_what_is_not_said_to_be_read_in_warm_up_alone(record: SyncRecord) -> None:
+    assert in_warm_up(record) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"expression": "float(x)"},
+        {"expression": "x.any()", "instruction": "POP_JUMP_FORWARD_IF_FALSE"},
+        {"expression": "done", "instruction": "POP_JUMP_FORWARD_IF_FALSE"},
+        {"expression": "x[x > 0]", "instruction": "BINARY_SUBSCR", "op": "aten::nonzero"},
+        {"expression": "torch.cuda.synchronize()", "source": "python-call", "op": "cuda.synchronize"},
+        {"compile_id": "0/0", "operator": "item"},
+    ],
+)
+def test_a_line_whose_own_words_read_is_told_from_one_that_was_compiled(fields: dict[str, str]) -> None:
+    assert in_warm_up(read(calls=range(1), device="cuda", **fields), device="cuda") == [21]
+
+
+def test_a_line_that_reads_after_warm_up_by_another_way_is_not_in_warm_up_alone() -> None:
+    eager_at_first, compiled_then = read(PREDICATE, calls=range(1)), predicate(calls=range(1, CALLS))
+
+    assert in_warm_up(eager_at_first, compiled_then) == []
+
+
+def test_where_no_step_came_after_warm_up_nothing_is_known() -> None:
+    assert in_warm_up(read(calls=range(2)), calls=STEADY_FROM) == []
+    assert events(read(calls=range(2)), calls=STEADY_FROM) == ()
+
+
+# ---------------------------------------------------------------- what is not there
+
+
+def without(**fields: Any) -> Recording:
+    whole = written_syncs.recording(read())
+    return msgspec.structs.replace(whole, runs=(msgspec.structs.replace(whole.runs[0], **fields),))
+
+
+@pytest.mark.parametrize(
+    "memory", [GONE, written_syncs.memory(syncs=Skipped(reason="no hooks"))], ids=["pass", "syncs"]
+)
+def test_a_recording_without_it_has_no_finding(memory: Any) -> None:
+    recording = without(memory=memory)
+
+    assert syncs.collect(recording) == ()
+    assert syncs.warm_up_reads(recording.runs[0], "cpu") == ()
+    assert [one for one in disagreements.collect(recording) if one.fact in ("reads", "waits")] == []
+
+
+def test_a_recording_without_records_has_no_finding() -> None:
+    assert events() == ()
+    assert syncs.syncs_per_step((), FUSED) == 0
+    assert syncs.reads_by_finding((), FUSED) == {}
+
+
+def test_hostile_names_come_through_as_they_are() -> None:
+    place = Frame(file=f"/src/{HOSTILE}.py", line=2**31, function=HOSTILE)
+    records = (
+        read(place, expression=HOSTILE, instruction=HOSTILE, op=HOSTILE),
+        read(place, compile_id=HOSTILE, operator=HOSTILE),
+    )
+
+    found = events(*records)
+
+    assert [(event.rule, event.cause) for event in found] == [
+        ("KGP201", "inside-operator"),
+        ("KGP202", "inside-operator"),
+    ]
+    assert {(event.location.file, event.location.function, event.location.text) for event in found} == {
+        (place.file, HOSTILE, "")
+    }
+    assert all(HOSTILE not in finding.message for finding in syncs.diagnose(found))
+    assert all(len(finding.fingerprint) == 12 for finding in syncs.diagnose(found))
+
+
+# ---------------------------------------------------------------- KGP503: against the trace of a GPU run
+
+
+STEPS = 4
+SEEN = read(device="cuda"), read(source="sync-debug", op="synchronizing operation", device="cuda")
+
+
+def waits_said(folder: Path, *reads: SyncRecord, waits: int, trace: bool = True, **fields: Any) -> list[str]:
+    """Of a run whose TRACE has ``waits`` calls, over STEPS steps, in which the host waits."""
+    whole = written_syncs.recording(*reads, device="cuda", **fields)
+    path = store.run_folder(folder, FUSED) / store.TRACE_FILES[PassName.TRACE]
+    path.parent.mkdir(parents=True)
+    if trace:
+        path.write_bytes(gzip.compress(json.dumps({"traceEvents": list(_trace(waits))}).encode()))
+    traced = TracePass(step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False)
+    run = msgspec.structs.replace(whole.runs[0], trace=traced)
+    found = disagreements.collect(msgspec.structs.replace(whole, folder=str(folder), runs=(run,)))
+    assert {one.fact for one in found} <= {"waits"}
+    return [one.message for one in found]
+
+
+def _trace(waits: int) -> Iterator[dict[str, Any]]:
+    event = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
+    for step in range(STEPS):
+        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": step * 100.0, "dur": 100.0}
+    for number in range(waits):
+        yield {**event, "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": 1.0 + 3 * number, "dur": 1.0}
+
+
+@pytest.mark.parametrize(("reads", "waits"), [((), 0), (SEEN, STEPS), (SEEN, STEPS + 1), ((), 1)])
+def test_a_trace_that_has_the_waits_that_the_hooks_saw_is_no_contradiction(
+    tmp_path: Path, reads: tuple[SyncRecord, ...], waits: int
+) -> None:
+    assert waits_said(tmp_path, *reads, waits=waits) == []
+
+
+@pytest.mark.parametrize(
+    ("reads", "waits", "words"),
+    [
+        ((), 4, "the hooks saw 0 reads or waits a step, and the trace has 1 calls in which the host waits"),
+        (SEEN, 0, "the hooks saw 1 reads or waits a step, and the trace has 0 calls in which the host waits"),
+        (SEEN, 10, "the hooks saw 1 reads or waits a step, and the trace has 2.5 calls in which the host waits"),
+    ],
+)
+def test_a_trace_with_other_waits_contradicts(
+    tmp_path: Path, reads: tuple[SyncRecord, ...], waits: int, words: str
+) -> None:
+    assert waits_said(tmp_path, *reads, waits=waits) == [words]
+
+
+def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:
+    often = (
+        read(each=20, device="cuda"),
+        read(each=20, source="sync-debug", op="synchronizing operation", device="cuda"),
+    )
+
+    assert waits_said(tmp_path / "near", *often, waits=4 * 21) == []
+    assert len(waits_said(tmp_path / "far", *often, waits=4 * 22)) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"left_out": 1},
+        {"capture_unavailable": ("capture sync hooks unavailable: dispatch: RuntimeError: no such library",)},
+        {"syncs": Skipped(reason="no hooks")},
+        {"trace": False},
+    ],
+    ids=["records left out", "a hook that was not there", "no hooks", "a trace that cannot be read"],
+)
+def test_what_was_not_whole_contradicts_no_trace(tmp_path: Path, fields: dict[str, Any]) -> None:
+    assert waits_said(tmp_path, *SEEN, waits=40, **fields) == []
+
+
+def test_a_read_that_one_of_two_hooks_saw_is_said_beside_its_finding() -> None:
+    recording = written_syncs.recording(SEEN[0], device="cuda")
+
+    (event,), (disagreement,) = syncs.collect(recording), disagreements.collect(recording)
+
+    assert (event.location, disagreement.location, disagreement.fact) == (READ_PLACE, READ_PLACE, "reads")
