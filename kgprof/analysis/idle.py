@@ -10,6 +10,7 @@ open on its thread; from the call on it waited for the launch to arrive.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +19,12 @@ import numpy.typing as npt
 from kgprof.analysis import launches, timeline
 from kgprof.analysis.kineto import Columns
 from kgprof.analysis.launches import Indices, Launched
-from kgprof.analysis.timeline import NOBODY, Intervals, Window
+from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 from kgprof.model import DeviceIdle, HostSpan
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 BETWEEN_SPANS = "(outside of every span)"  # Python that nothing in the trace names
+IN_A_STEP = "(in a step, outside of every other span)"  # likewise; each step's mark has a name of its own
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -86,9 +88,8 @@ def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[H
         owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
         names = np.append(columns.name[mine], len(columns.names))  # NOBODY takes the last one
         np.add.at(spent_ns, names[owner], length_ns)
-    spans = [
-        HostSpan(name=name, total_us=length / 1000)
-        for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True)
-        if length
-    ]
+    totals_ns: Counter[str] = Counter()
+    for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
+        totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
+    spans = [HostSpan(name=name, total_us=length / 1000) for name, length in totals_ns.items() if length]
     return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))

@@ -28,7 +28,7 @@ from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indice
 from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
 
-MAX_BLOCKS = 240  # of a step: what a page of a dozen runs can hold, and about what an eye can tell apart
+MAX_BLOCKS = 180  # of a step: what a page of a dozen runs can hold, and about what an eye can tell apart
 MAX_LANES = 16
 # Cells a step, and whether only events of one kind are merged; the first of them with which MAX_BLOCKS is kept.
 CELLS = (
@@ -177,12 +177,11 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     """Causes are those of the whole trace: what ends a gap may begin after the step."""
     whole = step.around(timeline.intervals_of(columns, work.events))
     idle = idle_stretches(columns, work, whole)
-    doing = _while_waiting(columns, idle.asked_by)
     causes = (
-        ("host", idle.host, doing),
-        ("launch", idle.launch, ["the launch was on its way"] * len(idle.launch)),
-        ("unknown", idle.unknown, ["the trace does not hold the call that ended it"] * len(idle.unknown)),
-        ("edge", idle.edges, ["before the first or after the last device work of the trace"] * len(idle.edges)),
+        ("host", idle.host, _asking(columns, idle.asked_by)),
+        ("launch", idle.launch, _asking(columns, idle.asked_by)),
+        ("unknown", idle.unknown, [""] * len(idle.unknown)),
+        ("edge", idle.edges, [""] * len(idle.edges)),
     )
     intervals = step.clip(np.concatenate([stretches for _, stretches, _ in causes]))
     kinds = [cause for cause, stretches, _ in causes for _ in range(len(stretches))]
@@ -198,15 +197,10 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
         )
 
 
-def _while_waiting(columns: Columns, calls: Indices) -> list[str]:
-    """What the host asked for at last, by the operator or span around the call."""
+def _asking(columns: Columns, calls: Indices) -> list[str]:
+    """The operator or span in which the host asked for what ended each gap; empty where it was in none."""
     around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), calls)
-    return [
-        f"the host had not asked for what came next, in {columns.names[columns.name[one]]}"
-        if one != NOBODY
-        else "the host had not asked for what came next"
-        for one in around.tolist()
-    ]
+    return ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
 
 
 def _lane(

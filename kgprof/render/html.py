@@ -20,13 +20,27 @@ TEMPLATE = "report.html.jinja"
 
 # What goes when the page grows too large, in this order; each level holds what the one before it holds, or less.
 LEVELS = (
-    Limits(log_chars=300_000, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=0, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, host_rows=0, kernel_rows=8, findings=500, runs=200, name=300, lines=100),
-    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=500, runs=200, name=200, lines=50),
-    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=100, runs=50, name=120, lines=20),
-    Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=20, runs=20, name=60, lines=10),
+    Limits(
+        log_chars=300_000,
+        timelines=12,
+        host_rows=25,
+        kernel_rows=TOP_KERNELS,
+        findings=500,
+        runs=200,
+        name=400,
+        lines=200,
+    ),
+    Limits(
+        log_chars=0, timelines=12, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200
+    ),
+    Limits(
+        log_chars=0, timelines=4, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200
+    ),
+    Limits(log_chars=0, timelines=2, host_rows=0, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
+    Limits(log_chars=0, timelines=1, host_rows=0, kernel_rows=8, findings=500, runs=200, name=300, lines=100),
+    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=500, runs=200, name=200, lines=50),
+    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=100, runs=50, name=120, lines=20),
+    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=20, runs=20, name=60, lines=10),
 )
 
 

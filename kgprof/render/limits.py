@@ -21,6 +21,7 @@ class Limits:
     runs: int
     name: int  # characters of any one name or message
     lines: int  # rows of any other table: compilations, gaps, flags, settings
+    timelines: int = 0  # runs whose step is drawn, the first ones
 
 
 def anchor(run_index: int) -> str:

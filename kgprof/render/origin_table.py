@@ -15,6 +15,12 @@ from kgprof.render.visible import one_line
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
+_CAUSES = {
+    "host had not asked": "nothing ran, and the call that launched what came next had not begun",
+    "launch on its way": "that call had begun, and what it launched had not",
+    "unknown": "the trace holds no call for what came next",
+    "before the first / after the last": "device work of the traced window",
+}
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
 
@@ -29,10 +35,11 @@ class DeviceTable:
     """Of a CUDA run: where its device's time went, and what its idle time waited for."""
 
     run: str
-    idle: tuple[tuple[str, str, str], ...]  # cause, us per step, share of the window
+    idle: tuple[tuple[str, str, str, str], ...]  # cause, us per step, share of the window, what the cause is
     idle_missing: str  # why ``idle`` is empty
     host_spans: tuple[tuple[str, str, str], ...]  # span, us per step, share of the window
     spans: tuple[SpanTable, ...]
+    steps: str  # the least, median and most device time of a step; empty where no step launched any
 
 
 def place(location: Location, root: str, longest: int) -> str:
@@ -86,17 +93,31 @@ def device_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[DeviceTabl
             idle_missing=one_line(kernels.idle.reason, limits.name) if isinstance(kernels.idle, Skipped) else "",
             host_spans=_host_spans(kernels, limits),
             spans=_span_tables(kernels, limits),
+            steps=one_line(steps_sentence(kernels), 4 * limits.name),
         )
         for _, run, kernels in broken_down(runs)
         if kernels.device == "cuda"
     )
 
 
-def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str], ...]:
+def steps_sentence(kernels: KernelBreakdown) -> str:
+    """Empty where no marked step launched anything. Of an even number of steps the lower median."""
+    steps = sorted((step for step in kernels.by_step if step.span != _UNATTRIBUTED), key=lambda step: step.total_us)
+    if not steps:
+        return ""
+    least, median, most = steps[0], steps[(len(steps) - 1) // 2], steps[-1]
+    said = (
+        f"{word} {figure(step.total_us)} us ({step.span})"
+        for word, step in (("least", least), ("median", median), ("most", most))
+    )
+    return f"Device time by the step that launched it, {count(len(steps))} steps: {', '.join(said)}"
+
+
+def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
     if isinstance(kernels.idle, Skipped):
         return ()
     return tuple(
-        (cause, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels))
+        (cause, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels), _CAUSES.get(cause, ""))
         for cause, us in (*idle_causes(kernels.idle), ("all idle time", kernels.idle.total_us))
     )
 

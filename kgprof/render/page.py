@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kgprof.model import HostBreakdown, KernelBreakdown, PassName, Profile, Rule, RunReport, Skipped
+from kgprof.model import HostBreakdown, KernelBreakdown, PassName, Profile, Rule, RunReport, Skipped, StepTimeline
 from kgprof.render import (
     breakdown,
     chart,
@@ -23,6 +23,7 @@ from kgprof.render import (
     origin_table,
     practices,
     summary,
+    timeline_chart,
 )
 from kgprof.render.chart import Bar, LegendEntry, TimeTable
 from kgprof.render.compile_table import CompileTable, compile_table
@@ -91,6 +92,7 @@ class Page:
     memory: tuple[RunLine, ...]
     memory_missing: tuple[MissingFigure, ...]
     devices: tuple[origin_table.DeviceTable, ...]
+    step_charts: tuple[timeline_chart.StepChart, ...]
     kernels: tuple[KernelTable, ...]
     roofline: RooflinePart | None
     hosts: tuple[HostTable, ...]
@@ -157,6 +159,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         memory_missing=missing_figures(runs, limits) if memory_columns else (),
         kernels=kernel_table.kernel_tables(runs, profile.environment.source_root, limits),
         devices=origin_table.device_tables(runs, limits),
+        step_charts=timeline_chart.step_charts(runs, limits),
         roofline=roofline_part(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
         holistic=holistic_table.holistic_tables(runs, limits),
@@ -194,6 +197,7 @@ def _sections(profile: Profile) -> tuple[Section, ...]:
         (not taken_in and (timed or _noteworthy(profile)), results),
         (bool(profile.trade_offs), Section(anchor="trade-offs", title="Trade-offs")),
         (timed or traced, Section(anchor="time", title="Where the time went")),
+        (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
         (not gated, findings),
         (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (bool(memory_table.columns(profile.runs)), Section(anchor="memory", title="Reads and memory")),
@@ -237,6 +241,10 @@ def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
         found.append(f"{count(len(profile.findings) - limits.findings)} of {count(len(profile.findings))} findings")
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         found.append("the logs")
+    broken_down = [run.kernels for run in profile.runs[: limits.runs] if isinstance(run.kernels, KernelBreakdown)]
+    undrawn = sum(isinstance(kernels.timeline, StepTimeline) for kernels in broken_down[limits.timelines :])
+    if undrawn:
+        found.append(f"the timelines of {count(undrawn)} runs")
     if not limits.host_rows and any(isinstance(run.host, HostBreakdown) for run in profile.runs):
         found.append("the host functions")
     found += _cut_tables(profile.runs, limits)

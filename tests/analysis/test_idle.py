@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis import attribution, kernels, kineto, timeline
-from kgprof.analysis.idle import BETWEEN_SPANS, device_idle
+from kgprof.analysis.idle import BETWEEN_SPANS, IN_A_STEP, device_idle
 from kgprof.analysis.launches import launched, waits
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
 from tests.analysis.events import event, step, write
@@ -62,7 +62,7 @@ def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> 
         unknown_us=0.0,
         edges_us=40.0,
         gaps=2,
-        host_spans=(HostSpan(name="aten::addmm", total_us=12.0), HostSpan(name="ProfilerStep#0", total_us=10.0)),
+        host_spans=(HostSpan(name="aten::addmm", total_us=12.0), HostSpan(name=IN_A_STEP, total_us=10.0)),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
-from kgprof.render.origin_table import device_tables, idle_sentence, known, place, places
+from kgprof.render.origin_table import device_tables, idle_sentence, known, place, places, steps_sentence
 from tests.render import profiles
 
 LIMITS = LEVELS[0]
@@ -49,13 +49,14 @@ def run_of(kernels: KernelBreakdown) -> RunReport:
 def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
     (table,) = device_tables((run_of(with_known_times()),), LIMITS)
 
-    assert table.idle == (
+    assert tuple(row[:3] for row in table.idle) == (
         ("host had not asked", "20.0", "20.0 %"),
         ("launch on its way", "10.0", "10.0 %"),
         ("unknown", "6.00", "6.0 %"),
         ("before the first / after the last", "4.00", "4.0 %"),
         ("all idle time", "40.0", "40.0 %"),
     )
+    assert [bool(row[3]) for row in table.idle] == [True, True, True, True, False]
     assert table.host_spans == (("large", "15.0", "15.0 %"), ("small", "5.00", "5.0 %"))
 
 
@@ -71,6 +72,20 @@ def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_n
             ("(unattributed)", "2", "15.0", "25.0 %"),
         ),
     )
+
+
+def test_device_time_by_step_is_said_with_the_numbers_of_the_steps() -> None:
+    steps = tuple(
+        SpanTotal(span=f"ProfilerStep#{n}", count=1, total_us=us) for n, us in ((3, 20.0), (4, 50.0), (5, 30.0))
+    )
+    nowhere = SpanTotal(span="(unattributed)", count=1, total_us=900.0)
+    kernels = msgspec.structs.replace(with_known_times(), by_step=(*steps, nowhere))
+
+    assert steps_sentence(kernels) == (
+        "Device time by the step that launched it, 3 steps: least 20.0 us (ProfilerStep#3), median 30.0 us "
+        "(ProfilerStep#5), most 50.0 us (ProfilerStep#4)"
+    )
+    assert steps_sentence(msgspec.structs.replace(kernels, by_step=(nowhere,))) == ""
 
 
 def test_why_the_idle_time_is_not_known_is_said() -> None:
