@@ -53,7 +53,7 @@ def analyse(recording: Recording) -> Profile:
     across, memories = ranks.notes(recording), memory.summaries(recording)
     runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ())) for run in recording.runs)
     findings, weighed = collectors.findings(recording), trade_offs(recording, runs)
-    balance = rank_balance(plan.trace_files, runs)
+    balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     return Profile(
         schema_version=PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -69,6 +69,7 @@ def analyse(recording: Recording) -> Profile:
             interrupted=_interrupted(recording),
             uncompared=_why_uncompared(recording),
             balance=balance,
+            differences=changed,
         ),
         environment=plan.environment,
         device=plan.device,
@@ -83,7 +84,7 @@ def analyse(recording: Recording) -> Profile:
         trade_offs=weighed,
         trace_files=plan.trace_files,
         rank_balance=balance,
-        differences=differences(plan.trace_files, runs),
+        differences=changed,
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -182,7 +182,7 @@ def read(path: Path) -> Trace:
     data = TraceBytes(path)
     pieces = iter(data)
     gathered = _Gathered()
-    text = _Text(rest=_first_events(pieces, path.name))
+    text = _Text(rest=_first_events(pieces, path.name, data.warnings))
     for piece in pieces:
         gathered.add(text.events(piece))
     gathered.add(text.events(b"", last=True))
@@ -209,7 +209,7 @@ def metadata(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _first_events(pieces: Iterator[bytes], name: str) -> bytes:
+def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> bytes:
     """What follows the bracket that opens the array of events, as far as it has been read."""
     head, nothing, at_start = b"", True, True
     for piece in pieces:
@@ -220,9 +220,11 @@ def _first_events(pieces: Iterator[bytes], name: str) -> bytes:
         if at_start and head.lstrip()[:1] == b"[":  # the bare array that the trace event format also allows
             return head.lstrip()[1:]
         head, at_start = head[-_START_BYTES:], nothing
+    if nothing and damage:
+        raise InputError(f"nothing of it can be read: {'; '.join(damage)}", path=name)
     if nothing:
         raise InputError("the trace is empty", path=name)
-    raise InputError("this is no Kineto trace: it holds no traceEvents", path=name)
+    raise InputError("; ".join(("this is no Kineto trace: it holds no traceEvents", *damage)), path=name)
 
 
 # ---------------------------------------------------------------- from text to events

@@ -19,7 +19,7 @@ def headline(profile: Profile, limits: Limits) -> tuple[str, ...]:
         facts += cores(environment)
     if isinstance(environment.git_commit, str):
         facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
-    facts.append(f"seed {profile.options.seed}")
+    facts += [] if profile.trace_files else [f"seed {profile.options.seed}"]  # what was run elsewhere had its own
     return tuple(one_line(fact, limits.name) for fact in facts)
 
 

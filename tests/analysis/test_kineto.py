@@ -351,7 +351,7 @@ def test_whatever_stands_in_the_file_it_is_read_or_refused_in_words(tmp_path: Pa
         path = tmp_path / "t.json"
         path.write_bytes(content)
         said = _read_or_refused(path)
-        assert said or content.rstrip().endswith((b"]", b"}"))
+        assert said or b"]" in junk  # which ends the events: what follows is no part of them
 
 
 def _read_or_refused(path: Path) -> str:
