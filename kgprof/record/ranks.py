@@ -19,12 +19,13 @@ from pathlib import Path
 import msgspec
 
 from kgprof.errors import InputError, UsageError
-from kgprof.model import Exit, Recording, RecordingHeader, RunKey, StrategyPlan
+from kgprof.model import Exit, Recording, RecordingHeader, RunKey, Skipped, StrategyPlan
 from kgprof.record import store
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
 POLL_S = 0.2
 DONE = "done.txt"  # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
+NOT_ALONE = "several ranks use the cards at once, and a ceiling is measured on one that nothing else uses"
 _RANK = re.compile(r"-rank\d+$")
 
 
@@ -117,6 +118,7 @@ def gather(output: Path, launched: Launch) -> Path:
     )
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
+    store.write_ceilings(folder, Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
         _bring(output, launched, rank, key, found[rank])
     return folder

@@ -32,7 +32,7 @@ from kgprof.model import (
     decode_json,
 )
 from kgprof.progress import Progress
-from kgprof.record import children, store
+from kgprof.record import children, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
@@ -232,6 +232,8 @@ class _Recording:
         """Without them the kernels' own figures stand, held against nothing."""
         if self._plan.device != "cuda":
             why = "a CPU run has no kernels on a device to hold against them"
+        elif programs.is_program(self._header.options.workload) and ranks.launch(os.environ) is not None:
+            why = ranks.NOT_ALONE
         else:
             why = not_asked_for(self._header.options, PassName.TRACE)
         if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":

@@ -12,7 +12,7 @@ from kgprof import progress
 from kgprof.ceiling_records import Ceilings, CeilingSamples
 from kgprof.errors import EXIT_USAGE, UsageError
 from kgprof.model import Exit, Options, PassName, Skipped, encode_json
-from kgprof.record import recorder, store
+from kgprof.record import ranks, recorder, store
 from kgprof.record.children import Ended
 from kgprof.record.job import Failed, Job, Task
 from tests.record import handmade
@@ -36,6 +36,17 @@ def test_a_refused_plan_is_a_usage_error_and_an_empty_folder_is_removed(
         recorder.record(Options(), output, progress.Silent())
 
     assert output.exists() == left_behind
+
+
+def test_ranks_that_share_the_cards_measure_no_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    tasks, found = recorded(
+        tmp_path / "out", monkeypatch, device="cuda", options=Options(workload="train.py"), ends=Exit(outcome="ok")
+    )
+
+    assert (tasks, found) == ([Task.PLAN], Skipped(reason=ranks.NOT_ALONE))
 
 
 def recorded(
