@@ -121,6 +121,7 @@ def test_the_function_is_put_back_also_when_the_workload_raises() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 def test_triton_kernels_and_cublas_on_a_gpu() -> None:
     def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.relu(x @ weight) + 1
