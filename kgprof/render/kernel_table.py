@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
 from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down, of_width
@@ -16,6 +17,7 @@ from kgprof.render.visible import one_line
 _NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
 _SHORT_NAME = 110
 _KEPT_END = 24
+_OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
@@ -28,6 +30,7 @@ class KernelLine:
     letter: str
     generator: str
     ops: tuple[str, ...]
+    more_ops: tuple[str, ...]  # those that a reader sees on demand
     lines: tuple[str, ...]  # "file:line in function"
     more_lines: str  # "3 more" than the first
     count: str
@@ -90,9 +93,9 @@ def kernel_tables(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple
 
 
 def _kernel_caption(kernels: KernelBreakdown) -> str:
-    names = f"{count(len(kernels.rows))} {'name' if len(kernels.rows) == 1 else 'names'}"
+    names, steps = counted(len(kernels.rows), "name"), counted(kernels.steps, "step")
     return (
-        f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {count(kernels.steps)} steps, "
+        f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {steps}, "
         f"{kernels.measured_in.upper()} pass"
     )
 
@@ -119,6 +122,7 @@ def _alike(shown: Mapping[str, str]) -> list[str]:
 
 def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits) -> KernelLine:
     lines, more_lines = origin_table.places(row.lines, root, limits)
+    ops = tuple(one_line(op, limits.name) for op in row.ops[: limits.lines])
     whole = middle_out(one_line(row.name, _WHOLE), limits.name)
     return KernelLine(
         rank=count(rank),
@@ -127,7 +131,8 @@ def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits
         kind=row.kind.value,
         letter=LETTERS[row.kind],
         generator=one_line(row.generator, limits.name),
-        ops=tuple(one_line(op, limits.name) for op in row.ops[: limits.lines]),
+        ops=ops[:_OPS],
+        more_ops=ops[_OPS:],
         lines=lines,
         more_lines=more_lines,
         count=count(row.count),
@@ -173,7 +178,7 @@ def host_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[HostTable, .
         HostTable(
             anchor=anchor(index),
             run=run_name(run, limits),
-            caption=f"{milliseconds(host.total_self_us)} ms in {count(host.steps)} steps under cProfile, HOST pass",
+            caption=f"{milliseconds(host.total_self_us)} ms in {counted(host.steps, 'step')} under cProfile, HOST pass",
             lines=tuple(_host_line(row, host, limits) for row in host.rows[: limits.host_rows]),
             rest=_host_rest(host, limits),
         )

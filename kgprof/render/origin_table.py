@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import DeviceIdle, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
 from kgprof.places import relative
 from kgprof.render import breakdown
@@ -27,7 +28,7 @@ _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanTable:
     title: str
-    rows: tuple[tuple[str, str, str, str], ...]  # span, launches, us per step, share of the device time
+    rows: tuple[tuple[str, str, str, str], ...]  # span, device events per step, us per step, share of device time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ def place(location: Location, root: str, longest: int) -> str:
 def places(lines: Sequence[Location], root: str, limits: Limits) -> tuple[tuple[str, ...], str]:
     """The lines that the page shows, and how many more there are, in words."""
     shown = tuple(place(line, root, limits.name) for line in lines[: min(_LINES, limits.lines)])
-    return shown, f"{count(len(lines) - 1)} more" if len(lines) > 1 else ""
+    return shown, counted(len(lines) - 1, "more line") if len(lines) > 1 else ""
 
 
 def known(kernels: KernelBreakdown) -> str:
@@ -110,7 +111,7 @@ def steps_sentence(kernels: KernelBreakdown) -> str:
         f"{word} {figure(step.total_us)} us ({step.span})"
         for word, step in (("least", least), ("median", median), ("most", most))
     )
-    return f"Device time by the step that launched it, {count(len(steps))} steps: {', '.join(said)}"
+    return f"Device time by the step that launched it, {counted(len(steps), 'step')}: {', '.join(said)}"
 
 
 def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
@@ -136,14 +137,14 @@ def _host_spans(kernels: KernelBreakdown, limits: Limits) -> tuple[tuple[str, st
 def _span_tables(kernels: KernelBreakdown, limits: Limits) -> tuple[SpanTable, ...]:
     tables = (("compiled region", kernels.by_region), ("user span", kernels.by_span))
     return tuple(
-        SpanTable(title=title, rows=_span_rows(spans, kernels, limits))
+        SpanTable(title=title, rows=_span_rows(title, spans, kernels, limits))
         for title, spans in tables
         if any(span.span != _UNATTRIBUTED for span in spans)
     )
 
 
 def _span_rows(
-    spans: Sequence[SpanTotal], kernels: KernelBreakdown, limits: Limits
+    title: str, spans: Sequence[SpanTotal], kernels: KernelBreakdown, limits: Limits
 ) -> tuple[tuple[str, str, str, str], ...]:
     """Largest first; what is in no span stays last, and what the page has no room for is summed above it."""
     *named, unattributed = spans
@@ -154,8 +155,8 @@ def _span_rows(
         shown.append(SpanTotal(span=f"{count(len(rest))} more", count=calls, total_us=total_us))
     return tuple(
         (
-            one_line(span.span, limits.name),
-            count(span.count),
+            f"(in no {title})" if span is unattributed else one_line(span.span, limits.name),
+            figure(span.count / breakdown.steps_of(kernels)),
             figure(span.total_us / breakdown.steps_of(kernels)),
             percent(span.total_us / kernels.total_us if kernels.total_us else 0.0),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import (
     HostTime,
     KernelBreakdown,
@@ -190,7 +191,7 @@ def _caption(step: StepTimeline | Skipped, kernels: KernelBreakdown, limits: Lim
         return "no timeline"
     return (
         f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
-        f"{count(step.steps)} traced steps, {kernels.measured_in.upper()} pass"
+        f"{counted(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
     )
 
 
@@ -286,8 +287,8 @@ def _notes(step: StepTimeline) -> Iterator[str]:
     """What a reader of the drawing must know of it."""
     if step.merged_blocks:
         yield (
-            f"{count(step.merged_events)} events shorter than {figure(step.merged_below_us)} us are drawn as "
-            f"{_counted(step.merged_blocks, 'block')}: neighbours pushed together, each block as long as its events, "
+            f"{counted(step.merged_events, 'event')} shorter than {figure(step.merged_below_us)} us are drawn as "
+            f"{counted(step.merged_blocks, 'block')}: neighbours pushed together, each block as long as its events, "
             f"coloured after the longest"
         )
     if step.duration_us < step.window_us:
@@ -299,11 +300,7 @@ def _notes(step: StepTimeline) -> Iterator[str]:
     if covered := sum(lane.covered for lane in step.lanes):
         yield f"{count(covered)} device events ran under others of their stream and have no block"
     if step.lanes_left_out:
-        yield f"{_counted(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{count(number)} {what}{'' if number == 1 else 's'}"
+        yield f"{counted(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
 
 
 def _lane_table(step: StepTimeline, limits: Limits) -> Table:
@@ -349,7 +346,7 @@ def _host_notes(host: HostTime | Skipped, kernels: KernelBreakdown, limits: Limi
         return (f"What the host did is not known: {one_line(host.reason, limits.name)}",)
     said = [
         f"Each moment of the thread that takes the steps belongs to the innermost event that was open; "
-        f"{count(host.steps)} steps, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
+        f"{counted(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
         "most where calls are many"
     ]
     if host.other_threads_us:

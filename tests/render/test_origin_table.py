@@ -67,9 +67,9 @@ def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_n
     assert (regions.title, regions.rows) == (
         "compiled region",
         (
-            ("1/0", "5", "30.0", "50.0 %"),
-            ("0/0", "3", "15.0", "25.0 %"),
-            ("(unattributed)", "2", "15.0", "25.0 %"),
+            ("1/0", "0.500", "30.0", "50.0 %"),
+            ("0/0", "0.300", "15.0", "25.0 %"),
+            ("(in no compiled region)", "0.200", "15.0", "25.0 %"),
         ),
     )
 
@@ -118,4 +118,4 @@ def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> No
     assert place(line, "/src", 100) == "a/step.py:4 in derive"
     assert places((), "/src", LIMITS) == ((), "")
     assert places((line,), "/src", LIMITS) == (("a/step.py:4 in derive",), "")
-    assert places((line,) * 40, "/src", LIMITS)[1] == "39 more"
+    assert places((line,) * 40, "/src", LIMITS)[1] == "39 more lines"
