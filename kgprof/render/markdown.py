@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import BudgetCheck, KernelBreakdown, KernelLaunches, Profile, RunReport, Skipped
+from kgprof.model import (
+    BudgetCheck,
+    KernelBreakdown,
+    KernelLaunches,
+    Profile,
+    RunReport,
+    Skipped,
+    TraceDifference,
+)
 from kgprof.places import relative
 from kgprof.render import (
     breakdown,
@@ -17,6 +25,7 @@ from kgprof.render import (
     practices,
     roofline_table,
     summary,
+    trace_table,
 )
 from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, grouped
@@ -59,7 +68,9 @@ class Markdown:
     def render(self, profile: Profile) -> str:
         sections = (
             _verdict(profile),
-            _runs(profile),
+            _traces(profile) if profile.trace_files else _runs(profile),
+            _ranks(profile),
+            *(_difference(one) for one in profile.differences),
             _budgets(profile),
             _findings(profile),
             _accepted(profile),
@@ -138,6 +149,43 @@ def _runs(profile: Profile) -> Section:
         rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
         tail=tuple(f"\n<sub>{escaped(note, 600)}</sub>" for note in summary.footnotes(profile)),
         noun="runs",
+    )
+
+
+def _traces(profile: Profile) -> Section:
+    """The files, in place of runs that were timed."""
+    limits = trace_table.IN_TEXT
+    lines = trace_table.file_lines(profile, limits)
+    notes = (f"<sub>{escaped(line.cells[0])}: {escaped(note, 600)}</sub>" for line in lines for note in line.notes)
+    return Section(
+        head=_table(trace_table.FILE_HEADINGS, leading_words=2),
+        rows=tuple(_row(map(escaped, line.cells)) for line in lines),
+        tail=("", *notes),
+        noun="traces",
+    )
+
+
+def _ranks(profile: Profile) -> Section | None:
+    found = trace_table.rank_table(profile.rank_balance, trace_table.IN_TEXT)
+    if found is None:
+        return None
+    return Section(
+        head=(f"**Ranks**, us per step: {escaped(found.text, 600)}", "", *_table(found.table.headings)),
+        rows=tuple(_row(map(escaped, row)) for row in found.table.rows),
+        tail=tuple(f"\n<sub>not compared: {escaped(one, 400)}</sub>" for one in found.left_out),
+        noun="ranks",
+    )
+
+
+def _difference(found: TraceDifference) -> Section:
+    """By kind, and the kernels that changed most."""
+    shown = trace_table.difference_tables(found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME)
+    rows: list[str] = []
+    for name, table in shown.tables:
+        if name in ("kind", "kernel"):
+            rows += ["", *_table(table.headings), *(_row(map(escaped, row)) for row in table.rows)]
+    return Section(
+        head=(f"**{escaped(shown.title)}**: {escaped(shown.missing or shown.caption, 600)}",), rows=tuple(rows)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import Change, KernelBreakdown, Profile, RankBalance, Skipped, TraceDifference
 from kgprof.render import breakdown
 from kgprof.render.evaluation_table import Table
@@ -18,7 +19,7 @@ _SHORT = 90  # characters of a kernel's name, more where two would look alike
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
 _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
-_FILE_HEADINGS = ("run", "file", "size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
+FILE_HEADINGS = ("run", "file", "size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
 _RANK_HEADINGS = ("rank", "step", "device busy", "compute", "communication", "of it exposed", "idle")
 
 
@@ -56,7 +57,7 @@ class TracesPart:
 
 def traces_part(profile: Profile, limits: Limits) -> TracesPart:
     return TracesPart(
-        headings=_FILE_HEADINGS,
+        headings=FILE_HEADINGS,
         files=file_lines(profile, limits),
         ranks=rank_table(profile.rank_balance, limits),
         differences=tuple(difference_tables(one, limits) for one in profile.differences[: limits.runs]),
@@ -173,10 +174,10 @@ def difference_sentence(found: TraceDifference) -> str:
     what = "device time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
-    steps = f", {count(found.before_steps)} steps against {count(found.after_steps)}" if per == "step" else ""
+    steps = f", {counted(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
     return (
         f"{what}: {figure(total.after_us)} us a {per}, was {figure(total.before_us)} ({signed(total.delta_us)})"
-        f"{steps}; {count(new)} new kernels, {count(gone)} gone"
+        f"{steps}; {counted(new, 'new kernel')}, {count(gone)} gone"
     )
 
 

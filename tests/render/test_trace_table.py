@@ -1,0 +1,94 @@
+"""Traces, ranks and differences as text: whole tables, and names that are no names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgprof import cli
+from kgprof.analysis import analyse
+from kgprof.model import Profile
+from kgprof.record import store
+from kgprof.render import RENDERERS
+from kgprof.render.evaluation_table import Table
+from kgprof.render.trace_table import IN_TEXT, difference_tables, file_lines, rank_table, signed
+from tests.analysis.events import event, step, write
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m | `x` ::error::"
+US = "\N{MICRO SIGN}s/step"
+
+
+def taken_in(tmp_path: Path, *arguments: str | Path) -> Profile:
+    code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, arguments)])
+    assert code == 0
+    return analyse(store.load(tmp_path / "out"))
+
+
+def a_trace(path: Path, kernel: str, us: float) -> Path:
+    return write(path, [step(0, 0.0, 1000.0), event("kernel", kernel, 100.0, us, thread=7, stream=7)])
+
+
+def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = (
+        a_trace(tmp_path / "old.json", "cutlass_gemm", 30.0),
+        a_trace(tmp_path / "new.json", "triton_poi_0", 20.0),
+    )
+    (found,) = taken_in(tmp_path, new, "--against", old).differences
+    shown = difference_tables(found, IN_TEXT, rows=1)
+    capsys.readouterr()
+    assert (shown.title, shown.missing) == ("new against old", "")
+    assert shown.caption == (
+        "device time: 20.0 us a step, was 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new kernel, 1 gone"
+    )
+    assert dict(shown.tables)["kernel"] == Table(
+        headings=("kernel", f"was, {US}", f"is, {US}", "difference", "calls were", "calls are"),
+        rows=(
+            ("cutlass_gemm (gone)", "30.0", "0", "\N{MINUS SIGN}30.0", "1", "0"),
+            ("1 more", "0", "20.0", "+20.0", "0", "1"),
+            ("all", "30.0", "20.0", "\N{MINUS SIGN}10.0", "1", "1"),
+        ),
+    )
+    # no span holds a launch here, so a table of spans would be the total once more
+    assert [name for name, _ in shown.tables] == ["the window", "kind", "kernel"]
+
+
+def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank, us in enumerate((100.0, 100.0, 150.0)):
+        a_trace(tmp_path / f"rank{rank}.json", "triton_poi_0", us)
+    found = taken_in(tmp_path, *sorted(tmp_path.glob("rank*.json")))
+    capsys.readouterr()
+    shown = rank_table(found.rank_balance, IN_TEXT)
+    assert shown is not None
+    assert shown.table.rows == (
+        ("rank 0", "1,000", "100", "100", "0", "0", "900"),
+        ("rank 1", "1,000", "100", "100", "0", "0", "900"),
+        ("rank 2", "1,000", "150", "150", "0", "0", "850"),
+        ("median", "1,000", "100", "100", "0", "0", "900"),
+        ("largest", "1,000", "150", "150", "0", "0", "900"),
+        ("largest over median", "1.00\u00d7", "1.50\u00d7", "1.50\u00d7", "\N{EN DASH}", "\N{EN DASH}", "1.00\u00d7"),
+    )
+    assert shown.text.endswith("no collective is in the traces, so whether others wait for it is not known")
+    assert [line.cells[3:] for line in file_lines(found, IN_TEXT)] == [
+        ("0", "1", "1.00", "10.0 %", "90.0 %", "100"),
+        ("1", "1", "1.00", "10.0 %", "90.0 %", "100"),
+        ("2", "1", "1.00", "15.0 %", "85.0 %", "150"),
+    ]
+
+
+def test_a_name_steers_no_renderer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = a_trace(tmp_path / "<b>new|.json", HOSTILE, 20.0)
+    old = a_trace(tmp_path / "old.json", f"{HOSTILE} too", 30.0)
+    found = taken_in(tmp_path, new, "--against", old)
+    capsys.readouterr()
+    for renderer in RENDERERS:
+        text = renderer.render(found)
+        assert "\x1b" not in text, renderer.name
+        if renderer.name in ("html", "markdown"):
+            assert "<script>alert" not in text
+            assert "<b>new" not in text
+
+
+@pytest.mark.parametrize(("us", "said"), [(0.0, "0"), (1e-4, "0"), (2.5, "+2.50"), (-1234.0, "\N{MINUS SIGN}1,234")])
+def test_a_difference_has_a_sign(us: float, said: str) -> None:
+    assert signed(us) == said
