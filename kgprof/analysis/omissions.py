@@ -32,6 +32,9 @@ def _of_recording(recording: Recording) -> Iterable[Omission]:
         yield Omission(what="the runs that had not started", reason="kgprof was interrupted")
     if isinstance(recording.header.plan.vector_isa_probe_s, Skipped):
         yield Omission(what="vector-ISA probe", reason=recording.header.plan.vector_isa_probe_s.reason)
+    on_a_card = recording.header.plan.device == "cuda" and not recording.header.options.for_a_gate
+    if on_a_card and isinstance(recording.ceilings, Skipped):
+        yield Omission(what="the card's ceilings", reason=recording.ceilings.reason)
     if isinstance(recording.agreement, Skipped):
         yield Omission(what="comparison of results", reason=recording.agreement.reason)
 

@@ -18,6 +18,7 @@ from kgprof.model import (
     HostBreakdown,
     KernelBreakdown,
     Omission,
+    Options,
     PassName,
     Recording,
     RunKey,
@@ -449,3 +450,22 @@ def test_records_of_the_compiler_that_were_cut_or_are_missing_are_said() -> None
     ]
 
     assert lacking == ["", "1,200 records of the compiler are beyond the limit", "not written"]
+
+
+@pytest.mark.parametrize(
+    ("device", "options", "said"),
+    [
+        ("cuda", Options(), True),
+        ("cpu", Options(), False),  # there is no card
+        ("cuda", Options(passes=(PassName.COMPILE,)), False),  # a gate measures nothing
+    ],
+)
+def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Options, said: bool) -> None:
+    made = recording(run(EAGER))
+    plan = msgspec.structs.replace(made.header.plan, device=device)
+    header = msgspec.structs.replace(made.header, plan=plan, options=options)
+
+    profile = analyse(msgspec.structs.replace(made, header=header))
+
+    lacking = Omission(what="the card's ceilings", reason="this Recording holds no ceilings")
+    assert (lacking in profile.omissions) == said
