@@ -108,9 +108,9 @@ class Syncs:
                 key = (graph.compile_id, operator, inside)
                 self._counted(key, "captured graph", f"Tensor.{operator}", device, inside, graph, operator)
 
-    def took(self, seen: _Place | None, began_ns: int) -> None:
+    def took(self, seen: _Place, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
-        if seen is not None and self._device.type == "cuda":
+        if self._device.type == "cuda":
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
@@ -188,7 +188,7 @@ class _Place:
 
 # ---------------------------------------------------------------- the hooks
 
-Seen = list[tuple[Syncs, "_Place | None"]]
+Seen = list[tuple[Syncs, "_Place"]]  # who wrote it down, and where
 
 
 class _Hooks:
@@ -220,7 +220,12 @@ class _Hooks:
             self._undo.close()
 
     def see(self, source: str, op: str, device: str, *, text: str = "") -> Seen:
-        return [(one, one.sees(source, op, device, text=text)) for one in self.listening]
+        seen: Seen = []
+        for one in self.listening:
+            place = one.sees(source, op, device, text=text)
+            if place is not None:
+                seen.append((one, place))
+        return seen
 
 
 def _took(seen: Seen, began_ns: int) -> None:
