@@ -169,8 +169,9 @@ def _ranks(profile: Profile) -> Section | None:
     found = trace_table.rank_table(profile.rank_balance, trace_table.IN_TEXT)
     if found is None:
         return None
+    headings = _table(found.table.headings) if found.table.rows else ()
     return Section(
-        head=(f"**Ranks**, us per step: {escaped(found.text, 600)}", "", *_table(found.table.headings)),
+        head=(f"**Ranks**, us per step: {escaped(found.text, 600)}", "", *headings),
         rows=tuple(_row(map(escaped, row)) for row in found.table.rows),
         tail=tuple(f"\n<sub>not compared: {escaped(one, 400)}</sub>" for one in found.left_out),
         noun="ranks",

@@ -161,7 +161,8 @@ def _traces(console: Console, profile: Profile) -> None:
     console.print()
     if ranks := trace_table.rank_table(profile.rank_balance, limits):
         _say(console, f"ranks, us per step: {ranks.text}", "bold")
-        _print_table(console, ranks.table)
+        if ranks.table.rows:
+            _print_table(console, ranks.table)
         for left_out in ranks.left_out:
             _say(console, f"not compared: {left_out}")
         console.print()

@@ -235,6 +235,22 @@ def test_two_files_of_one_rank_and_a_missing_one_are_said(tmp_path: Path, capsys
     assert [load.rank for load in found.rank_balance.ranks] == [0, 2]
 
 
+def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        events = [step(0, 0.0, 100.0), event("cpu_op", "c10d::allreduce_", 10.0, 50.0 + rank)]
+        saved(tmp_path / f"t{rank}.json", events, rank=rank)
+    code, out, _ = run(capsys, tmp_path, "-o", tmp_path / "out", "--format", "text")
+    balance = profile_in(tmp_path / "out").rank_balance
+    assert code == 0
+    assert balance is not None
+    assert (balance.ranks, balance.spreads, balance.straggler) == ((), (), None)
+    assert balance.left_out == (
+        "rank0: on a CPU, work and waiting for other ranks look alike",
+        "rank1: on a CPU, work and waiting for other ranks look alike",
+    )
+    assert "not compared: rank0: on a CPU" in out
+
+
 # ---------------------------------------------------------------- against another
 
 
