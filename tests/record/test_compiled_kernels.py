@@ -49,6 +49,7 @@ def test_a_cpu_run_has_none_and_says_why() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 def test_a_triton_kernel_on_a_gpu() -> None:
     torch.compile(lambda x: (x * 2).sin())(torch.randn(1024, 1024, device="cuda"))
 
