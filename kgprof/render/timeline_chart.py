@@ -296,9 +296,9 @@ def _notes(step: StepTimeline) -> Iterator[str]:
     if step.from_other_steps:
         yield f"{count(step.from_other_steps)} of the device's events were not launched by this step"
     if step.after_the_window:
-        yield f"{count(step.after_the_window)} device events that the step launched began later than is drawn"
+        yield f"{counted(step.after_the_window, 'device event')} that the step launched began later than is drawn"
     if covered := sum(lane.covered for lane in step.lanes):
-        yield f"{count(covered)} device events ran under others of their stream and have no block"
+        yield f"{counted(covered, 'device event')} ran under others of their stream, without a block"
     if step.lanes_left_out:
         yield f"{counted(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
 

@@ -30,11 +30,15 @@ from kgprof.model import (
     HostBreakdown,
     HostRow,
     HostSpan,
+    HostTime,
     KernelBreakdown,
     KernelKind,
     KernelLaunches,
     KernelRow,
     KindTotal,
+    Lane,
+    LaneBlock,
+    LaunchQueue,
     Level,
     Location,
     LogExcerpt,
@@ -54,6 +58,8 @@ from kgprof.model import (
     SpanTotal,
     Speedup,
     Spread,
+    StepPart,
+    StepTimeline,
     StrategyPlan,
     TradeOff,
     Verdict,
@@ -778,6 +784,86 @@ def _breakdown(
         by_region=_spans("0/0", total) if device == "cuda" else (),
         by_span=_spans("score_candidates", total) if device == "cuda" else (),
         roofline=_roofline(rows, total) if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        queue=_queue() if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        timeline=_timeline(window / 20, device),
+        host_time=_host_time(window / 20),
+    )
+
+
+def _timeline(step_us: float, device: str) -> StepTimeline:
+    """Every kind of block, thirty to a lane."""
+    lanes = [("thread 7", "spans", ("span",)), ("thread 7", "regions", ("region",))]
+    lanes += [("thread 7", "operators", ("gemm", "pointwise", "index", "copy", "framework", "other"))]
+    if device == "cuda":
+        lanes += [("thread 7", "calls", ("launch", "wait", "call")), ("stream 7", "kernels", ("gemm", "normalisation"))]
+        lanes += [("stream 7", "copies", ("copy",)), ("device", "idle", ("host", "launch", "unknown", "edge"))]
+    return StepTimeline(
+        name="ProfilerStep#11",
+        number=9,
+        steps=20,
+        duration_us=step_us,
+        window_us=1.1 * step_us,
+        lanes=tuple(_lane(owner, content, kinds, step_us) for owner, content, kinds in lanes),
+        lanes_left_out=1,
+        left_out_us=2.0,
+        merged_blocks=30,
+        merged_events=270,
+        merged_below_us=step_us / 100,
+        from_other_steps=3,
+        after_the_window=1,
+    )
+
+
+def _lane(owner: str, content: str, kinds: tuple[str, ...], step_us: float) -> Lane:
+    return Lane(
+        owner=owner,
+        content=content,
+        busy_us=0.6 * step_us,
+        covered=2,
+        blocks=tuple(
+            LaneBlock(
+                name=f"aten::{content}_{i}",
+                kind=kinds[i % len(kinds)],
+                start_us=i * step_us / 30,
+                duration_us=0.02 * step_us,
+                events=1 + i % 4,
+            )
+            for i in range(30)
+        ),
+    )
+
+
+def _host_time(step_us: float) -> HostTime:
+    shares = (("Dynamo cache lookup (guards)", 0.1, 1.0), ("operators", 0.6, 40.0), ("unexplained", 0.3, None))
+    return HostTime(
+        steps=20,
+        mean_us=step_us,
+        parts=tuple(
+            StepPart(
+                name=name,
+                mean_us=share * step_us,
+                median_us=0.98 * share * step_us,
+                minimum_us=0.9 * share * step_us,
+                maximum_us=1.4 * share * step_us,
+                calls=calls,
+            )
+            for name, share, calls in shares
+        ),
+        other_threads_us=0.1 * step_us,
+    )
+
+
+def _queue() -> LaunchQueue:
+    return LaunchQueue(
+        calls=1860,
+        median_us=2.2,
+        p10_us=1.8,
+        p90_us=31.0,
+        maximum_us=70.4,
+        before_return=21,
+        mean_depth=12.4,
+        maximum_depth=42,
+        empty_share=0.44,
     )
 
 
