@@ -10,13 +10,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from kgprof._version import __version__
+from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -1001,7 +1002,11 @@ def gate_settings(options: Written, faults: list[str]) -> Settings:
         click.echo(f"kgprof: there is no {path}: nothing is accepted", err=True)
     entries = accepted.parse(text, str(path), faults) if text is not None else ()
     refuse(faults)
-    return combined(options, written, entries, str(path))
+    settings = combined(options, written, entries, str(path))
+    if text is None or entries:
+        return settings
+    empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; else it may be deleted"
+    return replace(settings, notes=(*settings.notes, empty))
 
 
 def gate_configuration(faults: list[str]) -> tuple[Path, Written | None]:
@@ -1062,8 +1067,11 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     path = Path(settings.accepted_path)
     store.write_report(path.parent, path.name, accepted.write(entries))
     new = sum(not entry.reason for entry in entries)
-    left = f"; {new} of them need a reason and an owner before the gate runs again" if new else ""
-    click.echo(f"kgprof: {path}: {len(entries)} accepted findings{left}", err=True)
+    need = "needs" if new == 1 else "need"
+    left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
+    if not entries:
+        left = ": nothing fails, so there is nothing to accept, and the file may be deleted"
+    click.echo(f"kgprof: {path}: {counted(len(entries), 'accepted finding')}{left}", err=True)
     return EXIT_OK
 
 

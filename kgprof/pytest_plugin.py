@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kgprof.counted import counted
+
 if TYPE_CHECKING:
     from kgprof.watching import Watch
 
@@ -112,7 +114,7 @@ def _against(watched: Watch, rules: tuple[str, ...], *, notes: bool) -> Iterator
 def _unseen(watched: Watch, rules: tuple[str, ...], *, compiled: bool) -> Iterator[str]:
     """Why an empty list of findings would prove nothing."""
     if not watched.steps_after_warmup:
-        yield f"{watched.steps} steps were taken, none of them after warm-up"
+        yield f"{counted(watched.steps, 'step')} taken, none of them after warm-up"
     if rules is ADDRESSES:
         compiled = not watched.declares_buffers
     if compiled and not watched.compilations:

@@ -17,6 +17,7 @@ import kgprof
 from kgprof import collectors
 from kgprof.analysis import memory
 from kgprof.collectors import coverage
+from kgprof.counted import counted
 from kgprof.errors import UsageError
 from kgprof.model import CompilePass, Finding, MemorySummary, Recording, Skipped
 from kgprof.record.in_process import InProcess, device_of, is_tensor
@@ -235,7 +236,7 @@ class Watch:
             return ("nothing has run yet",)
         found = [*self.unavailable]
         if not self.steps_after_warmup:
-            found.append(f"{self.steps} steps were taken, and the first {self._warmup} are warm-up")
+            found.append(f"{counted(self.steps, 'step')} taken, and warm-up takes {self._warmup}")
         found += [note for one in self._summaries for note in memory.notes(one)]
         if not self.compilations:
             found.append("nothing was compiled while it was watched; what was compiled before is not looked into")

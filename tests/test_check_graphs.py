@@ -286,6 +286,22 @@ def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: 
     assert "the baseline is left as it is" in capsys.readouterr().err
 
 
+def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "accepted.toml"
+    settings = Settings(accepted_path=str(file))
+
+    assert cli.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
+
+    said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file may be deleted"
+    assert capsys.readouterr().err == f"kgprof: {file}: {said}\n"
+    # when: the gate reads what was written
+    read = cli.gate_settings(Written(accepted=str(file)), [])
+    assert read.notes == (
+        "accepted.toml accepts nothing: --update-baseline writes what fails now into it; else it may be deleted",
+    )
+    assert judge(gated.profile(), read).exit_code == 0
+
+
 @pytest.mark.parametrize(("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])])
 def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_observed(
     metric: str, kept: list[accepted.Entry], tmp_path: Path

@@ -157,7 +157,7 @@ def test_one_step_proves_nothing(pytester: pytest.Pytester) -> None:
     result = ran(pytester, CLEAN.replace("range(3)", "range(1)").format(demand="no_syncs"))
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *1 steps were taken, none of them after warm-up*"])
+    result.stdout.fnmatch_lines(["E *1 step taken, none of them after warm-up*"])
 
 
 def test_a_guard_that_watched_nothing_fails(pytester: pytest.Pytester) -> None:

@@ -140,7 +140,7 @@ def test_what_was_read_in_warm_up_alone_is_no_finding_and_one_step_proves_nothin
 
     assert watched.findings == ()
     assert isinstance(watched.syncs_per_step, Skipped)
-    assert "1 steps were taken, and the first 1 are warm-up" in watched.notes
+    assert "1 step taken, and warm-up takes 1" in watched.notes
 
 
 def test_a_line_that_reads_in_warm_up_alone_is_noted() -> None:

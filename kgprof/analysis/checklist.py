@@ -17,6 +17,7 @@ from kgprof.analysis.trade_off import KEEP, REMOVE
 from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
 from kgprof.compile_records import CompileRecords
+from kgprof.counted import counted
 from kgprof.model import (
     ChecklistItem,
     CompilePass,
@@ -169,13 +170,13 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[ChecklistItem]:
 def _addresses(seen: Seen) -> str:
     inputs = sum(len(graph.inputs) for run in seen.tensors for graph in run.tensors.graphs)
     buffers = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    declared = f", {_count(buffers, 'declared buffer')} among the program's" if buffers else ""
-    return f"{_count(inputs, 'input')} of {_graphs(seen)} kept their addresses after warm-up{declared}"
+    declared = f", {counted(buffers, 'declared buffer')} among the program's" if buffers else ""
+    return f"{counted(inputs, 'input')} of {_graphs(seen)} kept their addresses after warm-up{declared}"
 
 
 def _graphs(seen: Seen) -> str:
     graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
-    return f"{_count(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
+    return f"{counted(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
 
 
 def _why_no_replay(seen: Seen) -> str:
@@ -206,7 +207,7 @@ def _copied_outside(seen: Seen) -> ChecklistItem:
         "copied-outside",
         "Persistent buffers get their next values by copy_ outside of compiled code",
         failed=bad,
-        passed=f"{_count(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
+        passed=f"{counted(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
         f"none rebound or written to inside, in {_named(one.run for one in copied)}",
         unseen=""
         if bad or copied
@@ -227,7 +228,7 @@ def _steps_marked(seen: Seen) -> ChecklistItem:
         "No result of a CUDA graph is kept beyond the next replay (torch.compiler.cudagraph_mark_step_begin())",
         against=against,
         passed="none was kept; "
-        + (", ".join(f"{_count(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
+        + (", ".join(f"{counted(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
         if marked
         else "none was kept, though no step was marked",
         unseen=_why_no_replay(seen) or ("" if asked & {run.key for run in seen.tensors} else seen.unwatched()),
@@ -424,7 +425,7 @@ def _device_profiled(seen: Seen) -> ChecklistItem:
 def _copies_together(seen: Seen) -> ChecklistItem:
     costs = [(one, one.cost) for one in seen.buffers if one.copied and not isinstance(one.cost, Skipped)]
     apart = [
-        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {_count(len(one.copied), 'buffer')}"
+        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {counted(len(one.copied), 'buffer')}"
         for one, cost in costs
         if cost.kernels >= SEPARATE_COPIES and seen.on_cuda and cost.kernels >= len(one.copied)
     ]
@@ -434,7 +435,8 @@ def _copies_together(seen: Seen) -> ChecklistItem:
         "Several buffers are copied with one torch._foreach_copy_",
         failed=apart,
         passed="; ".join(
-            f"{one.run.slug}: {cost.kernels:.3g} copies per step for {_count(len(one.copied), 'buffer')}, "
+            f"{one.run.slug}: {cost.kernels:.3g} {'copy' if cost.kernels == 1 else 'copies'} per step for "
+            f"{counted(len(one.copied), 'buffer')}, "
             f"{cost.share:.1%} of the time"
             for one, cost in costs
         ),
@@ -507,14 +509,10 @@ def _in_words(against: Sequence[Finding]) -> Iterator[str]:
     if against:
         first = against[0]
         where = f" ({first.run.slug})" if first.run else ""
-        more = f", and {_count(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
+        more = f", and {counted(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
         yield f"{first.rule}: {first.message}{where}{more}"
 
 
 def _named(runs: Iterable[RunKey]) -> str:
     names = tuple(dict.fromkeys(key.slug for key in runs))
     return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import rejections
 from kgprof.collectors.structured_trace import run_trace
+from kgprof.counted import counted
 from kgprof.model import Recording, RunKey, RunRecord
 
 Graph = tuple[str, str]  # compile id, function and place
@@ -66,7 +67,8 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        yield f"{lacking} graphs that other ranks compiled were not compiled on rank {_rank(ranks[key])}"
+        graphs = f"{counted(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
+        yield f"{graphs} not compiled on rank {_rank(ranks[key])}"
 
 
 def _rank(run: RunRecord) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.analysis.comparison import STEPS_DIFFER
+from kgprof.counted import counted
 from kgprof.model import (
     OVERFLOW_TO_SAY,
     Finding,
@@ -101,7 +102,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
     lines: list[tuple[str, str]] = []
     if interrupted:
         ended = sum(run.exit.outcome == "ok" for run in runs)
-        lines.append((INCONCLUSIVE, f"interrupted: {ended} of {len(runs)} runs are complete"))
+        lines.append((INCONCLUSIVE, f"interrupted: {ended} of {counted(len(runs), 'run')} are complete"))
     lines += [(FAILED, death(run)) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     errors = [finding for finding in findings if finding.level is Level.ERROR]
@@ -168,7 +169,7 @@ def _untimed(runs: Sequence[RunReport]) -> str:
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
     if not scripts:
         return _traced(runs) or _read_from_files(runs) or "no run has a time"
-    return "; ".join(f"{run.key.slug}: {script.steps:,} steps, each {script.step}" for run, script in scripts)
+    return "; ".join(f"{run.key.slug}: {counted(script.steps, 'step')}, each {script.step}" for run, script in scripts)
 
 
 def _read_from_files(runs: Sequence[RunReport]) -> str:
@@ -177,9 +178,8 @@ def _read_from_files(runs: Sequence[RunReport]) -> str:
     if not compiled or not all(run.script is not None and not run.script.counted for run in runs):
         return ""
     compilations = sum(len(summary.compilations) for summary in compiled)
-    counted = f"{compilations:,} compilation{'' if compilations == 1 else 's'}"
-    processes = f"{len(runs):,} process{'' if len(runs) == 1 else 'es'}"
-    return f"{counted} in {processes}; a TORCH_TRACE directory holds no times"
+    processes = counted(len(runs), "process", "processes")
+    return f"{counted(compilations, 'compilation')} in {processes}; a TORCH_TRACE directory holds no times"
 
 
 def _traced(runs: Sequence[RunReport]) -> str:
@@ -191,7 +191,11 @@ def _traced(runs: Sequence[RunReport]) -> str:
 
 def _busy(kernels: KernelBreakdown) -> str:
     what = "device busy" if kernels.device == "cuda" else "operators running"
-    of = f"{kernels.steps:,} traced steps" if kernels.steps else "the traced window, in which no steps are marked"
+    of = (
+        f"{counted(kernels.steps, 'traced step')}"
+        if kernels.steps
+        else "the traced window, in which no steps are marked"
+    )
     return f"{what} {100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0:.1f} % of {of}"
 
 
@@ -301,7 +305,7 @@ def _results(runs: Sequence[RunReport], uncompared: str) -> Remark | None:
     missing = _without_agreement(runs)
     unknown = f" ({missing})" if missing else ""
     near = any(agreement.verdict == "near-ties" for agreement in compared)
-    words = f"results equal but for {ties:,} near-ties" if near else "results equal"
+    words = f"results equal but for {counted(ties, 'near-tie')}" if near else "results equal"
     return Remark(text=f"{words}{unknown}", attention=bool(missing))
 
 
@@ -324,7 +328,7 @@ def _candidates(runs: Sequence[RunReport]) -> Remark | None:
     unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, Skipped))
     if len(totals) != 1 or unfinished:
         return None
-    return Remark(text=f"all {totals.pop():,} candidates finished")
+    return Remark(text=f"all {counted(totals.pop(), 'candidate')} finished")
 
 
 def _unknown(runs: Sequence[RunReport]) -> Remark | None:

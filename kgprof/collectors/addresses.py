@@ -323,8 +323,10 @@ def diagnose(events: tuple[Event, ...]) -> tuple[Finding, ...]:
 
 def _moved(event: AddressChange) -> Finding:
     names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
-    taken = f", input of {', '.join(event.functions)}," if event.functions else ""
-    what = f"{'the declared buffer ' if event.declared else ''}{names}{taken}"
+    several = len(event.names) > 1
+    buffers, lie = ("the declared buffers ", "lie") if several else ("the declared buffer ", "lies")
+    taken = f", input{'s' if several else ''} of {', '.join(event.functions)}," if event.functions else ""
+    what = f"{buffers if event.declared else ''}{names}{taken}"
     serious = event.declared or event.cuda_graphs or event.carried
     why = "new memory"
     if event.carried:
@@ -336,7 +338,7 @@ def _moved(event: AddressChange) -> Finding:
     return Finding(
         rule=UNSTABLE.id,
         level=Level.WARNING if serious else Level.NOTE,
-        message=f"{what} lies at another address than before {times}, last in call {event.calls[-1]}: {why}",
+        message=f"{what} {lie} at another address than before {times}, last in call {event.calls[-1]}: {why}",
         run=event.run,
         location=event.location,
         count=len(event.calls),

@@ -25,6 +25,7 @@ from kgprof.collectors.tensor_facts import (
     said,
 )
 from kgprof.compile_records import CompileRecords, Sources
+from kgprof.counted import counted
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, RunRecord
 from kgprof.tensor_records import Overlap, WatchedGraph
 
@@ -231,7 +232,9 @@ def _held(tensors: RunTensors, graph: WatchedGraph, *, on_cuda: bool) -> Iterato
     for held in graph.held_outputs:
         if calls := tensors.steady(held.calls):
             words = "is kept beyond the next replay" if on_cuda else "would be kept beyond the next replay on CUDA"
-            marks = f"cudagraph_mark_step_begin was called {marked} times" if marked else "no step was marked"
+            marks = (
+                f"cudagraph_mark_step_begin was called {counted(marked, 'time')}" if marked else "no step was marked"
+            )
             pair = f"output {held.output} {words} ({marks})"
             yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda, calls=len(calls))
 

@@ -23,6 +23,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.structured_trace import RunTrace, compile_id, run_trace
 from kgprof.compile_records import LogLine
+from kgprof.counted import counted
 from kgprof.errors import InputError
 from kgprof.model import (
     Finding,
@@ -411,7 +412,8 @@ def _left_out(event: CudaGraphs, one: Replayed) -> Finding:
         skip.compile_id == one.compile_id or _same_function(skip.location, one.location) for skip in event.skips
     )
     said = "torch logged that it skipped it" if skipped else "torch logged no skip of it"
-    runs = f"each of its {one.runs} runs" if not one.launches else f"{one.runs - one.launches} of its {one.runs} runs"
+    of = "each of its" if not one.launches else f"{one.runs - one.launches} of its"
+    runs = f"{of} {counted(one.runs, 'run')}"
     message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
     return _finding(NONE_LAUNCHED, event, one.location, message, identity=f"{name} {one.compile_id.partition('/')[2]}")
 

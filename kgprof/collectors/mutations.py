@@ -108,11 +108,14 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[Finding, ...]:
 
 def _finding(event: Mutation) -> Finding:
     names = ", ".join(event.names)
+    several = len(event.names) > 1
+    captured = "captured tensors at no fixed addresses" if several else "a captured tensor at no fixed address"
+    fixed = "which are at fixed addresses" if several else "which is at a fixed address"
     by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
     what = {
-        ARGUMENT: f"the compiled {event.function} writes to its argument {names}{by}",
-        CAPTURED: f"the compiled {event.function} writes to {names}, a captured tensor at no fixed address{by}",
-        FIXED: f"the compiled {event.function} writes to {names}{by}, which is at a fixed address: harmless",
+        ARGUMENT: f"the compiled {event.function} writes to its argument{'s' if several else ''} {names}{by}",
+        CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
+        FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
     }[event.kind]
     if event.kind != FIXED and event.cuda_graphs:
         what += "; torch makes no CUDA graph of it"

@@ -16,6 +16,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.source_text import is_resumed
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
+from kgprof.counted import counted
 from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
 
 ARTIFACT = "recompile_reasons"
@@ -370,7 +371,7 @@ def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     if len(calls) > 1:
         where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
     cost = f", {sum(seconds):.2f} s" if seconds else ""
-    return f"{len(recompiles)} time{'' if len(recompiles) == 1 else 's'}{where}{cost}"
+    return f"{counted(len(recompiles), 'time')}{where}{cost}"
 
 
 def _why(guards: Sequence[Guard]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.counted import counted
 from kgprof.model import Agreement, Evaluation, Finding, Level, Model, Recording, Rule, RunAgreement, RunKey
 
 RESULT_DIFFERS = Rule(
@@ -103,7 +104,7 @@ def _unfinished(event: ResultEvent) -> Finding:
     return Finding(
         rule=WORK_UNFINISHED.id,
         level=Level.ERROR,
-        message=f"{event.run.slug}: {event.unfinished:,} of {event.candidates:,} candidates are unfinished",
+        message=f"{event.run.slug}: {event.unfinished:,} of {counted(event.candidates, 'candidate')} are unfinished",
         run=event.run,
         count=event.unfinished,
         fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import CompileSummary, Finding, Level, Profile, RunReport, Skipped
 
 SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
@@ -67,7 +68,7 @@ def _recompiles_of_unknown_calls(run: RunReport, profile: Profile) -> str:
         return ""
     notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is Level.NOTE]
     total = sum(note.count for note in notes)
-    return f"{total} recompiles, and no call was told from another: they may be warm-up" if total else ""
+    return f"{counted(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
 
 
 def _reads_per_step(run: RunReport, found: Sequence[Finding]) -> float | Skipped:
@@ -142,8 +143,7 @@ def _no_steady_state(metric: Metric, run: RunReport, profile: Profile) -> str:
         return ""
     if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
         return ""
-    made = "1 step" if run.script.steps == 1 else f"{run.script.steps} steps"
-    return f"the program made {made}, and --warmup is {profile.options.warmup}"
+    return f"the program made {counted(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
 
 
 def compiled_nothing(run: RunReport, findings: Sequence[Finding]) -> bool:

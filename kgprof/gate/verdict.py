@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -180,14 +181,11 @@ def _passed(profile: Profile, budgets: Sequence[BudgetCheck], fail_on: str) -> s
     runs = len(profile.runs)
     if fail_on == "never":
         over = sum(budget.status == EXCEEDED for budget in budgets)
-        return f"nothing fails this gate (--fail-on never); {over} of {len(budgets)} budgets exceeded, {_count(runs)}"
+        exceeded = f"{over} of {counted(len(budgets), 'budget')} exceeded"
+        return f"nothing fails this gate (--fail-on never); {exceeded}, {counted(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    suffix = f", {accepted} findings accepted" if accepted else ""
-    return f"gate passed: {len(budgets)} budgets held over {_count(runs)}{suffix}"
-
-
-def _count(runs: int) -> str:
-    return f"{runs} run" if runs == 1 else f"{runs} runs"
+    suffix = f", {counted(accepted, 'finding')} accepted" if accepted else ""
+    return f"gate passed: {counted(len(budgets), 'budget')} held over {counted(runs, 'run')}{suffix}"
 
 
 def said(budget: BudgetCheck) -> str:
@@ -198,7 +196,9 @@ def said(budget: BudgetCheck) -> str:
 def amount(value: float, unit: str) -> str:
     if unit == "s":
         return f"{value:.1f} s"
-    return f"{value:.4g}" if unit == READS else f"{value:,.0f}"
+    if unit != READS or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if value < 1000 else f"{value:,.1f}"
 
 
 def place(entry: AcceptedFinding) -> str:

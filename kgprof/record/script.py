@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import torch
 
+from kgprof.counted import counted
 from kgprof.errors import KgprofError
 from kgprof.model import (
     CompilePass,
@@ -278,7 +279,7 @@ class Capture:
     def _enough(self, now: float) -> str:
         chosen, limit = self._steps.chosen, self._options.max_steps
         if limit is not None and self._steps.ended(chosen) >= limit:
-            return f"{limit} steps (--max-steps)"
+            return f"{counted(limit, 'step')} (--max-steps)"
         if self._options.duration_s is not None and now - self._began > self._options.duration_s:
             return f"{self._options.duration_s:g} s (--duration)"
         return f"{self._steps.current + 1:,} marks of steps, which are as many as are kept" if self._steps.full else ""
@@ -452,7 +453,9 @@ def _chosen_artifacts() -> frozenset[str]:
 def _what_a_step_is(kind: Kind | None, counts: Sequence[int]) -> str:
     if kind is None:
         return "no step was seen: no compiled function, optimizer or kgprof.step() was called"
-    others = [f"{counts[other]:,} times {other.words}" for other in Kind if other is not kind and counts[other]]
+    others = [
+        f"{counted(counts[other], 'time')} {other.words}" for other in Kind if other is not kind and counts[other]
+    ]
     also = f" (also seen: {', '.join(others)})" if others else ""
     return f"a step is {kind.words}{also}"
 
@@ -460,7 +463,7 @@ def _what_a_step_is(kind: Kind | None, counts: Sequence[int]) -> str:
 def _what_the_profiler_cost(trace: TracePass | Skipped | None, bare_us: Sequence[float]) -> str:
     if not isinstance(trace, TracePass):
         return ""
-    steps = f"TRACE: {len(trace.step_us)} steps"
+    steps = f"TRACE: {counted(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; there is no step without the profiler after warm-up to set them against"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import KernelBreakdown, RunReport
 from kgprof.render import breakdown
 from kgprof.render.limits import Limits, anchor, run_name
-from kgprof.render.quantity import count, figure, milliseconds, percent, ratio
+from kgprof.render.quantity import figure, milliseconds, percent, ratio
 
 # One letter a kind, so that a bar can be read without its colours.
 LETTERS = {
@@ -139,7 +140,7 @@ def _bar_caption(run: RunReport, kernels: KernelBreakdown) -> str:
         said.append(f"{figure(kernels.launches / steps)} launches/step")
     if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
         said.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
-    said.append(f"{kernels.measured_in.upper()} pass, {count(kernels.steps)} steps")
+    said.append(f"{kernels.measured_in.upper()} pass, {counted(kernels.steps, 'step')}")
     watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
     if isinstance(watched, float):
         said.append(f"{ratio(watched)} the bare step")

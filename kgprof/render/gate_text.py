@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kgprof.counted import counted
 from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
 from kgprof.places import relative
 from kgprof.render.finding_groups import times
@@ -43,7 +44,7 @@ def lines(profile: Profile, gate: Gate) -> Iterable[str]:
 def _findings(profile: Profile) -> str:
     number = len(profile.findings)
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    return f"{number} finding{'' if number == 1 else 's'}" + (f", {accepted} of them accepted" if accepted else "")
+    return counted(number, "finding") + (f", {accepted} of them accepted" if accepted else "")
 
 
 def _finding(finding: Finding, fails: bool, root: str) -> Iterable[str]:

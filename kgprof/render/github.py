@@ -99,8 +99,8 @@ def _budgets(profile: Profile) -> list[Annotation]:
 
 def _over(budget: BudgetCheck) -> str:
     observed = budget.observed
-    value = observed.reason if isinstance(observed, Skipped) else f"{observed:g} {budget.unit}"
-    return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {budget.limit:g} ({budget.origin})"
+    value = observed.reason if isinstance(observed, Skipped) else f"{_plain(observed)} {budget.unit}"
+    return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
 
 
 def _findings(profile: Profile) -> list[Annotation]:
@@ -118,3 +118,7 @@ def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:
         file=relative(place.file, root) if place else "",
         line=max(1, place.line) if place else 0,
     )
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"

@@ -84,8 +84,10 @@ def _budgets(profile: Profile) -> Iterable[Case]:
         return
     judged = profile.gate.fail_on != "never"
     for budget in profile.gate.budgets:
-        observed = "" if isinstance(budget.observed, Skipped) else f"{budget.observed:g}"
-        over = f"{observed} {budget.unit} over the budget of {budget.limit:g}" if budget.status == "exceeded" else ""
+        observed = "" if isinstance(budget.observed, Skipped) else _plain(budget.observed)
+        over = (
+            f"{observed} {budget.unit} over the budget of {_plain(budget.limit)}" if budget.status == "exceeded" else ""
+        )
         yield Case(
             run=budget.run.slug,
             name=f"budget {budget.metric}",
@@ -100,10 +102,15 @@ def _budgets(profile: Profile) -> Iterable[Case]:
         yield Case(run=EVERY_RUN, name=f"accepted {entry.rule} in {place}", failure=gone)
 
 
+def _plain(value: float) -> str:
+    """For programs: every digit, no separator and no exponent."""
+    return f"{value:.0f}" if value == int(value) else f"{value:g}"
+
+
 def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:
     return (
         ("value", observed or "not observed"),
-        ("budget", f"{budget.limit:g}"),
+        ("budget", _plain(budget.limit)),
         ("unit", budget.unit),
         ("accepted", str(budget.accepted)),
         ("origin", budget.origin),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kgprof.counted import counted
 from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
 from kgprof.render.quantity import count, figure, size
 from kgprof.render.summary import Cell, Column, missing
@@ -61,7 +62,7 @@ def _syncs(run: RunReport) -> Cell:
         return missing(syncs.reason)
     alone = run.memory.warm_up_reads
     warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
-    return Cell(text=figure(syncs), details=(f"{count(run.memory.steps)} steps", *warm_up), value=syncs)
+    return Cell(text=figure(syncs), details=(counted(run.memory.steps, "step"), *warm_up), value=syncs)
 
 
 def _peak(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgprof.counted import counted
 from kgprof.model import ObserverCost, PassName, Profile, RunReport, Skipped, Spread
 from kgprof.render.limits import Limits, run_name
-from kgprof.render.quantity import DASH, count, ratio
+from kgprof.render.quantity import DASH, ratio
 from kgprof.render.visible import one_line
 
 
@@ -36,7 +37,7 @@ def _observer(cost: ObserverCost | None, limits: Limits) -> tuple[str, str]:
         return DASH, "no such pass"
     if isinstance(cost.ratio, Skipped):
         return DASH, one_line(cost.ratio.reason, limits.name)
-    return ratio(cost.ratio), f"{count(cost.samples)} steps"
+    return ratio(cost.ratio), counted(cost.samples, "step")
 
 
 def passes(profile: Profile) -> frozenset[str]:

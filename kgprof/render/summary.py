@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kgprof.counted import counted
 from kgprof.model import (
     OVERFLOW_TO_SAY,
     CompileSummary,
@@ -129,8 +130,7 @@ def _compiled_in_eager(profile: Profile) -> tuple[str, ...]:
         why = (
             "torch.cond compiles its branches even in eager mode" if of_cond else "the step itself calls torch.compile"
         )
-        noun = "compilation" if len(compiled) == 1 else "compilations"
-        notes.append(f"{run.key.slug}: {count(len(compiled))} {noun} in eager mode: {why}.")
+        notes.append(f"{run.key.slug}: {counted(len(compiled), 'compilation')} in eager mode: {why}.")
     return tuple(notes)
 
 
@@ -149,7 +149,7 @@ def _graphs(profile: Profile) -> tuple[str, ...]:
         if not kernels.graph_launches:
             none.append(run.key.slug)
         else:
-            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {count(kernels.steps)} steps")
+            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {counted(kernels.steps, 'step')}")
     return (
         f"{', '.join(none)}: no CUDA graph launched in the traced steps." if none else "",
         f"CUDA graphs launched in the traced steps: {', '.join(some)}." if some else "",
@@ -170,8 +170,8 @@ def _unknown(profile: Profile) -> tuple[str, ...]:
     for run in profile.runs:
         if isinstance(run.evaluation, Evaluation) and overflows(run):
             evaluation = run.evaluation
-            counted = f"{count(evaluation.overflow)} of {count(evaluation.candidates)} candidates "
-            lines.setdefault(f"{counted}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
+            unknown = f"{count(evaluation.overflow)} of {counted(evaluation.candidates, 'candidate')} "
+            lines.setdefault(f"{unknown}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
     return tuple(
         f"{UNKNOWN_MARK} {', '.join(runs)}: {said}: a cap dropped children on their path, so they rank as unproved."
         for said, runs in lines.items()
@@ -197,7 +197,7 @@ def _step(run: RunReport) -> Cell:
     cell = _spread(run.step, 1e-3)
     if not cell.measured or not isinstance(run.evaluation, Evaluation):
         return cell
-    return replace(cell, details=(*cell.details, f"{count(run.evaluation.steps)} steps an evaluation"))
+    return replace(cell, details=(*cell.details, f"{counted(run.evaluation.steps, 'step')} an evaluation"))
 
 
 def _candidate(run: RunReport) -> Cell:
@@ -263,7 +263,7 @@ def compared(agreement: RunAgreement, *, against: RunKey | None, baseline: RunKe
             continue
         parts.append(f"{count(differing)} of {count(total)} \u2260 {name}" if differing else f"{count(total)} = {name}")
         if ties:
-            parts.append(f"{count(ties)} near-ties")
+            parts.append(counted(ties, "near-tie"))
     return tuple(parts)
 
 
@@ -305,10 +305,9 @@ def _first_call(run: RunReport) -> Cell:
     if isinstance(run.compile.first_call_s, Skipped):
         return missing(run.compile.first_call_s.reason)
     compilations = len(run.compile.compilations)
-    noun = "compilation" if compilations == 1 else "compilations"
     return Cell(
         text=figure(run.compile.first_call_s),
-        details=(f"{count(compilations)} {noun}",),
+        details=(counted(compilations, "compilation"),),
         value=run.compile.first_call_s,
     )
 

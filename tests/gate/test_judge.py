@@ -17,7 +17,9 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate import judge
+from kgprof.gate.verdict import amount
 from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped
+from kgprof.render import by_name
 from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
@@ -86,6 +88,29 @@ def test_a_budget_on_one_run_says_nothing_about_another_runs_finding() -> None:
 
     assert (gate_of(judged).failing, judged.exit_code) == ((0,), EXIT_GATE_FAILED)
     assert judged.verdict.text == "gate failed: KGP201 fused.default reads"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (12345.0, "sites", "12,345"),
+        (12345.0, "reads/step", "12,345"),
+        (12345.5, "reads/step", "12,345.5"),
+        (0.25, "reads/step", "0.25"),
+        (1 / 3, "reads/step", "0.3333"),
+        (12345.6, "s", "12345.6 s"),
+    ],
+)
+def test_a_large_count_is_written_out(value: float, unit: str, said: str) -> None:
+    assert amount(value, unit) == said
+
+
+def test_a_large_count_is_written_out_by_every_renderer_for_machines() -> None:
+    judged = judge(profile(finding("KGP103", count=1_234_567)), settings(("recompiles", 1_000_000)))
+
+    assert "1,234,567 over the budget of 1,000,000 recompiles" in judged.verdict.text
+    assert "1,234,567 events, the budget is 1,000,000" in by_name("github").render(judged)
+    assert "1234567 events over the budget of 1000000" in by_name("junit").render(judged)
 
 
 def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:

@@ -68,7 +68,7 @@ def test_an_accepted_finding_is_a_notice_with_its_reason() -> None:
     judged = judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings(entries=[gated.entry()]))
 
     assert [(command, text) for command, _, text in commands(judged)] == [
-        ("notice", "gate passed: 3 budgets held over 1 run, 1 findings accepted"),
+        ("notice", "gate passed: 3 budgets held over 1 run, 1 finding accepted"),
         ("notice", "accepted by ana, until 2027-01-31: it is a demo: graph break (GB0059): print() is called"),
     ]
 

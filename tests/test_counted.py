@@ -1,0 +1,80 @@
+"""Numbers and nouns agree, wherever a sentence counts something."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.collectors import addresses, mutations
+from kgprof.collectors.addresses import AddressChange
+from kgprof.collectors.mutations import FIXED, Mutation
+from kgprof.counted import counted
+from kgprof.gate import Settings, judge
+from kgprof.gate.budgets import DEFAULTS
+from tests.gate import gated
+from tests.gate.gated import FUSED
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps"), (1234, "1,234 steps"), (10_000, "10,000 steps")]
+)
+def test_one_is_singular_and_thousands_are_grouped(number: int, said: str) -> None:
+    assert counted(number, "step") == said
+
+
+def test_a_plural_of_its_own() -> None:
+    assert [counted(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("x",), "the declared buffer x, input of step, lies at another address"),
+        (("x", "h"), "the declared buffers x, h, inputs of step, lie at another address"),
+    ],
+)
+def test_one_tensor_lies_and_several_lie(names: tuple[str, ...], said: str) -> None:
+    moved = AddressChange(
+        run=FUSED,
+        location=None,
+        related=(),
+        names=names,
+        functions=("step",),
+        calls=(4,),
+        watched=20,
+        carried=(),
+        declared=True,
+        cuda_graphs=False,
+        size_bytes=4,
+    )
+    (finding,) = addresses.diagnose((moved,))
+
+    assert finding.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("x",), "writes to x (add_), which is at a fixed address: harmless"),
+        (("x", "h"), "writes to x, h (add_), which are at fixed addresses: harmless"),
+    ],
+)
+def test_one_written_tensor_is_and_several_are(names: tuple[str, ...], said: str) -> None:
+    written = Mutation(
+        run=FUSED,
+        function="step",
+        location=None,
+        names=names,
+        operators=("add_",),
+        kind=FIXED,
+        cuda_graphs=False,
+        calls=1,
+    )
+    (finding,) = mutations.diagnose((written,))
+
+    assert finding.message == f"the compiled step {said}"
+
+
+def test_one_budget_is_no_budgets() -> None:
+    judged = judge(gated.profile(), Settings(budgets=DEFAULTS[:1]))
+
+    assert judged.verdict.text == "gate passed: 1 budget held over 1 run"
