@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.model import MemorySummary, Profile, RunKey, Spread
+from kgprof.analysis.attribution import UNATTRIBUTED
+from kgprof.model import KernelBreakdown, MemorySummary, Profile, Roofline, RunKey, Skipped, Spread
 from kgprof.record import store
 
 ARCHIVE = Path(__file__).resolve().parents[1] / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
@@ -90,3 +91,57 @@ def test_the_checklist_fails_where_torch_cond_stands(profile: Profile) -> None:
     failed = {item.id for item in profile.checklist if item.status == "fail"}
 
     assert failed == {"no-reads-inside", "cond-costs-cuda-graphs", "few-reads", "reads-weighed"}
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def kernels(profile: Profile, strategy: str, mode: str) -> KernelBreakdown:
+    (found,) = (run.kernels for run in profile.runs if run.key == RunKey(strategy=strategy, mode=mode))
+    assert isinstance(found, KernelBreakdown)
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("strategy", [COND, FUSED])
+def test_all_that_inductor_generated_has_its_source_lines(strategy: str, mode: str, profile: Profile) -> None:
+    """Also where a CUDA graph replays it. No line is that of a ``def``."""
+    generated = [row for row in kernels(profile, strategy, mode).rows if row.generator == "triton"]
+
+    assert generated
+    assert sum(row.lines_us for row in generated) == pytest.approx(sum(row.total_us for row in generated))
+    assert not [line for row in generated for line in row.lines if line.text.strip().startswith("def ")]
+
+
+@pytest.mark.parametrize("strategy", [COND, FUSED])
+def test_in_mode_default_so_has_what_the_compiled_code_calls(strategy: str, profile: Profile) -> None:
+    """Only copies and scatters of the evaluator's own eager code are without."""
+    found = kernels(profile, strategy, "default")
+    inside = sum(one.total_us for one in found.by_region if one.span != UNATTRIBUTED)
+
+    assert isinstance(found.lines_us, float)
+    assert found.lines_us >= 0.985 * inside
+    assert found.lines_us >= 0.88 * found.total_us
+
+
+def test_the_ten_largest_launches_are_placed_or_say_why(profile: Profile) -> None:
+    roofline = kernels(profile, FUSED, "default").roofline
+    assert isinstance(roofline, Roofline)
+    ten = roofline.rows[:10]
+
+    assert {row.bound for row in ten if isinstance(row.bound, str)} == {"latency-bound"}
+    (unplaced,) = (row for row in ten if isinstance(row.bound, Skipped))
+    assert "_scatter_gather_elementwise_kernel" in unplaced.name
+
+
+def test_nsight_compute_says_the_same_of_one_kernel(profile: Profile) -> None:
+    """ncu 2025 on the same card: 31 registers, 1,056,768 bytes from memory (what is written stays in the L2 cache),
+    3,801,136 through L2 with what the caches of the processors fetch twice, 38.8 % of the warps active."""
+    roofline = kernels(profile, FUSED, "default").roofline
+    assert isinstance(roofline, Roofline)
+    (norm,) = (row for row in roofline.rows if row.name == "triton_per_fused_native_layer_norm_relu_view_27")
+
+    assert (norm.grid, norm.block, norm.registers) == ((2048, 1, 1), (64, 1, 1), 31)
+    assert isinstance(norm.bytes_moved, int)
+    assert 1_056_768 < norm.bytes_moved < 3_801_136
+    assert norm.bytes_moved == pytest.approx(2 * 1_056_768, rel=0.01)
