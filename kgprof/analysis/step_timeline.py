@@ -6,9 +6,10 @@ Where the device's work outlives it, the window reaches to the end of what the s
 as the step is long. Everything is cut at the window's edges; what other steps did in it is drawn where it was, and
 their device work counted.
 
-A step may hold a hundred thousand events. The step is divided into cells of one length; events shorter than a cell
-that begin in the same one and follow each other are pushed together into one rectangle, as long as all of them, so a
-lane's rectangles add up to what the lane was busy, and none is further from its place than a cell.
+A step may hold a hundred thousand events. The window is divided into cells of one length; events shorter than a cell
+that begin in the same one and follow each other are pushed together, one rectangle for each kind, as long as all its
+events. So a lane's rectangles add up to what the lane was busy, those of one colour to what that kind took, and none is
+further from its place than a cell.
 """
 
 from __future__ import annotations
@@ -28,13 +29,10 @@ from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indice
 from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
 
-MAX_BLOCKS = 180  # of a step: what a page of a dozen runs can hold, and about what an eye can tell apart
+MAX_BLOCKS = 180  # of a step: what a page of several runs can hold, and about what an eye can tell apart
 MAX_LANES = 16
-# Cells a step, and whether only events of one kind are merged; the first of them with which MAX_BLOCKS is kept.
-CELLS = (
-    *((cells, True) for cells in (1000, 400, 200, 100)),
-    *((cells, False) for cells in (100, 70, 50, 35, 25, 15, 6)),
-)
+# Of a window; the first with which MAX_BLOCKS is kept, else the last, which sixteen lanes of many kinds may exceed.
+CELLS = (1000, 400, 200, 100, 70, 50, 35, 25, 18, 12, 8, 5, 3, 2)
 # Frames around the operators: the lane of operators shows what is inside them.
 AROUND_OPERATORS = (
     STEP_PREFIX,
@@ -229,48 +227,52 @@ def _lane(
 # ---------------------------------------------------------------- from events to rectangles
 
 
-def _drawn(lanes: Sequence[_Events], step: Window) -> tuple[list[Lane], float]:
+def _drawn(lanes: Sequence[_Events], window: Window) -> tuple[list[Lane], float]:
     """With the smallest cells that keep to MAX_BLOCKS, and their length in nanoseconds."""
-    for cells, of_one_kind in CELLS:
-        cell_ns = step.duration_ns / cells
-        groups = [_groups(lane, step, cell_ns, of_one_kind=of_one_kind) for lane in lanes]
-        if sum(int(group[-1]) + 1 for group in groups) <= MAX_BLOCKS:
+    for cells in CELLS:
+        cell_ns = window.duration_ns / cells
+        runs = [_runs(lane, window, cell_ns) for lane in lanes]
+        if sum(len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)) <= (
+            MAX_BLOCKS
+        ):
             break
-    return [_merged(lane, group, step) for lane, group in zip(lanes, groups, strict=True)], cell_ns
+    return [_merged(lane, of, window) for lane, of in zip(lanes, runs, strict=True)], cell_ns
 
 
-def _groups(lane: _Events, step: Window, cell_ns: float, *, of_one_kind: bool) -> Numbers:
-    """Which rectangle each event becomes a part of, counted from 0, of shape [n]."""
+def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
+    """Which events are pushed together: those of one number, counted from 0, of shape [n]."""
     starts, ends = lane.intervals[:, 0], lane.intervals[:, 1]
-    cell = np.floor((starts - step.start_ns) / cell_ns)
+    cell = np.floor((starts - window.start_ns) / cell_ns)
     small = (ends - starts) < cell_ns
     joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1])
-    if of_one_kind:
-        kinds = np.unique(np.array(lane.kinds), return_inverse=True)[1]
-        joins &= kinds[1:] == kinds[:-1]
     return np.concatenate([[0], np.cumsum(~joins)])
 
 
-def _merged(lane: _Events, groups: Numbers, step: Window) -> Lane:
-    first = np.flatnonzero(np.diff(groups, prepend=-1))
-    bounds = [*first.tolist(), len(groups)]
+def _merged(lane: _Events, runs: Numbers, window: Window) -> Lane:
+    bounds = [*np.flatnonzero(np.diff(runs, prepend=-1)).tolist(), len(runs)]
     return Lane(
         owner=lane.owner,
         content=lane.content,
         busy_us=lane.busy_ns / 1000,
         covered=lane.covered,
-        blocks=tuple(_block(lane, a, b, step) for a, b in pairwise(bounds)),
+        blocks=tuple(block for a, b in pairwise(bounds) for block in _blocks(lane, a, b, window)),
     )
 
 
-def _block(lane: _Events, first: int, end: int, step: Window) -> LaneBlock:
-    """Named and coloured after the longest of them."""
-    lengths = lane.intervals[first:end, 1] - lane.intervals[first:end, 0]
-    longest = first + int(np.argmax(lengths))
-    return LaneBlock(
-        name=lane.names[longest],
-        kind=lane.kinds[longest],
-        start_us=(int(lane.intervals[first, 0]) - step.start_ns) / 1000,
-        duration_us=int(lengths.sum()) / 1000,
-        events=end - first,
-    )
+def _blocks(lane: _Events, first: int, end: int, window: Window) -> Iterator[LaneBlock]:
+    """One for each kind, in the order in which the kinds come; each named after its longest event."""
+    lengths = (lane.intervals[:, 1] - lane.intervals[:, 0])[first:end].tolist()
+    of_kind: dict[str, list[int]] = {}
+    for index in range(end - first):
+        of_kind.setdefault(lane.kinds[first + index], []).append(index)
+    start_ns = int(lane.intervals[first, 0]) - window.start_ns
+    for kind, members in of_kind.items():
+        length_ns = sum(lengths[index] for index in members)
+        yield LaneBlock(
+            name=lane.names[first + max(members, key=lengths.__getitem__)],
+            kind=kind,
+            start_us=start_ns / 1000,
+            duration_us=length_ns / 1000,
+            events=len(members),
+        )
+        start_ns += length_ns

@@ -288,8 +288,8 @@ def _notes(step: StepTimeline) -> Iterator[str]:
     if step.merged_blocks:
         yield (
             f"{counted(step.merged_events, 'event')} shorter than {figure(step.merged_below_us)} us are drawn as "
-            f"{counted(step.merged_blocks, 'block')}: neighbours pushed together, each block as long as its events, "
-            f"coloured after the longest"
+            f"{counted(step.merged_blocks, 'block')}: neighbours pushed together, kind by kind, so that the blocks "
+            "of a kind are together as long as its events"
         )
     if step.duration_us < step.window_us:
         yield "the dashed line is the step's end on the host; beyond it the device finishes what the step launched"

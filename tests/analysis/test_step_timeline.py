@@ -132,6 +132,21 @@ def test_small_neighbours_are_one_rectangle_as_long_as_all_of_them(tmp_path: Pat
     assert all(one.duration_us < found.merged_below_us for one in lane.blocks if one.events > 1)
 
 
+def test_what_is_pushed_together_keeps_each_kinds_time(tmp_path: Path) -> None:
+    # given: 3,000 small kernels of three kinds in turn, of 1, 2 and 3 us
+    kinds = ("gemm", "memcpy_kernel", "reduce_kernel")
+    kernels = [kernel(10.0 * i, 1.0 + i % 3, -5, name=kinds[i % 3]) for i in range(3000)]
+
+    found = timeline_of(write(tmp_path / "t.json", [step(0, 0.0, 30_000.0), *kernels]))
+
+    lane = next(lane for lane in found.lanes if lane.content == "kernels")
+    took: dict[str, float] = {}
+    for one in lane.blocks:
+        took[one.kind] = took.get(one.kind, 0.0) + one.duration_us
+    assert took == pytest.approx({"gemm": 1000.0, "copy": 2000.0, "pointwise": 3000.0})
+    assert sum(len(one.blocks) for one in found.lanes) <= MAX_BLOCKS
+
+
 def test_device_work_of_another_step_is_drawn_and_counted(tmp_path: Path) -> None:
     # given: the one kernel of step 0 runs into step 1, whose own two begin after it, one of them long after
     path = write(

@@ -73,8 +73,8 @@ def test_a_drawing_by_hand() -> None:
     ]
     assert drawing.step_end == "80.000%"
     assert drawing.notes == (
-        "7 events shorter than 0.500 us are drawn as 1 block: neighbours pushed together, each block as long as its "
-        "events, coloured after the longest",
+        "7 events shorter than 0.500 us are drawn as 1 block: neighbours pushed together, kind by kind, so that the "
+        "blocks of a kind are together as long as its events",
         "The dashed line is the step's end on the host; beyond it the device finishes what the step launched",
         "2 of the device's events were not launched by this step",
         "3 device events that the step launched began later than is drawn",
