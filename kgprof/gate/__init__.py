@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kgprof.analysis import memory
 from kgprof.errors import EXIT_OK
 from kgprof.gate import accepted, budgets
 from kgprof.gate.settings import Settings
@@ -46,4 +45,6 @@ def judge(profile: Profile, settings: Settings) -> Profile:
 
 
 def _in_warm_up(profile: Profile) -> Iterator[str]:
+    from kgprof.analysis import memory  # with numpy, which no --help has to wait for
+
     yield from (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))
