@@ -186,7 +186,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
 
     # then: the gate waits for a reason and an owner
     assert code == 0
-    assert "1 of them need a reason and an owner before the gate runs again" in capsys.readouterr().err
+    assert "1 of them needs a reason and an owner before the gate runs again" in capsys.readouterr().err
     said = refused(tmp_path, monkeypatch, capsys)
     assert "reason is empty; say it" in said
     assert "owner is empty; say it" in said
