@@ -20,7 +20,7 @@ from kgprof.analysis import launches
 from kgprof.analysis.attribution import REGION_PREFIX
 from kgprof.analysis.kineto import Columns
 from kgprof.analysis.launches import Indices
-from kgprof.analysis.timeline import NOBODY
+from kgprof.analysis.timeline import NOBODY, STEP_PREFIX
 from kgprof.compile_records import KernelOrigin, KernelWork, SourceLine
 
 Lines = tuple[SourceLine, ...]
@@ -77,18 +77,21 @@ class Origins:
         ]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
-        """Operators that the generated code called, as indices into ``columns``."""
+        """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
         operators = {operator for _, operator in self._called}
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
         candidates = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
         regions = launches.innermost(columns, columns.named(REGION_PREFIX), candidates)
+        steps = launches.innermost(columns, columns.named(STEP_PREFIX), candidates)
+        nested = set(candidates.tolist()) - set(_outermost(columns, _operators(columns)).tolist())
         groups: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for index, region in zip(candidates.tolist(), regions.tolist(), strict=True):
-            if region != NOBODY:
-                groups[region, columns.names[columns.name[index]]].append(index)
+        for index, region, step in zip(candidates.tolist(), regions.tolist(), steps.tolist(), strict=True):
+            within = region if region != NOBODY else step
+            if within != NOBODY and not (region == NOBODY and index in nested):
+                groups[within, columns.names[columns.name[index]]].append(index)
         found: dict[int, Known] = {}
-        for (region, operator), calls in groups.items():
-            known = self._called.get((_compile_id(columns, region), operator), [])
+        for (within, operator), calls in groups.items():
+            known = self._called.get((_compile_id(columns, within), operator), [])
             if len(known) == len(calls):
                 in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
                 found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
@@ -114,8 +117,15 @@ def _outermost(columns: Columns, events: Indices) -> Indices:
     return np.sort(np.concatenate(kept)) if kept else events
 
 
-def _compile_id(columns: Columns, region: int) -> str:
-    return "" if region == NOBODY else columns.names[columns.name[region]].removeprefix(REGION_PREFIX)
+def _operators(columns: Columns) -> Indices:
+    """A compiled region is an operator in a trace; a step is none."""
+    return np.flatnonzero(columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
+
+
+def _compile_id(columns: Columns, within: int) -> str:
+    """Empty for what is in no compiled region, and for a step."""
+    name = "" if within == NOBODY else columns.names[columns.name[within]]
+    return name.removeprefix(REGION_PREFIX) if name.startswith(REGION_PREFIX) else ""
 
 
 def _kernel(columns: Columns, event: int) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from kgprof.compile_records import KernelOrigin
 from kgprof.errors import KgprofError, WorkloadError
 from kgprof.model import (
     Agreement,
@@ -39,6 +40,7 @@ from kgprof.record.job import Done, Event, Failed, Job, Phase, Task, not_asked_f
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PACKAGE = Path(__file__).resolve().parent.parent
+EAGER_STEPS = 3  # that have to call the same operators from the same lines
 PLUMBING = (
     str(PACKAGE / "record"),
     *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
@@ -197,7 +199,8 @@ def probe(job: Job, events: Events) -> None:
     with in_place_of_inductor(job.options.backend), provenance:
         run = Run(job, events)
         probe_memory(run, events)
-    store.write_kernel_origins(run.recording, run.key, provenance.answer())
+        eager = eager_calls(run)
+    store.write_kernel_origins(run.recording, run.key, provenance.answer(eager))
     if unavailable:
         run.write(PassName.KERNELS, Skipped(reason=unavailable))
     elif job.kernels:
@@ -215,6 +218,19 @@ def probe_memory(run: Run, events: Events) -> None:
     with events.phase(PassName.MEMORY):
         project = project_sources.project_files(run.options.workload)
         run.write(PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=project))
+
+
+def eager_calls(run: Run) -> tuple[KernelOrigin, ...]:
+    """The lines of what the program calls between its compiled graphs; a device's trace has no other way to them."""
+    from kgprof.record.call_index import CallIndex
+    from kgprof.record.eager_calls import EagerCalls
+
+    calls = CallIndex()
+    with EagerCalls(calls, project_sources.project_files(run.options.workload)) as watching:
+        for _ in range(EAGER_STEPS):
+            with calls.call():
+                run.session.step()
+    return watching.origins()
 
 
 def trace_kernels(run: Run, events: Events) -> None:

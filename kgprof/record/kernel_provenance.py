@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -47,13 +47,13 @@ class KernelProvenance:
     def origins(self) -> tuple[KernelOrigin, ...]:
         return tuple(self._origins)
 
-    def answer(self) -> KernelOrigins | Skipped:
-        """For the Recording."""
+    def answer(self, eager: Sequence[KernelOrigin] = ()) -> KernelOrigins | Skipped:
+        """For the Recording. ``eager``: of what is called outside of compiled code."""
         if self.unavailable:
             return Skipped(reason=self.unavailable)
         if not self._origins:
             return Skipped(reason="Inductor generated no code")
-        return KernelOrigins(origins=self.origins, left_out=self.left_out)
+        return KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
 
     def __enter__(self) -> KernelProvenance:
         try:

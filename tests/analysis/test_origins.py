@@ -143,3 +143,43 @@ def test_without_origins_nothing_is_said_about_lines(tmp_path: Path) -> None:
 
     assert not isinstance(found.lines_us, float)
     assert found.rows[0].lines == ()
+
+
+def eager_step(start: float, correlation: int, *, copies: int = 1) -> list[dict[str, Any]]:
+    """A step with a compiled region, and after it copies and a division that copies for itself."""
+    events = [event("cpu_op", f"ProfilerStep#{correlation}", start, 90), region(start + 1, 20)]
+    events += [event("cpu_op", "aten::copy_", start + 2, 2)]  # in the region: no eager call
+    for number in range(copies):
+        at = start + 30 + 10 * number
+        events += [
+            event("cpu_op", "aten::copy_", at, 5),
+            launch(at + 1, 1, correlation + number),
+            kernel(at + 2, 3, correlation + number, name="copied"),
+        ]
+    at = start + 70
+    return [
+        *events,
+        event("cpu_op", "aten::div", at, 9),
+        event("cpu_op", "aten::copy_", at + 1, 5),
+        launch(at + 2, 1, correlation + 9),
+        kernel(at + 3, 4, correlation + 9, name="divided"),
+    ]
+
+
+def test_eager_calls_are_matched_by_their_order_in_a_step(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=2), *eager_step(100, 30, copies=2)])
+
+    found = broken_down(
+        path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""), origin("aten.copy_", 4, SECOND, compile_id="")
+    )
+
+    # what the division copies is not the program's call of copy_
+    assert lines(found) == {"copied": ([7, 9], 12.0), "divided": ([], 0.0)}
+
+
+def test_a_step_with_other_eager_calls_has_no_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=1), *eager_step(100, 30, copies=2)])
+
+    found = broken_down(path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""))
+
+    assert lines(found) == {"copied": ([7], 3.0), "divided": ([], 0.0)}

@@ -1,0 +1,105 @@
+"""Which lines of the program call operators outside of compiled code, in the order of one step.
+
+A trace has the operators and no lines. Python's profiling hook sees every call of a C function together with the line
+that it is called from; what an operator of Python's own does (``a + b``, ``if tensor``) calls no function and is not
+seen. So the reader matches call by call, and only where a step of the trace has as many of an operator as were seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from kgprof.compile_records import KernelOrigin, SourceLine
+from kgprof.project import ProjectFiles
+from kgprof.record.call_index import CallIndex
+
+MAX_CALLS = 2_000  # of operators, in one call of the workload
+# Whose C functions are operators, beside a tensor's own methods.
+_HOMES = frozenset(f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special"))
+_FUNCTIONS = "_VariableFunctionsClass."  # torch.cat and its kin: static methods, which have no owner
+# Between a line of the program's and a C function: then compiled code, or the compiler, made the call.
+_COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torchinductor_", "<string>")
+
+Seen = list[tuple[str, SourceLine]]
+
+
+class EagerCalls:
+    """While entered, the operators that eager code calls on this thread, by call of the workload."""
+
+    name = "eager calls"
+
+    def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
+        self.unavailable = ""
+        self._calls = calls
+        self._project = project
+        self._seen: dict[int, Seen] = defaultdict(list)
+        self._before: Callable[..., Any] | None = None
+        self._entered = False
+
+    def __enter__(self) -> EagerCalls:
+        self._before = sys.getprofile()
+        if self._before is not None:
+            self.unavailable = "the program has set a profiling hook of its own"
+            return self
+        self._entered = True
+        sys.setprofile(self._hook)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._entered:
+            sys.setprofile(self._before)
+            self._entered = False
+
+    def origins(self) -> tuple[KernelOrigin, ...]:
+        """Of one call of the workload; of no operator that was called otherwise in another one."""
+        steps = [_by_operator(seen) for seen in self._seen.values()]
+        if not steps or any(len(seen) >= MAX_CALLS for seen in self._seen.values()):
+            return ()
+        first = steps[0]
+        steady = {name for name, lines in first.items() if all(step.get(name) == lines for step in steps)}
+        kept = [(name, line) for name, line in next(iter(self._seen.values())) if name in steady]
+        return tuple(
+            KernelOrigin(compile_id="", kernel=f"aten.{name}", number=number, lines=(line,))
+            for number, (name, line) in enumerate(kept, start=1)
+        )
+
+    def _hook(self, frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and _is_operator(function):
+            seen = self._seen[self._calls.current]
+            if len(seen) < MAX_CALLS and (line := self._line(frame)) is not None:
+                seen.append((function.__name__, line))
+
+    def _line(self, frame: FrameType | None) -> SourceLine | None:
+        """Of the project, nearest to the call; None inside of compiled code."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._project.holds(file):
+                return SourceLine(file=file, line=frame.f_lineno, function=frame.f_code.co_qualname)
+            if any(part in file for part in _COMPILER):
+                return None
+            frame = frame.f_back
+        return None
+
+
+def _is_operator(function: Any) -> bool:
+    owner = getattr(function, "__self__", None)
+    if issubclass(type(owner), torch.Tensor):
+        return True
+    if owner is None:
+        return str(getattr(function, "__qualname__", "")).startswith(_FUNCTIONS)
+    return getattr(owner, "__name__", "") in _HOMES
+
+
+def _by_operator(seen: Seen) -> dict[str, list[SourceLine]]:
+    found: dict[str, list[SourceLine]] = defaultdict(list)
+    for name, line in seen:
+        found[name].append(line)
+    return dict(found)
