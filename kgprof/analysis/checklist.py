@@ -31,6 +31,7 @@ from kgprof.model import (
     RunKey,
     RunReport,
     Skipped,
+    Spread,
     TradeOff,
 )
 from kgprof.sync_records import SyncRecords
@@ -168,10 +169,13 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[ChecklistItem]:
 
 
 def _addresses(seen: Seen) -> str:
-    inputs = sum(len(graph.inputs) for run in seen.tensors for graph in run.tensors.graphs)
+    inputs = [(run, tensor) for run in seen.tensors for graph in run.tensors.graphs for tensor in graph.inputs]
+    kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     buffers = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    declared = f", {counted(buffers, 'declared buffer')} among the program's" if buffers else ""
-    return f"{counted(inputs, 'input')} of {_graphs(seen)} kept their addresses after warm-up{declared}"
+    declared = f"; {counted(buffers, 'declared buffer')}, none of them rebound" if buffers else ""
+    others = " (of the others none lives from call to call)" if kept < len(inputs) else ""
+    of_all = f"{kept:,} of {counted(len(inputs), 'input')} of {_graphs(seen)}"
+    return f"{of_all} kept their addresses after warm-up{others}{declared}"
 
 
 def _graphs(seen: Seen) -> str:
@@ -319,26 +323,23 @@ def _breaks(seen: Seen) -> list[tuple[Finding, set[str], str]]:
 def _cuda_graphs_tried(seen: Seen) -> ChecklistItem:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     requested = seen.requested()
-    waits = [
-        f"{run.key.slug}: the GPU had nothing to do for {run.kernels.idle_us / run.kernels.window_us:.0%} of the window"
+    timed = [
+        run.key
         for run in seen.runs
-        if isinstance(run.kernels, KernelBreakdown)
-        and run.kernels.device == "cuda"
-        and run.kernels.window_us
-        and run.kernels.idle_us > run.kernels.busy_us
+        if isinstance(run.step, Spread) and isinstance(run.kernels, KernelBreakdown) and run.kernels.device == "cuda"
     ]
     return _item(
         "cuda-graphs-tried",
         "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-        failed=[] if requested else waits,
+        against=[] if requested else seen.of("KGP601", "KGP602"),
         passed=f"CUDA graphs were asked for in {_named(requested)}"
         if requested
-        else "the GPU was busy for more than half of each window",
+        else f"the device works for most of the step in {_named(timed)}",
         unseen="a CPU has no CUDA graphs"
         if not seen.on_cuda
         else ""
-        if requested or any(isinstance(run.kernels, KernelBreakdown) for run in seen.runs)
-        else "no trace shows whether the GPU waits",
+        if requested or timed
+        else "no run on a GPU has both TIMING and a trace",
     )
 
 
