@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from kgprof.gate.settings import Written
     from kgprof.model import Recording
     from kgprof.progress import Progress
+    from kgprof.record.kept_traces import KeptTrace
     from kgprof.record.ranks import Launch
     from kgprof.render import Renderer
+    from kgprof.render.hand_off import TraceToHandOff
 
 DEFAULTS = Options()
 MODES = (EAGER, *COMPILED_MODES, AS_IS)
@@ -52,6 +54,8 @@ BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 HELP_WIDTH = 100
 PASSES = tuple(str(name) for name in PassName)
 MODULE = "kgprof.module"
+SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
+TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS))
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
@@ -446,11 +450,11 @@ def profile(
     if recording is None:
         return rank_exit_code(folder, launched)
     found = read(recording, hta=hta, quiet=quiet)
-    report = write_report(folder, found)
+    report = write_report(folder, found, recording)
     complain(found, recording)
     if not quiet:
         click.echo(f"kgprof: {found.verdict.text}", err=True)
-    emit(outputs, found, otherwise=str(report))
+    emit(outputs, found, recording, otherwise=str(report))
     return found.exit_code
 
 
@@ -531,11 +535,11 @@ def check_graphs(
         return rank_exit_code(folder, launched)
     store.write_gate(recording, to_record(settings))
     found = read(recording)
-    report = write_report(folder, found)
+    report = write_report(folder, found, recording)
     complain_of_runs(found, recording)
     if not quiet:
         click.echo(f"kgprof: the report is {report}", err=True)
-    say_outcome(outputs, found)
+    say_outcome(outputs, found, recording)
     if update_baseline:
         return write_baseline(found, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
@@ -579,11 +583,11 @@ def report(
     folder = store.resolve(recording)
     found = read(folder, hta=hta)
     if output is None and outputs:
-        emit(outputs, found, otherwise="")
+        emit(outputs, found, folder, otherwise="")
         return EXIT_OK
     where = output if output is not None else store.output_folder(folder)
     ctx.ensure_object(Context).folder = where
-    emit(outputs, found, otherwise=str(write_report(where, found)))
+    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)))
     return EXIT_OK
 
 
@@ -643,12 +647,53 @@ def trace(
     for sentence in unread:
         click.echo(f"kgprof: left out: {sentence}", err=True)
     found = read(recording, hta=hta, quiet=quiet)
-    report = write_report(where, found)
+    report = write_report(where, found, recording)
     complain(found, recording)
     if not quiet:
         click.echo(f"kgprof: {found.verdict.text}", err=True)
-    emit(outputs, found, otherwise=str(report))
+    emit(outputs, found, recording, otherwise=str(report))
     return found.exit_code
+
+
+@cli.command()
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Which viewer the file is for.")
+@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Which run.  [default: the only one that has a trace]")
+@click.option(
+    "--pass",
+    "name",
+    envvar="KGPROF_EXPORT_PASS",
+    type=click.Choice(TRACED_PASSES),
+    help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Where it is written."
+)
+@verbose_option
+@click.pass_context
+def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
+    """Write the trace of one run for another viewer: speedscope, or Perfetto.
+
+    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
+    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting of
+    spans, operators and CUDA calls on each thread, of Python functions where the trace was recorded with stacks, and of
+    what ran on each stream. The last line on stdout is FILE.
+
+    \b
+    For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
+                  kgprof export my-run --to perfetto --run fused.eager -o fused.trace.json.gz
+    """
+    from kgprof.record import kept_traces, store
+
+    if not could_be_written(output):
+        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
+    kept = kept_traces.asked_for(store.load(recording), slug, PassName(name) if name is not None else None)
+    if viewer == PERFETTO:
+        store.copy_trace(kept.path, output)
+    else:
+        store.write_export(output, speedscope_file(kept))
+    to_stdout(str(output))
+    return EXIT_OK
 
 
 @cli.command()
@@ -916,25 +961,93 @@ def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
     return holistic.asked(loaded, again=again, say=tell)
 
 
-def write_report(folder: Path, found: Profile) -> Path:
+def write_report(folder: Path, found: Profile, recording: Path) -> Path:
     """report.json and report.html; the path of the latter."""
     from kgprof import render
-    from kgprof.record import store
 
     for name in ("json", "html"):
-        store.write_report(folder, f"report.{name}", render.by_name(name).render(found))
+        write_rendered(folder / f"report.{name}", render.by_name(name), found, recording)
     return folder / "report.html"
 
 
-def emit(outputs: Sequence[Output], found: Profile, *, otherwise: str) -> None:
-    """Files first; on stdout the one format that was asked for there, or else one line."""
+def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Path) -> None:
+    """A page that stands elsewhere than its Recording gets the traces that it does not carry beside it."""
     from kgprof.record import store
+    from kgprof.render.html import Html
 
+    if not isinstance(renderer, Html):
+        store.write_report(path.parent, path.name, renderer.render(found))
+        return
+    kept = traces_of(found, recording)
+    page = renderer.with_traces(found, [trace_to_hand_off(trace, path.parent) for trace in kept])
+    for trace in kept:
+        if trace.key not in page.carried and not inside(trace.path, path.parent):
+            store.copy_trace(trace.path, path.parent / trace.file_name)
+    store.write_report(path.parent, path.name, page.text)
+
+
+def rendered(renderer: Renderer, found: Profile, recording: Path) -> str:
+    """For stdout: beside a page there is nothing."""
+    from kgprof.render.html import Html
+
+    if not isinstance(renderer, Html):
+        return renderer.render(found)
+    return renderer.with_traces(found, [trace_to_hand_off(trace, None) for trace in traces_of(found, recording)]).text
+
+
+def traces_of(found: Profile, recording: Path) -> tuple[KeptTrace, ...]:
+    from kgprof.record import kept_traces
+
+    return kept_traces.kept_traces(recording, [run.key for run in found.runs])
+
+
+def trace_to_hand_off(trace: KeptTrace, folder: Path | None) -> TraceToHandOff:
+    """``folder``: where the page stands, if it stands anywhere."""
+    from urllib.parse import quote
+
+    from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff
+
+    link = ""
+    if folder is not None:
+        near = inside(trace.path, folder)
+        link = quote(trace.path.resolve().relative_to(folder.resolve()).as_posix() if near else trace.file_name)
+    return TraceToHandOff(
+        run=trace.key,
+        measured_in=trace.measured_in,
+        size_bytes=trace.size_bytes,
+        data=trace.path.read_bytes() if trace.size_bytes <= CARRIED_BYTES else None,
+        file_name=trace.file_name,
+        link=link,
+    )
+
+
+def inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def speedscope_file(kept: KeptTrace) -> bytes:
+    """Raises InputError where the trace cannot be read; what of it could not is said on stderr."""
+    from kgprof.analysis import kineto
+    from kgprof.analysis.nesting import nesting
+    from kgprof.errors import InputError
+    from kgprof.render.speedscope import speedscope
+
+    trace = kineto.read(kept.path)
+    nested = nesting(trace.columns)
+    if not nested.tracks:
+        raise InputError("the trace holds no event of the host's or the device's", path=kept.path)
+    for warning in trace.warnings:
+        click.echo(f"kgprof: {kept.path.name}: {warning}", err=True)
+    return speedscope(nested, name=f"{kept.key.slug}, {kept.measured_in.upper()}")
+
+
+def emit(outputs: Sequence[Output], found: Profile, recording: Path, *, otherwise: str) -> None:
+    """Files first; on stdout the one format that was asked for there, or else one line."""
     for output in outputs:
         if output.path is not None:
-            store.write_report(output.path.parent, output.path.name, output.renderer.render(found))
+            write_rendered(output.path, output.renderer, found, recording)
     on_stdout = [output for output in outputs if output.path is None]
-    text = on_stdout[0].renderer.render(found) if on_stdout else otherwise
+    text = rendered(on_stdout[0].renderer, found, recording) if on_stdout else otherwise
     if text:
         to_stdout(text)
 
@@ -1037,12 +1150,12 @@ def text_of(path: Path, faults: list[str]) -> str | None:
         return None
 
 
-def say_outcome(outputs: Sequence[Output], found: Profile) -> None:
+def say_outcome(outputs: Sequence[Output], found: Profile, recording: Path) -> None:
     """The gate's text on stdout, unless another format was asked for there."""
     from kgprof import render
 
     to_files_only = all(output.path is not None for output in outputs)
-    emit(outputs, found, otherwise=render.by_name("text").render(found) if to_files_only else "")
+    emit(outputs, found, recording, otherwise=render.by_name("text").render(found) if to_files_only else "")
 
 
 def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:

@@ -208,6 +208,27 @@ def write_report(folder: Path, name: str, text: str) -> None:
         raise UsageError(error.message, hint="name a folder that can be written") from error
 
 
+def write_export(path: Path, data: bytes) -> None:
+    """A file for another program, in place at once. Raises UsageError when it cannot be written."""
+    try:
+        _write(path, data)
+    except KgprofError as error:
+        raise UsageError(error.message, hint="name a file that can be written") from error
+
+
+def copy_trace(source: Path, path: Path) -> None:
+    """Byte for byte. Raises UsageError when it cannot be written, InputError when it cannot be read."""
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=source) from error
+    try:
+        with file, replacing(path) as partial, partial.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
+    except KgprofError as error:
+        raise UsageError(error.message, hint="name a place that can be written") from error
+
+
 def write_sources(records: Path, value: Sources) -> None:
     """``sources.json`` beside the file of records."""
     _write(records.with_name(SOURCES), encode_json(value))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kgprof import resources
-from kgprof.model import Profile
+from kgprof.model import Profile, RunKey
 from kgprof.render import page
+from kgprof.render.hand_off import TraceToHandOff, carried
 from kgprof.render.limits import TOP_KERNELS, Limits
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 TEMPLATE = "report.html.jinja"
+FRAME_BYTES = 4_000  # what a carried trace needs besides its data: link, button, names (of 400 characters, escaped)
 
 # What goes when the page grows too large, in this order; each level holds what the one before it holds, or less.
 LEVELS = (
@@ -44,19 +48,38 @@ LEVELS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithTraces:
+    """A page, and the traces that it carries: the others must lie where their links lead."""
+
+    text: str
+    carried: frozenset[RunKey]
+
+
 class Html:
     name = "html"
     suffix = ".html"
 
     def render(self, profile: Profile) -> str:
+        return self.with_traces(profile, ()).text
+
+    def with_traces(self, profile: Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
+        """Traces get what room the page leaves: nothing else of it goes for them."""
         for limits in LEVELS:
-            text = _rendered(profile, limits)
-            if len(text.encode("utf-8")) <= MAX_BYTES:
-                return text
+            text = _rendered(profile, limits, traces)
+            left = MAX_BYTES - len(text.encode("utf-8"))
+            if left < 0:
+                continue
+            which = carried(traces[: limits.runs], left - FRAME_BYTES * len(traces))
+            if which:
+                text = _rendered(profile, limits, traces, which)
+            return WithTraces(text=text, carried=which)
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
 
 
-def _rendered(profile: Profile, limits: Limits) -> str:
+def _rendered(
+    profile: Profile, limits: Limits, traces: Sequence[TraceToHandOff] = (), which: Collection[RunKey] = ()
+) -> str:
     from markupsafe import Markup
 
     style, script = _asset("report.css"), _asset("report.js")
@@ -64,7 +87,7 @@ def _rendered(profile: Profile, limits: Limits) -> str:
         _environment()
         .get_template(TEMPLATE)
         .render(
-            page=page.build(profile, limits),
+            page=page.build(profile, limits, traces, which),
             # The only two strings that are not escaped, and both are files of ours.
             style=Markup(style),
             script=Markup(script),

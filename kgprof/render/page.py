@@ -7,10 +7,20 @@ everything there may be; html.py lowers them until the page fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import HostBreakdown, KernelBreakdown, PassName, Profile, Rule, RunReport, Skipped, StepTimeline
+from kgprof.model import (
+    HostBreakdown,
+    KernelBreakdown,
+    PassName,
+    Profile,
+    Rule,
+    RunKey,
+    RunReport,
+    Skipped,
+    StepTimeline,
+)
 from kgprof.render import (
     breakdown,
     chart,
@@ -30,6 +40,7 @@ from kgprof.render.compile_table import CompileTable, compile_table
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
 from kgprof.render.gate_table import GateTable, gate_table
+from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
 from kgprof.render.holistic_table import HolisticTable
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits
@@ -97,6 +108,7 @@ class Page:
     roofline: RooflinePart | None
     hosts: tuple[HostTable, ...]
     holistic: tuple[HolisticTable, ...]
+    hand_off: tuple[HandOffLine, ...]
     evaluations: Table
     metrics: Table
     settings: tuple[Fact, ...]
@@ -116,7 +128,9 @@ class Page:
     warmup: int
 
 
-def build(profile: Profile, limits: Limits) -> Page:
+def build(
+    profile: Profile, limits: Limits, traces: Sequence[TraceToHandOff] = (), carried: Collection[RunKey] = ()
+) -> Page:
     runs = profile.runs[: limits.runs]
     columns = summary.columns(profile)
     memory_columns = memory_table.columns(runs)
@@ -135,7 +149,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         reasons=tuple(one_line(reason, 2 * limits.name) for reason in reasons),
         more_reasons=count(more_reasons) if more_reasons else "",
         facts=environment_facts.headline(profile, limits),
-        sections=_sections(profile),
+        sections=_sections(profile, handed_off=bool(traces)),
         gate=gate_table(profile.gate, limits),
         timed=not profile.options.untimed,
         traces=traces_part(profile, limits),
@@ -163,6 +177,7 @@ def build(profile: Profile, limits: Limits) -> Page:
         roofline=roofline_part(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
         holistic=holistic_table.holistic_tables(runs, limits),
+        hand_off=hand_off(traces, carried, limits),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
         settings=evaluation_table.settings(runs, limits),
@@ -183,7 +198,7 @@ def build(profile: Profile, limits: Limits) -> Page:
     )
 
 
-def _sections(profile: Profile) -> tuple[Section, ...]:
+def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
     """In reading order. What was not asked for has no section; what was, and failed, has one that says so."""
     gated, timed = profile.gate is not None, not profile.options.untimed
     findings = Section(anchor="findings", title="Findings", tally=count(len(profile.findings)))
@@ -205,6 +220,7 @@ def _sections(profile: Profile) -> tuple[Section, ...]:
         (bool(placed(profile.runs)), Section(anchor="roofline", title="Kernels against the card")),
         (bool(holistic_table.compared(profile.runs)), Section(anchor="holistic", title="Held against HTA")),
         (timed, Section(anchor="host", title="Host functions")),
+        (handed_off, Section(anchor="trace-files", title="The traces themselves")),
         (not taken_in, Section(anchor="compile", title="Compilation")),
         (timed, Section(anchor="cost", title="What watching cost")),
         (True, Section(anchor="gaps", title="Not measured")),

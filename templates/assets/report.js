@@ -83,6 +83,41 @@
   addEventListener("hashchange", reveal);
   reveal();
 
+  // Perfetto: its UI says PONG to a PING once it can take a trace. Nothing is opened or sent but on a click.
+  const PERFETTO = "https://ui.perfetto.dev";
+  const decoded = (link) => {
+    const text = atob(link.getAttribute("href").split(",", 2)[1]);
+    return Uint8Array.from(text, (character) => character.charCodeAt(0)).buffer;
+  };
+  const openInPerfetto = (button) => {
+    const row = button.closest("li");
+    const link = row.querySelector("a[download]");
+    const say = (text) => { row.querySelector("[role=status]").textContent = text; };
+    const perfetto = window.open(PERFETTO); // first of all: a browser allows it only as the click's own doing
+    if (!perfetto) return say("The browser kept the new tab closed. Allow it, or save the file and open it there.");
+    say("Waiting for Perfetto.");
+    const answer = (event) => {
+      if (event.source !== perfetto || event.origin !== PERFETTO || event.data !== "PONG") return;
+      stop("Handed over.");
+      const trace = { buffer: decoded(link), title: button.dataset.title, fileName: link.download };
+      perfetto.postMessage({ perfetto: trace }, PERFETTO);
+    };
+    const asking = setInterval(() => perfetto.postMessage("PING", PERFETTO), 100);
+    const givingUp = setTimeout(() => stop("No answer from ui.perfetto.dev. Save the file and open it there."), 30000);
+    const stop = (text) => {
+      clearInterval(asking);
+      clearTimeout(givingUp);
+      removeEventListener("message", answer);
+      say(text);
+    };
+    addEventListener("message", answer);
+  };
+  for (const button of document.querySelectorAll("button.perfetto")) {
+    button.hidden = false;
+    button.addEventListener("click", () => openInPerfetto(button));
+  }
+  for (const note of document.querySelectorAll(".scripted")) note.hidden = false;
+
   // A # copies its address. Where there is no clipboard the address bar still shows it.
   for (const link of document.querySelectorAll("a.anchor")) {
     link.addEventListener("click", () => {

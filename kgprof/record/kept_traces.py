@@ -1,0 +1,94 @@
+"""Which trace of a Recording is a run's own, and where it lies: for the viewers that it is handed to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgprof.errors import InputError, UsageError
+from kgprof.model import PassName, Recording, RunKey, RunRecord, Skipped, TracePass
+from kgprof.record import store
+
+# The order in which the report reads them: in KERNELS the generated C++ kernels have names.
+TRACED = (PassName.KERNELS, PassName.TRACE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTrace:
+    """Gzipped Kineto JSON."""
+
+    key: RunKey
+    measured_in: PassName
+    path: Path
+    size_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """For a copy of it outside its run's folder."""
+        return f"{self.path.parent.name}.{self.path.name}"
+
+
+def kept_traces(folder: Path, keys: Sequence[RunKey]) -> tuple[KeptTrace, ...]:
+    """Of each run that has one the first of TRACED, while the file is there."""
+    every = ((_kept(folder, key, name) for name in TRACED) for key in keys)
+    return tuple(found for of_run in every if (found := next(filter(None, of_run), None)) is not None)
+
+
+def _kept(folder: Path, key: RunKey, name: PassName) -> KeptTrace | None:
+    path = store.run_folder(folder, key) / store.TRACE_FILES[name]
+    if store.read_pass(folder, key, name, TracePass) is None or not path.is_file():
+        return None
+    return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
+
+
+def asked_for(recording: Recording, slug: str | None, name: PassName | None) -> KeptTrace:
+    """The trace of one run, of pass ``name`` or else the first of TRACED.
+
+    Raises UsageError where several runs have one and none was named, or the run is not there; InputError, with the
+    reason, where it has no such trace.
+    """
+    wanted = TRACED if name is None else (name,)
+    if slug is None:
+        return _the_only_one(recording, wanted)
+    run = next((run for run in recording.runs if run.key.slug == slug), None)
+    if run is None:
+        known = ", ".join(run.key.slug for run in recording.runs)
+        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {known}")
+    found = _first(recording, run, wanted)
+    if found is None:
+        raise InputError(_why(recording, run, wanted), path=slug, hint=_others(recording))
+    return found
+
+
+def _the_only_one(recording: Recording, wanted: Sequence[PassName]) -> KeptTrace:
+    found = [kept for run in recording.runs if (kept := _first(recording, run, wanted)) is not None]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{len(found)} runs have a trace", hint=f"name one with --run: {_slugs(found)}")
+    reasons = [f"{run.key.slug}: {_why(recording, run, wanted)}" for run in recording.runs]
+    raise InputError("no run has such a trace", path=recording.folder, hint=reasons[0] if reasons else "")
+
+
+def _first(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> KeptTrace | None:
+    return next(filter(None, (_kept(Path(recording.folder), run.key, name) for name in wanted)), None)
+
+
+def _why(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> str:
+    """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
+    name = wanted[-1]
+    traced = run.kernels if name is PassName.KERNELS else run.trace
+    if isinstance(traced, Skipped):
+        return f"there is no {name.upper()} pass: {traced.reason}"
+    return f"the trace of {name.upper()} is not where it was kept ({store.trace_path(recording, run.key, name)})"
+
+
+def _others(recording: Recording) -> str:
+    """What can be had instead."""
+    found = [kept for run in recording.runs if (kept := _first(recording, run, TRACED)) is not None]
+    return f"there is a trace of {_slugs(found)}" if found else "no run of this Recording has a trace"
+
+
+def _slugs(found: Sequence[KeptTrace]) -> str:
+    return ", ".join(kept.key.slug for kept in found)
