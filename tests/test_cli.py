@@ -101,7 +101,7 @@ def _cpu_seconds(args: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@pytest.mark.parametrize("verb", ["profile", "check-graphs", "report", "schema", "explain"])
+@pytest.mark.parametrize("verb", ["profile", "check-graphs", "report", "trace", "export", "schema", "explain"])
 def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = here([verb, "--help"], capsys)
 
