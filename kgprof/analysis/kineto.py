@@ -158,7 +158,7 @@ class _Arguments(msgspec.Struct, gc=False):
 
 _NO_ARGUMENTS = _Arguments()
 _NO_SHAPE = LaunchShape()
-_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})  # an operator's arguments may go by the same names
 _LARGEST_FIGURE = 1e12  # of a figure per SM or a percentage: beyond it, and for NaN, it is none
 
 
@@ -369,14 +369,13 @@ class _Gathered:
                 _nanoseconds([e.dur for e in complete]),
                 _numbers([a.stream for a in arguments]),
                 _numbers([a.correlation for a in arguments]),
-                np.array([self._shape(e) for e in complete], np.int32),
+                np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
             )
         )
 
     def _shape(self, event: _Event) -> int:
-        """Of what ran on the device; an operator's arguments may go by the same names."""
         arguments = event.args
-        if event.cat not in _WITH_SHAPE or arguments is None:
+        if arguments is None:
             return NONE
         try:
             # Most launches are like an earlier one, and looking that up is ten times as quick as to check them.

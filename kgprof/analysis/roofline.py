@@ -124,23 +124,31 @@ def _ceiling(one: CeilingSamples) -> Ceiling:
 
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
     kernels_of_call = _kernels_of_calls(columns, work, known)
-    groups: dict[tuple[int, int, int, _Amount], list[int]] = defaultdict(list)
-    names, categories = columns.name[work.events].tolist(), columns.category[work.events].tolist()
-    shapes = columns.shape[work.events].tolist()
-    for place, key in enumerate(zip(names, categories, shapes, strict=True)):
-        shape = columns.shapes[key[2]] if key[2] != NONE else LaunchShape()
-        one = None if known is None else known[place]
-        amount = _amount(columns.names[key[0]], columns.categories[key[1]], shape, one, kernels_of_call)
-        groups[(*key, amount)].append(place)
     durations = columns.duration_ns[work.events]
-    for (name, category, index, amount), places in groups.items():
-        yield _Alike(
-            name=columns.names[name],
-            category=columns.categories[category],
-            shape=columns.shapes[index] if index != NONE else LaunchShape(),
-            amount=amount,
-            durations_ns=durations[places],
-        )
+    for places in _same_name_and_shape(columns, work):
+        first = work.events[places[0]]
+        name, category = columns.names[columns.name[first]], columns.categories[columns.category[first]]
+        index = columns.shape[first]
+        shape = columns.shapes[index] if index != NONE else LaunchShape()
+        groups: dict[_Amount, list[int]] = defaultdict(list)
+        if known is None or category != "kernel":  # then all of them have the same, and there may be a million
+            groups[_amount(name, category, shape, None, kernels_of_call)] = places
+        else:
+            for place in places:
+                groups[_amount(name, category, shape, known[place], kernels_of_call)].append(place)
+        for amount, same in groups.items():
+            yield _Alike(name=name, category=category, shape=shape, amount=amount, durations_ns=durations[same])
+
+
+def _same_name_and_shape(columns: Columns, work: Launched) -> Iterator[list[int]]:
+    """Places in ``work.events``, in the order of the trace."""
+    if not len(work.events):
+        return
+    key = columns.name[work.events].astype(np.int64) * len(columns.categories) + columns.category[work.events]
+    key = key * (len(columns.shapes) + 1) + columns.shape[work.events] - NONE
+    order = np.argsort(key, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        yield places.tolist()
 
 
 def _kernels_of_calls(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Mapping[int, int]:
