@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Files go whole to one of so many processes. More would only contend: most tests start processes of their own.
+TEST_PROCESSES ?= 2
 
 .PHONY: profile test lint check-debian clean
 
@@ -10,7 +12,7 @@ profile: $(READY)
 	$(BIN)/kgprof profile linkpred
 
 test: check-debian $(READY) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
