@@ -47,6 +47,7 @@ class PassName(StrEnum):
     TIMING = "timing"
     TRACE = "trace"
     HOST = "host"
+    STACK = "stack"  # torch.profiler with Python stacks; it and cProfile silence each other
     MEMORY = "memory"  # syncs, addresses, aliases, mutation, peak memory; in a second child, compiled under the probes
     KERNELS = "kernels"  # TRACE again, in that child, compiled with Inductor's C++ kernel profiling (CPU only)
 
@@ -83,6 +84,7 @@ class Options(Model, frozen=True, kw_only=True):
     seed: int = 0
     timeout_s: float = 900.0
     evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
+    rounds: int = 1  # processes in which TIMING is made, one after the other over all runs; not of a script
     passes: tuple[
         PassName, ...
     ] = ()  # empty: all of them; check-graphs asks for COMPILE, and MEMORY for a budget on it
@@ -164,7 +166,10 @@ class Environment(Model, frozen=True, kw_only=True):
 
 
 class Exit(Model, frozen=True, kw_only=True):
-    """How a child ended. ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted."""
+    """How a child ended.
+
+    ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted; not started (of a round).
+    """
 
     outcome: str
     message: str = ""  # the exception's last line, or the signal's name
@@ -241,6 +246,26 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them, a slow first one)
 
 
+class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
+    """TIMING once more, in a fresh process that finds the compilers' caches as this run's COMPILE left them.
+
+    Before it as many calls as in COMPILE, and no instrument in any of them.
+    """
+
+    first_call_s: float  # wall time up to the end of the device's work, with what is compiled in a cache
+    graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
+    graphs_compiled: int | Skipped  # by Inductor, because no cache had them
+    timing: TimingPass
+
+
+class RoundRecord(Model, frozen=True, kw_only=True):
+    """A further round of ``--rounds``, and how its process ended; the first one is the run's own TIMING."""
+
+    number: int  # from 2
+    exit: Exit
+    measured: TimedRound | Skipped
+
+
 class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
     """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
 
@@ -248,6 +273,7 @@ class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
     trace_file: str  # name inside the run's folder
     trace_bytes: int
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+    cut: str = ""  # STACK: why there are fewer steps than were meant
 
 
 class HostRow(Model, frozen=True, kw_only=True):
@@ -387,6 +413,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     trace: TracePass | Skipped
     host: HostPass | Skipped
     kernels: TracePass | Skipped
+    stack: TracePass | Skipped = Skipped(reason="this Recording holds no STACK pass")
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
@@ -395,6 +422,15 @@ class RunRecord(Model, frozen=True, kw_only=True):
     compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording holds no compiled kernels")
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
+    rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
+
+
+class PrivateNames(Model, frozen=True, kw_only=True):
+    """What a Profile leaves out by name; what is told by its shape alone (tokens, /home/NAME) needs no name here."""
+
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()  # home directories
 
 
 class RecordingHeader(Model, frozen=True, kw_only=True):
@@ -406,6 +442,7 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     options: Options
     plan: Plan
     interrupted: bool = False
+    private: PrivateNames = PrivateNames()  # of the machine that it was made on
 
 
 class GateBudget(Model, frozen=True, kw_only=True):
@@ -505,6 +542,27 @@ class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
     measured_in: PassName
 
 
+class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
+    """TIMING in several fresh processes: of each that has one its median, in the order of the rounds.
+
+    The samples of one process hang together, these do not: intervals are taken over them. The first round is the one
+    of RunReport.step. ``lost`` says which have no figure, and why.
+    """
+
+    asked: int  # --rounds
+    numbers: tuple[int, ...]  # of the rounds that were timed, from 1
+    step_us: tuple[float, ...]  # one each
+    evaluation_s: tuple[float, ...]  # one each; empty for a workload that has no whole evaluation
+    warm_first_call_s: tuple[float, ...]  # of the rounds from 2 on: the first one's cache was cold
+    step: Spread | Skipped  # over ``step_us``
+    evaluation_time: Spread | Skipped  # over ``evaluation_s``
+    ms_per_candidate: Spread | Skipped  # the same over the candidates of round 1's evaluation
+    warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
+    graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
+    graphs_compiled: tuple[int | Skipped, ...] = ()
+    lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
+
+
 class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
@@ -516,11 +574,16 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
 
 class KernelKind(StrEnum):
     GEMM = "gemm"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
     NORMALISATION = "normalisation"
-    POINTWISE = "pointwise"  # pointwise and reduction kernels that Inductor generated, and ATen's own
-    INDEX = "index"  # gather, scatter, index, sort-free selection
-    COPY = "copy"
-    FRAMEWORK = "framework"  # CPU run: Dynamo, AOTAutograd and wrapper frames' own time
+    POINTWISE = "pointwise"
+    REDUCTION = "reduction"
+    INDEX = "index"  # gather, scatter, index, selection by mask
+    SORT = "sort"  # and scans
+    COPY = "copy"  # and fills
+    COMMUNICATION = "communication"
+    FRAMEWORK = "framework"  # CPU run: Dynamo, AOTAutograd and wrapper frames' own time, views, allocation
     OTHER = "other"
 
 
@@ -537,6 +600,16 @@ class KernelRow(Model, frozen=True, kw_only=True):
     ops: tuple[str, ...] = ()  # what Inductor fused into it, read from its name
     lines: tuple[Location, ...] = ()  # whose operations it computes, as Inductor says
     lines_us: float = 0.0  # of ``total_us``, what is known to come from them
+    rule: str = ""  # by which it is of its kind
+
+
+class KindOverride(Model, frozen=True, kw_only=True):
+    """A rule of the project's own: kernels in whose name ``pattern`` is found are of this kind."""
+
+    pattern: str
+    kind: KernelKind
+    origin: str  # the name of the file that it stands in
+    kernels: int = 0  # rows of this Profile that it decided
 
 
 class KindTotal(Model, frozen=True, kw_only=True):
@@ -877,6 +950,62 @@ class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
     differing: tuple[HolisticFigure, ...]  # the largest of those, by name
 
 
+class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
+    """What a node of a FlameGraph is: a function, an operator, a span.
+
+    ``kind``: python, torch (Python too, of torch's own or a compiler's), builtin, module, operator, region, span, call,
+    profiler, pruned, step.
+    """
+
+    name: int  # index into ``names``
+    file: int  # likewise; names[0] is empty: it has none
+    line: int  # of the def; 0: none
+    kind: str
+
+
+class StackFunction(Model, frozen=True, kw_only=True):
+    """One frame over the whole tree, before anything was pruned."""
+
+    frame: int
+    self_ns: int  # over all steps
+    total_ns: int  # a recursion counts once
+    calls: int
+
+
+class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
+    """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before their children.
+
+    Node 0 is the step. Nanoseconds and calls are over all ``steps`` together, so that they are whole numbers and add
+    up: the sum over ``self_ns`` is that of the steps' durations. What took less than ``pruned_below`` of it stands in
+    one node "(other)" under its parent, whose calls are those of what it stands for.
+    """
+
+    measured_in: PassName
+    steps: int
+    per: str = "step"  # "window" where the trace marks no steps
+    names: tuple[str, ...]
+    frames: tuple[StackFrame, ...]
+    parent: tuple[int, ...]  # of each node; -1 of the first
+    frame: tuple[int, ...]  # index into ``frames``
+    self_ns: tuple[int, ...]
+    calls: tuple[int, ...]
+    pruned_below: float  # share of the steps' time, 0..1
+    pruned_nodes: int
+    pruned_ns: int  # what all "(other)" stand for
+    top: tuple[StackFunction, ...]  # by self time, largest first
+    functions: int  # how many frames there are in all, of which ``top`` has the first
+    other_threads_ns: int = 0  # in which another thread was in a Python function or an operator
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_ns(self) -> tuple[int, ...]:
+        """Of each node, with all below it."""
+        totals = list(self.self_ns)
+        for node in range(len(totals) - 1, 0, -1):
+            totals[self.parent[node]] += totals[node]
+        return tuple(totals)
+
+
 class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
     steps: int
     total_self_us: float
@@ -940,6 +1069,8 @@ class RunReport(Model, frozen=True, kw_only=True):
     script: ScriptRun | None = None  # None: a workload with steps of its own
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
+    flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
+    rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
 
 
 class Verdict(Model, frozen=True, kw_only=True):
@@ -1017,12 +1148,159 @@ class TradeOff(Model, frozen=True, kw_only=True):
     text: str  # the same in a sentence, with the figures
 
 
+# ---------------------------------------------------------------- two Profiles beside each other (kgprof compare)
+
+
+class ComparedSide(Model, frozen=True, kw_only=True):
+    """What one side of a comparison was, so that a reader can find it again."""
+
+    source: str  # the path as it was given
+    created_utc: str
+    kgprof_version: str
+    git_commit: str | Skipped
+    git_dirty: bool | Skipped
+    exit_code: int  # its own, before the comparison
+    verdict: Verdict  # its own
+
+
+class EnvironmentChange(Model, frozen=True, kw_only=True):
+    """One fact of the environment in which the two sides differ, so that their times cannot be compared."""
+
+    name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
+    base: str  # in words; "not set" and a Skipped's reason too
+    head: str
+
+
+class SettingChange(Model, frozen=True, kw_only=True):
+    """What was asked for, or declared by the workload, and is not the same on both sides."""
+
+    name: str  # "--steps", "workload option --batch", "depth"
+    base: str  # empty: not there
+    head: str
+
+
+class ComparedMetric(Model, frozen=True, kw_only=True):
+    """One quantity of one run on both sides.
+
+    ``verdict``: worse, same, better, inconclusive, not observed. Times are judged by an interval for ``ratio`` (head
+    over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
+    when all of it is below 1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of
+    launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by ``tolerance_percent``.
+    """
+
+    name: str  # "step", "evaluation", "ms/candidate", "graph breaks", "peak allocated", ...
+    run: RunKey
+    unit: str  # "us", "s", "ms/candidate", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
+    measured_in: PassName | None = None
+    base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
+    head: float | Skipped
+    ratio: float | Skipped  # head / base; Skipped where base is 0
+    low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
+    high: float | Skipped = Skipped(reason="a count has no interval")
+    base_rounds: int = 0  # fresh processes that a time stands on
+    head_rounds: int = 0
+    budget_percent: float | None = None  # how much worse is allowed; None: reported, and fails nothing
+    tolerance_percent: float | None = None  # below which a change of a noisy count or size is called the same
+    verdict: str
+    decides: bool = False  # it has part in the comparison's verdict
+    runs_to_settle: int | None = None  # rounds on either side after which the interval should clear the budget
+    note: str = ""  # why it is inconclusive or not observed, or what a reader must know
+
+
+class PhaseChange(Model, frozen=True, kw_only=True):
+    """Seconds that all compilations of a run spent in one stage (CompileStages), on both sides."""
+
+    name: str  # "capture", "frontend", "scheduling", "code generation", "machine code", "caching"
+    base_s: float
+    head_s: float
+
+
+class Cause(Model, frozen=True, kw_only=True):
+    """What a regression is put down to.
+
+    ``cause``: finding, kernel, launches, copies, host, steps, cuda-graphs, results, compile, memory, setting.
+    ``explains_us`` is a part of RunComparison.delta_us: the parts and the remainder add up to it.
+    """
+
+    cause: str
+    run: RunKey | None = None  # None: of all runs
+    text: str
+    explains_us: float | Skipped
+    fingerprint: str = ""  # of the finding that it is
+    location: Location | None = None
+
+
+class RunComparison(Model, frozen=True, kw_only=True):
+    """One strategy x mode on both sides. ``status``: both, new (only the head has it), gone (only the base has it)."""
+
+    run: RunKey
+    status: str
+    metrics: tuple[ComparedMetric, ...] = ()
+    decided_by: str = ""  # the metric that says whether it is slower: "step" or "evaluation"; empty: there is no time
+    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: "step" or "evaluation"
+    delta_us: float | Skipped = Skipped(reason="the run is on one side only")  # TIMING: head less base
+    explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
+    remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained
+    traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
+    scale: float | Skipped = Skipped(reason="the run is on one side only")  # a microsecond of the trace, in TIMING's
+    trace: TraceDifference | None = None
+    phases: tuple[PhaseChange, ...] = ()
+    settings: tuple[SettingChange, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ComparedFinding(Model, frozen=True, kw_only=True):
+    """A finding by its fingerprint. ``status``: new (only in head), fixed (only in base), unchanged."""
+
+    status: str
+    finding: Finding  # head's; of a fixed one base's
+    base_count: int
+    head_count: int
+    fails: bool = False  # new, and of a level that --fail-on names
+
+    @property
+    def grew(self) -> bool:
+        return self.status == "unchanged" and self.head_count > self.base_count
+
+
+class Comparison(Model, frozen=True, kw_only=True):
+    """Two Profiles beside each other. The Profile that holds it is the head's, with the comparison's verdict."""
+
+    base: ComparedSide
+    head: ComparedSide
+    environment: tuple[EnvironmentChange, ...] = ()
+    comparable: bool  # the environments are alike, or --allow-different-environment was given
+    fail_on: str = "warning"  # which new findings fail: error, warning, never
+    runs: tuple[RunComparison, ...] = ()
+    findings: tuple[ComparedFinding, ...] = ()  # new, then fixed, then unchanged
+    causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
+    settings: tuple[SettingChange, ...] = ()  # of the whole command
+    method: str = ""  # how the intervals were made, in a sentence
+    notes: tuple[str, ...] = ()
+
+
 class Omission(Model, frozen=True, kw_only=True):
     """Something that a reader might look for and that is not here."""
 
     what: str
     reason: str
     run: RunKey | None = None
+
+
+class RedactedCategory(Model, frozen=True, kw_only=True):
+    category: str  # "home directories"
+    count: int  # places
+
+
+class Contents(Model, frozen=True, kw_only=True):
+    """What was left out of this document before anybody read it, and whose source lines it holds."""
+
+    redaction: bool  # False: --no-redact
+    source: str  # --include-source: none, repo, all
+    redacted: tuple[RedactedCategory, ...] = ()
+    source_lines: int = 0  # lines of source text in it, each counted once
+    source_lines_left_out: int = 0
 
 
 class Profile(Model, frozen=True, kw_only=True):
@@ -1051,6 +1329,9 @@ class Profile(Model, frozen=True, kw_only=True):
     trace_files: tuple[TraceFile, ...] = ()  # `kgprof trace` only
     rank_balance: RankBalance | None = None  # of traces of two ranks or more
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
+    kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order
+    comparison: Comparison | None = None  # `kgprof compare` only; then this is the head's Profile
+    contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
