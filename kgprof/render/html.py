@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kgprof import resources
+from kgprof.carried import Packed, Share, packed
 from kgprof.model import Profile, RunKey
 from kgprof.render import page
 from kgprof.render.hand_off import TraceToHandOff, carried
@@ -22,29 +23,34 @@ MAX_BYTES = 1_000_000
 TEMPLATE = "report.html.jinja"
 FRAME_BYTES = 4_000  # what a carried trace needs besides its data: link, button, names (of 400 characters, escaped)
 
-# What goes when the page grows too large, in this order; each level holds what the one before it holds, or less.
+# What goes when the page grows too large, in this order; each level holds what the one before it holds, or less. Of the
+# Profile that the page carries, what no comparison reads goes before anything that a reader of the page sees but the
+# logs; the rest of it goes before findings do, which are what the page is for.
+_FULL = Limits(
+    log_chars=300_000,
+    timelines=12,
+    host_rows=25,
+    kernel_rows=TOP_KERNELS,
+    findings=500,
+    runs=200,
+    name=400,
+    lines=200,
+    carries=Share.WHOLE,
+)
+_QUIET = replace(_FULL, log_chars=0)
+_SHORT = replace(_QUIET, carries=Share.COMPARABLE)
+_BARE = replace(_SHORT, timelines=0, host_rows=0, kernel_rows=0, name=200, lines=50)
 LEVELS = (
-    Limits(
-        log_chars=300_000,
-        timelines=12,
-        host_rows=25,
-        kernel_rows=TOP_KERNELS,
-        findings=500,
-        runs=200,
-        name=400,
-        lines=200,
-    ),
-    Limits(
-        log_chars=0, timelines=12, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200
-    ),
-    Limits(
-        log_chars=0, timelines=4, host_rows=25, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200
-    ),
-    Limits(log_chars=0, timelines=2, host_rows=0, kernel_rows=TOP_KERNELS, findings=500, runs=200, name=400, lines=200),
-    Limits(log_chars=0, timelines=1, host_rows=0, kernel_rows=8, findings=500, runs=200, name=300, lines=100),
-    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=500, runs=200, name=200, lines=50),
-    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=100, runs=50, name=120, lines=20),
-    Limits(log_chars=0, timelines=0, host_rows=0, kernel_rows=0, findings=20, runs=20, name=60, lines=10),
+    _FULL,
+    _QUIET,
+    _SHORT,
+    replace(_SHORT, timelines=4),
+    replace(_SHORT, timelines=2, host_rows=0),
+    replace(_SHORT, timelines=1, host_rows=0, kernel_rows=8, name=300, lines=100),
+    _BARE,
+    replace(_BARE, carries=Share.NOTHING),
+    replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),
+    replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
 
 
@@ -65,20 +71,24 @@ class Html:
 
     def with_traces(self, profile: Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
         """Traces get what room the page leaves: nothing else of it goes for them."""
+        packing = cache(lambda share: packed(profile, share))
         for limits in LEVELS:
-            text = _rendered(profile, limits, traces)
+            own = packing(limits.carries)
+            if len(own.text) > MAX_BYTES:
+                continue
+            text = _rendered(profile, limits, own, traces)
             left = MAX_BYTES - len(text.encode("utf-8"))
             if left < 0:
                 continue
             which = carried(traces[: limits.runs], left - FRAME_BYTES * len(traces))
             if which:
-                text = _rendered(profile, limits, traces, which)
+                text = _rendered(profile, limits, own, traces, which)
             return WithTraces(text=text, carried=which)
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
 
 
 def _rendered(
-    profile: Profile, limits: Limits, traces: Sequence[TraceToHandOff] = (), which: Collection[RunKey] = ()
+    profile: Profile, limits: Limits, own: Packed, traces: Sequence[TraceToHandOff] = (), which: Collection[RunKey] = ()
 ) -> str:
     from markupsafe import Markup
 
@@ -87,7 +97,7 @@ def _rendered(
         _environment()
         .get_template(TEMPLATE)
         .render(
-            page=page.build(profile, limits, traces, which),
+            page=page.build(profile, limits, own, traces, which),
             # The only two strings that are not escaped, and both are files of ours.
             style=Markup(style),
             script=Markup(script),

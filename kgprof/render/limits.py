@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kgprof.carried import Share
 from kgprof.model import RunReport
 from kgprof.render.visible import one_line
 
@@ -22,6 +23,7 @@ class Limits:
     name: int  # characters of any one name or message
     lines: int  # rows of any other table: compilations, gaps, flags, settings
     timelines: int = 0  # runs whose step is drawn, the first ones
+    carries: Share = Share.NOTHING  # of the Profile itself
 
 
 def anchor(run_index: int) -> str:

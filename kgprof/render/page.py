@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from kgprof.carried import Packed
 from kgprof.model import (
     HostBreakdown,
     KernelBreakdown,
@@ -47,6 +48,7 @@ from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import Log, logs
 from kgprof.render.looked_for import looked_for
 from kgprof.render.observer_table import ObserverTable, observers, passes
+from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
 from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
@@ -109,6 +111,7 @@ class Page:
     hosts: tuple[HostTable, ...]
     holistic: tuple[HolisticTable, ...]
     hand_off: tuple[HandOffLine, ...]
+    own: OwnCopy
     evaluations: Table
     metrics: Table
     settings: tuple[Fact, ...]
@@ -129,7 +132,11 @@ class Page:
 
 
 def build(
-    profile: Profile, limits: Limits, traces: Sequence[TraceToHandOff] = (), carried: Collection[RunKey] = ()
+    profile: Profile,
+    limits: Limits,
+    own: Packed,
+    traces: Sequence[TraceToHandOff] = (),
+    carried: Collection[RunKey] = (),
 ) -> Page:
     runs = profile.runs[: limits.runs]
     columns = summary.columns(profile)
@@ -178,6 +185,7 @@ def build(
         hosts=kernel_table.host_tables(runs, limits),
         holistic=holistic_table.holistic_tables(runs, limits),
         hand_off=hand_off(traces, carried, limits),
+        own=own_copy(own, profile),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
         settings=evaluation_table.settings(runs, limits),
@@ -190,7 +198,7 @@ def build(
         command=one_line(" ".join(profile.command), 4 * limits.name),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
         logs=logs(runs, limits),
-        left_out=_left_out(profile, limits),
+        left_out=(*_left_out(profile, limits), *not_carried(own)),
         device=one_line(profile.device, limits.name),
         passes=passes(profile),
         steps=profile.options.steps,

@@ -118,6 +118,23 @@
   }
   for (const note of document.querySelectorAll(".scripted")) note.hidden = false;
 
+  // The Profile that the page carries, unpacked and saved; nothing leaves the browser.
+  const save = byId("save-profile");
+  const own = byId("profile").textContent;
+  const saveProfile = async () => {
+    const zipped = Uint8Array.from(atob(own), (character) => character.charCodeAt(0));
+    const unzipped = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await new Response(unzipped).blob());
+    link.download = "report.json";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  if (own && "DecompressionStream" in window) {
+    save.hidden = false;
+    save.addEventListener("click", saveProfile);
+  }
+
   // A # copies its address. Where there is no clipboard the address bar still shows it.
   for (const link of document.querySelectorAll("a.anchor")) {
     link.addEventListener("click", () => {

@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from kgprof import render
+from kgprof import carried, render
 from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name
@@ -120,7 +120,10 @@ def test_html_is_one_file_with_one_style_and_one_script(state: str) -> None:
     ids = [value for name, value in page.attributes if name == "id"]
 
     assert len(text.encode("utf-8")) <= MAX_BYTES
-    assert page.tags.count("script") == page.tags.count("style") == 1
+    assert page.tags.count("style") == 1
+    assert page.tags.count("script") == 2
+    # then: of the two scripts one runs, and the other is of a type that no browser runs
+    assert [value for name, value in page.attributes if name == "type" and "/" in value] == [carried.TYPE]
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("style", "src")]
     assert [link for link in links if not link.startswith("#")] == []
