@@ -55,7 +55,7 @@ HELP_WIDTH = 100
 PASSES = tuple(str(name) for name in PassName)
 MODULE = "kgprof.module"
 SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
-TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS))
+TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS), str(PassName.STACK))
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
@@ -870,6 +870,8 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
 
 
 def launch_of(workload: str) -> Launch | None:
+        if PassName.STACK in passes:
+            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
     """This process's place among torchrun's ranks, for a script."""
     from kgprof.record import ranks
     from kgprof.workloads import programs

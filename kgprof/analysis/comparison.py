@@ -156,7 +156,13 @@ def _steps_of_passes(run: RunRecord) -> Sequence[tuple[PassName, Sequence[float]
     steps: list[tuple[PassName, Sequence[float]]] = []
     if isinstance(run.compile, CompilePass):
         steps.append((PassName.COMPILE, run.compile.call_us[run.compile.steady_from :]))
-    for name, value in ((PassName.TRACE, run.trace), (PassName.HOST, run.host), (PassName.KERNELS, run.kernels)):
+    watched = (
+        (PassName.TRACE, run.trace),
+        (PassName.HOST, run.host),
+        (PassName.STACK, run.stack),
+        (PassName.KERNELS, run.kernels),
+    )
+    for name, value in watched:
         if isinstance(value, TracePass | HostPass):
             steps.append((name, value.step_us))
     if isinstance(run.memory, MemoryPass):

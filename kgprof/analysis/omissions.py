@@ -53,6 +53,7 @@ def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
         "TRACE pass": run.trace,
         "HOST pass": run.host,
         "MEMORY pass": run.memory,
+        "STACK pass": run.stack,
         "KERNELS pass": run.kernels,
         "evaluation": run.evaluation,
     }
@@ -81,6 +82,10 @@ def _derived(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
     if isinstance(report.agreement, Skipped):
         yield "comparison of results", report.agreement.reason
     if isinstance(report.compile, CompileSummary):
+    if isinstance(run.stack, TracePass) and run.stack.cut:
+        yield "further steps of STACK", run.stack.cut
+    if isinstance(run.stack, TracePass) and isinstance(report.flame, Skipped):
+        yield "host stacks", report.flame.reason
         yield from (("part of COMPILE", reason) for reason in report.compile.capture_unavailable)
     if isinstance(report.host, HostBreakdown) and report.host.rows_left_out:
         yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"

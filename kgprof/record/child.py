@@ -26,6 +26,7 @@ from kgprof.errors import KgprofError, WorkloadError
 from kgprof.model import (
     Agreement,
     Evaluation,
+    HostPass,
     Model,
     Options,
     PassName,
@@ -148,6 +149,7 @@ def measure_passes(job: Job, events: Events) -> None:
     """Every pass on the same compiled code, the instruments one after the other."""
     from kgprof.record.compiled_kernels import compiled_kernels
     from kgprof.record.host_profiler import host_pass
+    from kgprof.record.stack_profiler import calls_of, stack_pass
     from kgprof.record.timing import timing_pass
     from kgprof.record.torch_profiler import trace_pass
     from kgprof.record.torch_trace import compile_pass
@@ -174,6 +176,22 @@ def measure_passes(job: Job, events: Events) -> None:
     if run.wants(PassName.HOST):
         with events.phase(PassName.HOST):
             run.write(PassName.HOST, host_pass(session, device, options))
+    if run.wants(PassName.STACK):
+        with events.phase(PassName.STACK):
+            calls = calls_of(store.read_pass(run.recording, run.key, PassName.HOST, HostPass))
+            path = folder / store.TRACE_FILES[PassName.STACK]
+            run.write(PassName.STACK, stack_pass(session, device, options, path, calls_a_step=calls))
+
+
+def timing_round(job: Job, events: Events) -> None:
+    """TIMING of the same run once more, and nothing else."""
+    from kgprof.record.rounds import timed_round
+    from kgprof.workloads.backend import in_place_of_inductor
+
+    with in_place_of_inductor(job.options.backend):
+        run = Run(job, events)
+        timed = timed_round(run.session, run.device, run.options, events.phase)
+    store.write_round(run.recording, run.key, job.round, timed)
 
 
 def script(job: Job, events: Events) -> int:

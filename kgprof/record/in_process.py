@@ -160,6 +160,7 @@ class InProcess:
             timing=_NOT_HERE,
             trace=_NOT_HERE,
             host=_NOT_HERE,
+            stack=_NOT_HERE,
             kernels=_NOT_HERE,
             evaluation=_NOT_HERE,
             log="",

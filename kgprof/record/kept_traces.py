@@ -78,7 +78,7 @@ def _first(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> 
 def _why(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> str:
     """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
     name = wanted[-1]
-    traced = run.kernels if name is PassName.KERNELS else run.trace
+    traced = {PassName.KERNELS: run.kernels, PassName.STACK: run.stack}.get(name, run.trace)
     if isinstance(traced, Skipped):
         return f"there is no {name.upper()} pass: {traced.reason}"
     return f"the trace of {name.upper()} is not where it was kept ({store.trace_path(recording, run.key, name)})"

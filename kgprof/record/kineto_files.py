@@ -48,6 +48,7 @@ NOT_SHOWN_OF = {
     PassName.COMPILE: "a Kineto trace holds no records of the compiler (a TORCH_TRACE directory does)",
     PassName.TIMING: "a trace's times were taken under torch.profiler",
     PassName.HOST: "a Kineto trace holds operators, no profile of Python functions",
+    PassName.STACK: "there is one trace for each rank; where it was recorded with stacks, they are in the report",
     PassName.MEMORY: "a Kineto trace holds neither the lines that read nor the addresses of tensors",
     PassName.KERNELS: "there is one trace for each rank",
 }

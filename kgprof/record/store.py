@@ -5,12 +5,13 @@
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       ceilings.json ceilings_log.txt     what the card does at most, or Skipped
       runs/<strategy>.<mode>/
-        compile.json timing.json trace.json host.json memory.json kernels.json    one pass each, or Skipped
+        compile.json timing.json trace.json host.json stack.json memory.json kernels.json    one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
         kernel_origins.json              which lines each generated kernel computes, or Skipped
         compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
         exit.json probe_exit.json        how child A and child B ended
-        trace.json.gz kernels.json.gz    what torch.profiler exported
+        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
+        trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
         holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
         script.json                      of a whole program: what a step was taken to be, and how many there were
@@ -83,7 +84,11 @@ T = TypeVar("T")
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
 REPORTS = ("report.html", "report.json")  # beside it
-TRACE_FILES = {PassName.TRACE: "trace.json.gz", PassName.KERNELS: "kernels.json.gz"}
+TRACE_FILES = {
+    PassName.TRACE: "trace.json.gz",
+    PassName.STACK: "stack_trace.json.gz",
+    PassName.KERNELS: "kernels.json.gz",
+}
 TRACE_RECORDS = "trace_records.jsonl.gz"
 SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
@@ -395,6 +400,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         or missing,
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
+    older = Skipped(reason="this Recording holds no STACK pass")
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, ScriptRun),
         holistic=_read_if_there(run / HOLISTIC, Holistic | Skipped) or _no_holistic(),  # type: ignore[arg-type]
@@ -403,6 +409,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
 
 def _read_records(run: Path) -> CompileRecords | Skipped | None:
     """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
+        stack=_read_if_there(run / "stack.json", TracePass | Skipped) or (older if ended.outcome == "ok" else missing),  # type: ignore[arg-type]
     path = run / TRACE_RECORDS
     if not path.exists():
         return None

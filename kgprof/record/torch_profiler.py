@@ -1,6 +1,7 @@
 """TRACE and KERNELS: torch.profiler over ``--steps`` steps, exported as gzipped Kineto JSON.
 
-No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile. The events are never read here:
+No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile; stacks have a pass of their own
+(stack_profiler.py). The events are never read here:
 ``key_averages()`` takes 50 to 120 us an event, the exported file is read on the other side of the wall.
 """
 
@@ -25,7 +26,7 @@ def trace_pass(
     session: Session, device: torch.device, options: Options, path: Path, *, cpp_kernel_profile: bool = False
 ) -> TracePass | Skipped:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
-    profiler, step_us = _profile(session, device, options)
+    profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
     with store.replacing(path) as partial:
         profiler.export_chrome_trace(str(partial))
     size = path.stat().st_size
@@ -35,23 +36,25 @@ def trace_pass(
     return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
 
 
-def _profile(session: Session, device: torch.device, options: Options) -> tuple[profile, tuple[float, ...]]:
-    """The profiler's own warm-up (a first session in a process is dearer) and then the window."""
+def profiled(
+    session: Session, device: torch.device, *, warmup: int, steps: int, with_stack: bool = False
+) -> tuple[profile, tuple[float, ...]]:
+    """The profiler's own warm-up (a first session in a process is dearer) and then the window, with each step's us."""
     clock = timing.clock_for(device)
     with warnings.catch_warnings():
         # torch warns of what was asked for (--warmup 0), and that an earlier cycle's events are cleared (there is one).
         warnings.filterwarnings("ignore", message="Profiler won't be using warmup")
         warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
-        window = schedule(wait=0, warmup=options.warmup, active=options.steps, repeat=1)
-        profiler = profile(activities=activities(device), schedule=window)
+        window = schedule(wait=0, warmup=warmup, active=steps, repeat=1)
+        profiler = profile(activities=activities(device), schedule=window, with_stack=with_stack)
         # What the device still has to do from before would lie in the window, so it is awaited before each way into it.
         timing.synchronize(device)
         profiler.start()
         try:
-            _run(options.warmup - 1, session.step, profiler.step)
-            _run(min(options.warmup, 1), session.step, lambda: timing.synchronize(device), profiler.step)
+            _run(warmup - 1, session.step, profiler.step)
+            _run(min(warmup, 1), session.step, lambda: timing.synchronize(device), profiler.step)
             clock.start()
-            _run(options.steps - 1, session.step, clock.tick, profiler.step)
+            _run(steps - 1, session.step, clock.tick, profiler.step)
             _run(1, session.step, clock.tick)
             await_the_last_step(device)
             profiler.step()

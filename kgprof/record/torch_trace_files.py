@@ -300,7 +300,7 @@ def _write_run(folder: Path, key: RunKey, file: TraceFile, unread: Sequence[str]
     store.write_sources(records, sources)
     store.write_pass(folder, key, PassName.COMPILE, _compile_pass(file, options))
     store.write_script(folder, key, _script_run(file, unread, read_here=len(sources.files)))
-    for name in (PassName.TIMING, PassName.TRACE, PassName.HOST, PassName.KERNELS, PassName.MEMORY):
+    for name in (other for other in PassName if other is not PassName.COMPILE):
         store.write_pass(folder, key, name, Skipped(reason=NOT_THERE))
     store.write_evaluation(folder, key, Skipped(reason=NOT_THERE))
     # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.

@@ -1,0 +1,101 @@
+"""STACK: torch.profiler with Python's stacks over a few steps, exported as gzipped Kineto JSON.
+
+A few, because every call of a Python function is an event: some steps fill what TRACE takes for twenty. Never beside
+cProfile: the two silently switch each other off.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import torch
+from torch.profiler import profile
+
+from kgprof.counted import counted
+from kgprof.model import HostPass, Options, Skipped, TracePass
+from kgprof.record import store
+from kgprof.record.torch_profiler import profiled
+from kgprof.workloads.protocol import Session
+
+STEPS = 5  # or --steps, where that is fewer
+WARMUP = 1
+MOST_CALLS = 2_000_000  # of functions, over all steps: an event each, with some 300 bytes in memory
+STACK_BYTES = 12 * 2**20  # gzipped; of the 64 MiB that a strategy may take
+NO_STACKS = "capture Python stacks unavailable: this torch's with_stack=True gave no python_function events"
+_PYTHON_EVENT = b'"python_function"'
+_PIECE = 2**20
+
+
+def stack_pass(
+    session: Session,
+    device: torch.device,
+    options: Options,
+    path: Path,
+    *,
+    calls_a_step: float = 0.0,
+    most_bytes: int = STACK_BYTES,
+) -> TracePass | Skipped:
+    """As many of STEPS steps as are below MOST_CALLS and fit into ``most_bytes``; the trace goes to ``path``.
+
+    ``calls_a_step``: as HOST counted them; 0 where it did not.
+    """
+    meant = min(options.steps, STEPS)
+    if calls_a_step > MOST_CALLS:
+        return Skipped(reason=f"{too_many(1, calls_a_step)}, and each is an event")
+    steps = max(1, min(meant, int(MOST_CALLS / calls_a_step) if calls_a_step else meant))
+    cut = "" if steps == meant else fewer(too_many(meant, calls_a_step), meant)
+    while True:
+        profiler, step_us = profiled(session, device, warmup=min(options.warmup, WARMUP), steps=steps, with_stack=True)
+        size = export(profiler, path)
+        if size <= most_bytes:
+            return kept(path, step_us, size, cut)
+        path.unlink()
+        if steps == 1:
+            return Skipped(reason=too_large(1, size, most_bytes))
+        cut = fewer(too_large(steps, size, most_bytes), meant)
+        steps = max(1, steps * most_bytes // size)
+
+
+def calls_of(host: HostPass | None) -> float:
+    """A step, in the functions that HOST lists; 0 where there is no HOST."""
+    return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
+
+
+def export(profiler: profile, path: Path) -> int:
+    """The bytes that it takes."""
+    with store.replacing(path) as partial:
+        profiler.export_chrome_trace(str(partial))
+    return path.stat().st_size
+
+
+def kept(path: Path, step_us: tuple[float, ...], size: int, cut: str = "") -> TracePass | Skipped:
+    """A trace without stacks is none of this pass: it goes."""
+    if not _holds_stacks(path):
+        path.unlink()
+        return Skipped(reason=NO_STACKS)
+    return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut)
+
+
+def fewer(why: str, meant: int) -> str:
+    return f"{why}, so fewer of the {counted(meant, 'step')} were kept"
+
+
+def too_many(steps: int, calls_a_step: float) -> str:
+    make = "makes" if steps == 1 else "make"
+    calls = round(steps * calls_a_step)
+    return f"{counted(steps, 'step')} {make} {calls:,} calls of functions, more than {MOST_CALLS:,}"
+
+
+def too_large(steps: int, size: int, most_bytes: int) -> str:
+    return f"the trace of {counted(steps, 'step')} takes {size:,} bytes, more than {most_bytes:,}"
+
+
+def _holds_stacks(path: Path) -> bool:
+    before = b""
+    with gzip.open(path, "rb") as trace:
+        while piece := trace.read(_PIECE):
+            if _PYTHON_EVENT in before + piece:
+                return True
+            before = piece[-len(_PYTHON_EVENT) :]
+    return False
