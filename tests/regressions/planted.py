@@ -33,10 +33,58 @@ class Truth(Reading, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is recorded, of whatever tree: one run, and the workload's own options."""
+
+    name: str
+    run: str
+    args: tuple[str, ...] = ()
+
+
+DEFAULT = Setting(name="fused.default", run="fused.default")
+REPLAYED = Setting(name="fused.reduce-overhead", run="fused.reduce-overhead")
+GUARDED = Setting(name="torch_cond.default", run="torch_cond.default")
+LOCKSTEP = Setting(name="batched.default", run="batched.default")
+WIDE = Setting(
+    name="fused.reduce-overhead.wide",  # matrix products enough for their number format to matter
+    run="fused.reduce-overhead",
+    args=(
+        *("--dtype", "float32", "--embedding", "256", "--hidden", "512"),
+        *("--layers", "4", "--batch-size", "1024", "--allow-tf32"),
+    ),
+)
+
+# How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
+UNCHANGED = {DEFAULT: 4, REPLAYED: 3, GUARDED: 2, LOCKSTEP: 2, WIDE: 2}
+
+# Ten pairs of them, base and head.
+NO_CHANGE = (
+    *((DEFAULT, 0, head) for head in (1, 2, 3)),
+    (DEFAULT, 1, 2),
+    *((REPLAYED, 0, head) for head in (1, 2)),
+    (REPLAYED, 1, 2),
+    *((setting, 0, 1) for setting in (GUARDED, LOCKSTEP, WIDE)),
+)
+
+
+def unchanged(setting: Setting, number: int) -> Path:
+    """The archive of the recording of that number."""
+    return REGRESSIONS / "unchanged" / f"{setting.name}.{number}.tgz"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Regression:
     name: str
     patch: Path
     truth: Truth
+
+    @property
+    def setting(self) -> Setting:
+        return next(known for known in UNCHANGED if (known.run, known.args) == (self.truth.run, self.truth.args))
+
+    @property
+    def recording(self) -> Path:
+        return self.patch.with_name("recording.tgz")
 
 
 def regressions() -> tuple[Regression, ...]:

@@ -1,0 +1,174 @@
+"""Records the evaluator with each planted regression in it, and unchanged, into the archives of fixtures/regressions.
+
+    python -m tests.regressions.record [--device cuda] [-j 4] [--into FOLDER] [--until SECONDS] [NAME ...]
+
+Each recording is one ``kgprof profile linkpred`` of a copy of this tree. An archive that is there is not made again.
+With ``-j`` several are made at a time, each on cores and, on CUDA, on a GPU of its own; what they share (memory, the
+host's power) is then part of the times' noise. ``--until`` starts none after so many seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.regressions.planted import REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
+
+PASSES = "compile,timing,trace,host,memory"
+LONGEST_S = 400  # of one recording: a hang costs one, not all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    name: str
+    setting: Setting
+    patch: Path | None
+    archive: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one recording at a time is made."""
+
+    cores: str  # as taskset names them
+    gpu: str  # as CUDA_VISIBLE_DEVICES names it; empty: whatever is there
+
+
+def wanted() -> tuple[Wanted, ...]:
+    """The bases first, then the regressions, then the unchanged tree again."""
+    again = [
+        Wanted(name=f"{setting.name}.{number}", setting=setting, patch=None, archive=unchanged(setting, number))
+        for number in range(max(UNCHANGED.values()))
+        for setting, times in UNCHANGED.items()
+        if number < times
+    ]
+    planted = [
+        Wanted(name=each.name, setting=each.setting, patch=each.patch, archive=each.recording) for each in regressions()
+    ]
+    bases = len(UNCHANGED)
+    return (*again[:bases], *planted, *again[bases:])
+
+
+def places(device: str, jobs: int) -> tuple[Place, ...]:
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // jobs)
+    return tuple(
+        Place(
+            cores=",".join(map(str, cores[job * share : (job + 1) * share] or cores)),
+            gpu=str(job) if device == "cuda" and jobs > 1 else "",
+        )
+        for job in range(jobs)
+    )
+
+
+def copy_tree(patch: Path | None, folder: Path) -> None:
+    """What ``python -m kgprof`` needs of this tree, with the patch applied."""
+    for part in ("kgprof", "templates"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    if patch is not None:
+        subprocess.run(["git", "apply", str(patch.resolve())], cwd=folder, check=True)
+    # The top of a repository is told by this, and files are named from there: a checkout has it.
+    (folder / ".git").mkdir()
+
+
+def command(each: Wanted, device: str, rounds: int) -> list[str]:
+    strategy, _, mode = each.setting.run.partition(".")
+    chosen = ["--strategy", strategy, "--mode", mode, "--device", device]
+    how = ["--passes", PASSES, "--rounds", str(rounds), "--no-hta", "--quiet", "-o", "out"]
+    return [sys.executable, "-m", "kgprof", "profile", "linkpred", *chosen, *how, "--", *each.setting.args]
+
+
+def record(each: Wanted, place: Place, device: str, rounds: int, archive: Path) -> str:
+    """How it went, in a few words; an archive is left only where kgprof made a report."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kgprof-planted-") as scratch:
+        folder = Path(scratch) / "tree"
+        copy_tree(each.patch, folder)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+        if place.gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = place.gpu
+        try:
+            done = subprocess.run(
+                ["taskset", "-c", place.cores, *command(each, device, rounds)],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LONGEST_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"took more than {LONGEST_S} s"
+        if (folder / "out" / "recording").is_dir():
+            pack(folder / "out" / "recording", archive)
+    seconds = f"{time.monotonic() - began:.0f} s"
+    if done.returncode or not archive.is_file():
+        return f"exit {done.returncode} after {seconds}: {done.stderr[-600:]}"
+    return f"{seconds}, {archive.stat().st_size / 1024:.0f} KiB"
+
+
+def pack(recording: Path, archive: Path) -> None:
+    """Under its name only when it is whole."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = archive.with_suffix(".part")
+    with tarfile.open(unfinished, "w:gz") as packed:
+        packed.add(recording, arcname="recording")
+    unfinished.rename(archive)
+
+
+def record_all(todo: Sequence[tuple[Wanted, Path]], device: str, jobs: int, rounds: int, until: float) -> int:
+    """How many could not be made."""
+    waiting: queue.SimpleQueue[tuple[Wanted, Path]] = queue.SimpleQueue()
+    for one in todo:
+        waiting.put(one)
+    began = time.monotonic()
+    threads = [
+        threading.Thread(target=_work, args=(waiting, place, device, rounds, began + until))
+        for place in places(device, jobs)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(not archive.is_file() for _, archive in todo)
+
+
+def _work(waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float) -> None:
+    while time.monotonic() < end:
+        try:
+            each, archive = waiting.get_nowait()
+        except queue.Empty:
+            return
+        went = record(each, place, device, rounds, archive)
+        sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
+        sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.regressions.record")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the start of a name chooses all that begin so")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("-j", "--jobs", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--into", type=Path, default=REGRESSIONS)
+    parser.add_argument("--until", type=float, default=float("inf"), metavar="SECONDS")
+    asked = parser.parse_args(arguments)
+    chosen = [each for each in wanted() if not asked.names or each.name.startswith(tuple(asked.names))]
+    todo = [(each, asked.into / each.archive.relative_to(REGRESSIONS)) for each in chosen]
+    todo = [(each, archive) for each, archive in todo if not archive.is_file()]
+    return 1 if record_all(todo, asked.device, asked.jobs, asked.rounds, asked.until) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
