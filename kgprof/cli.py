@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kgprof.gate import Settings
     from kgprof.gate.settings import Written
-    from kgprof.model import Recording
+    from kgprof.model import KindOverride, Recording
     from kgprof.progress import Progress
     from kgprof.record.kept_traces import KeptTrace
     from kgprof.record.ranks import Launch
@@ -451,6 +451,7 @@ def profile(
         return rank_exit_code(folder, launched)
     found = read(recording, hta=hta, quiet=quiet)
     report = write_report(folder, found, recording)
+    kernel_kinds()  # a fault in them is told before anything runs
     complain(found, recording)
     if not quiet:
         click.echo(f"kgprof: {found.verdict.text}", err=True)
@@ -646,6 +647,7 @@ def trace(
         shown_progress.phase("analysis", None)
     for sentence in unread:
         click.echo(f"kgprof: left out: {sentence}", err=True)
+    kernel_kinds()  # a fault in them is told before anything is read
     found = read(recording, hta=hta, quiet=quiet)
     report = write_report(where, found, recording)
     complain(found, recording)
@@ -947,12 +949,13 @@ def read(recording: Path, *, hta: bool | None = False, quiet: bool = False) -> P
     loaded = store.load(recording)
     if hta is not False:
         loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
-    found = analyse(loaded)
+    found = analyse(loaded, kinds)
     if loaded.gate is None:
         return found
     return judge(found, from_record(loaded.gate, Path(loaded.folder) / store.GATE))
 
 
+    kinds = kernel_kinds()
 def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
     from kgprof.record import holistic
 
@@ -1167,6 +1170,16 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     dropped only when every run was there, and every budget observed, to match them.
     """
     import datetime
+def kernel_kinds() -> tuple[KindOverride, ...]:
+    """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
+    from kgprof.gate.settings import refuse
+
+    faults: list[str] = []
+    _, written = gate_configuration(faults)
+    refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
+    return written.kernel_kinds if written is not None else ()
+
+
 
     from kgprof.gate import accepted
     from kgprof.record import store

@@ -260,7 +260,7 @@ def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
 ) -> None:
     handmade.write(tmp_path / "recording")
 
-    def broken(recording: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
     # The package exports a function of the module's name.

@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof._version import __version__
 from kgprof.analysis import comparison, holistic_check, host, kernels, kineto, memory, ranks
 from kgprof.analysis.checklist import checklist
+from kgprof.analysis.kernel_kinds import Kinds, rule_of
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
 from kgprof.analysis.trace_diff import differences
@@ -31,6 +32,7 @@ from kgprof.model import (
     KernelBreakdown,
     LogExcerpt,
     MemorySummary,
+    KindOverride,
     PassName,
     Profile,
     Recording,
@@ -47,11 +49,14 @@ from kgprof.record import store
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
 
 
-def analyse(recording: Recording) -> Profile:
-    """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised for a bad run."""
-    header, plan = recording.header, recording.header.plan
+def analyse(recording: Recording, kind_overrides: Sequence[KindOverride] = ()) -> Profile:
+    """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised for a bad run.
+
+    ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern that is none.
+    """
+    header, plan, kinds = recording.header, recording.header.plan, Kinds(kind_overrides)
     across, memories = ranks.notes(recording), memory.summaries(recording)
-    runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ())) for run in recording.runs)
+    runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ()), kinds) for run in recording.runs)
     findings, weighed = collectors.findings(recording), trade_offs(recording, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     return Profile(
@@ -87,12 +92,22 @@ def analyse(recording: Recording) -> Profile:
         differences=changed,
     )
 
+        kind_overrides=tuple(_with_its_kernels(override, runs) for override in kind_overrides),
 
 def _report(
-    recording: Recording, run: RunRecord, memory_of_it: MemorySummary | Skipped, across_ranks: tuple[str, ...]
+    recording: Recording,
+    run: RunRecord,
+    memory_of_it: MemorySummary | Skipped,
+    across_ranks: tuple[str, ...],
+    kinds: Kinds,
+def _with_its_kernels(override: KindOverride, runs: Sequence[RunReport]) -> KindOverride:
+    rows = [row for run in runs if isinstance(run.kernels, KernelBreakdown) for row in run.kernels.rows]
+    return msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in rows))
+
+
 ) -> RunReport:
     baseline = recording.header.plan.baseline
-    agreement, broken_down = _agreement(recording.agreement, run.key), _kernels(recording, run)
+    agreement, broken_down = _agreement(recording.agreement, run.key), _kernels(recording, run, kinds)
     differs = isinstance(agreement, RunAgreement) and agreement.verdict == "different"
     return RunReport(
         key=run.key,
@@ -176,13 +191,13 @@ def _why_uncompared(recording: Recording) -> str:
     return recording.agreement.reason
 
 
-def _kernels(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
+def _kernels(recording: Recording, run: RunRecord, kinds: Kinds) -> KernelBreakdown | Skipped:
     """From KERNELS, where the C++ kernels have names; else (no such pass, or its trace is damaged) from TRACE."""
     reasons: list[str] = []
     for name, traced in ((PassName.KERNELS, run.kernels), (PassName.TRACE, run.trace)):
         if isinstance(traced, Skipped):
             continue
-        found = _breakdown(recording, run, name, traced)
+        found = _breakdown(recording, run, name, traced, kinds)
         if isinstance(found, KernelBreakdown):
             return msgspec.structs.replace(found, warnings=(*reasons, *found.warnings))
         reasons.append(f"{name.upper()}: {found.reason}")
@@ -191,7 +206,9 @@ def _kernels(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
     return run.trace if isinstance(run.trace, Skipped) else Skipped(reason="no pass was traced")
 
 
-def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: TracePass) -> KernelBreakdown | Skipped:
+def _breakdown(
+    recording: Recording, run: RunRecord, name: PassName, traced: TracePass, kinds: Kinds
+) -> KernelBreakdown | Skipped:
     try:
         trace = kineto.read(store.trace_path(recording, run.key, name))
     except InputError as error:
@@ -207,6 +224,7 @@ def _breakdown(recording: Recording, run: RunRecord, name: PassName, traced: Tra
     )
 
 
+        kinds=kinds,
 def _holistic(recording: Recording, run: RunRecord, ours: KernelBreakdown | Skipped) -> HolisticCheck | Skipped:
     """HTA's figures of TRACE beside ours, where it has been asked."""
     if recording.header.plan.device != "cuda":

@@ -1,19 +1,27 @@
-"""Collectives on the device, told by the names that NCCL and RCCL give their kernels."""
+"""Collectives on the device, told by the names of their kernels."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from kgprof.analysis import timeline
+from kgprof.analysis.kernel_kinds import Kinds
 from kgprof.analysis.kineto import Columns
 from kgprof.analysis.launches import Launched
 from kgprof.analysis.timeline import Window
-from kgprof.model import Communication
-
-PREFIXES = ("nccl", "rccl")  # ncclDevKernel_AllReduce_Sum_f32_RING_LL(...), ncclKernel_...
+from kgprof.model import Communication, KernelKind
 
 
-def communication(columns: Columns, launched: Launched, window: Window) -> Communication:
+def communication(columns: Columns, launched: Launched, window: Window, kinds: Kinds) -> Communication:
     """All of it in the window; a trace of one rank alone usually has none."""
-    talks = columns.named(*PREFIXES)[launched.events]
+    kernel = columns.of_category("kernel")[launched.events]
+    called = columns.name[launched.events]
+    collectives = [
+        name
+        for name in np.unique(called[kernel]).tolist()
+        if kinds.of_device_event(columns.names[name], "kernel").kind is KernelKind.COMMUNICATION
+    ]
+    talks = kernel & np.isin(called, collectives)
     every = window.clip(timeline.intervals_of(columns, launched.events))
     own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
     return Communication(

@@ -9,11 +9,11 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from kgprof.analysis import attribution, kernel_kinds, timeline
+from kgprof.analysis import attribution, timeline
 from kgprof.analysis.communication import communication
 from kgprof.analysis.host_time import host_time
 from kgprof.analysis.idle import device_idle
-from kgprof.analysis.kernel_kinds import Classified
+from kgprof.analysis.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator
 from kgprof.analysis.kineto import Columns, Trace
 from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched, queue
 from kgprof.analysis.origins import Lines, Origins, merged
@@ -69,17 +69,19 @@ def breakdown(
     origins: Sequence[KernelOrigin] = (),
     compiled: CompiledKernels | Skipped = NOT_COMPILED,
     ceilings: Ceilings | Skipped = NOT_MEASURED,
+    kinds: Kinds | None = None,
 ) -> KernelBreakdown | Skipped:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
+    kinds = kinds or Kinds()
     columns = trace.columns
     if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
-        return _of_device(trace, Origins(origins), measured_in, compiled, ceilings)
+        return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
         return Skipped(reason="the trace holds no operator and no device kernel")
     warnings = (
         ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
     )
-    return _of_host(trace, Origins(origins), measured_in, warnings, cpp_kernel_profile=cpp_kernel_profile)
+    return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
 
 
 # ---------------------------------------------------------------- CUDA
@@ -91,6 +93,7 @@ def _of_device(
     measured_in: PassName,
     compiled: CompiledKernels | Skipped,
     ceilings: Ceilings | Skipped,
+    kinds: Kinds,
 ) -> KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
     columns, work = trace.columns, launched(trace.columns)
@@ -100,7 +103,7 @@ def _of_device(
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
-    groups = _groups(columns, work.events, columns.duration_ns[work.events], _of_device_event, lines)
+    groups = _groups(columns, work.events, columns.duration_ns[work.events], kinds.of_device_event, lines)
     return KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
@@ -114,16 +117,12 @@ def _of_device(
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
         queue=queue(columns, work, window),
-        timeline=step_timeline(columns, work),
+        timeline=step_timeline(columns, work, kinds),
         host_time=host_time(columns, work),
-        communication=communication(columns, work, window),
+        communication=communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
-
-
-def _of_device_event(name: str, category: str) -> Classified:
-    return kernel_kinds.of_device_event(name, category)
 
 
 def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...]) -> int | Skipped:
@@ -150,7 +149,13 @@ def _widened(marked: Window, window: Window) -> tuple[str, ...]:
 
 
 def _of_host(
-    trace: Trace, origins: Origins, measured_in: PassName, warnings: tuple[str, ...], *, cpp_kernel_profile: bool
+    trace: Trace,
+    origins: Origins,
+    measured_in: PassName,
+    warnings: tuple[str, ...],
+    kinds: Kinds,
+    *,
+    cpp_kernel_profile: bool,
 ) -> KernelBreakdown | Skipped:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
     columns = trace.columns
@@ -164,7 +169,8 @@ def _of_host(
     clipped = window.clip(timeline.intervals_of(columns, inside))
     own_ns = _self_times(clipped, columns.thread[inside])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
-    tables = _tables(_groups(columns, inside, own_ns, _of_operator, lines), lines_known=bool(origins))
+    groups = _groups(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
+    tables = _tables(groups, lines_known=bool(origins))
     return KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
@@ -173,7 +179,7 @@ def _of_host(
         launches=Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         **tables,
-        timeline=step_timeline(columns, launched(columns)),
+        timeline=step_timeline(columns, launched(columns), kinds),
         host_time=host_time(columns, launched(columns)),
         warnings=(
             *warnings,
@@ -182,10 +188,6 @@ def _of_host(
             *_hidden_kernels(tables["rows"], cpp_kernel_profile=cpp_kernel_profile),
         ),
     )
-
-
-def _of_operator(name: str, category: str) -> Classified:
-    return kernel_kinds.of_operator(name)
 
 
 def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
@@ -199,12 +201,12 @@ def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDA
 def _hidden_kernels(rows: Sequence[KernelRow], *, cpp_kernel_profile: bool) -> tuple[str, ...]:
     if cpp_kernel_profile:
         return ()
-    hidden = [row.total_us for row in rows if row.name.startswith(kernel_kinds.CALL_OF_GENERATED_CODE)]
+    hidden = [row.total_us for row in rows if row.name.startswith(CALL_OF_GENERATED_CODE)]
     if not hidden:
         return ()
     return (
         "Inductor's C++ kernels were compiled without kernel profiling: their time is inside the framework rows "
-        f"'{kernel_kinds.CALL_OF_GENERATED_CODE} ...' ({sum(hidden) / 1000:,.3f} ms in all)",
+        f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden) / 1000:,.3f} ms in all)",
     )
 
 
@@ -265,9 +267,12 @@ def _tables(groups: Iterable[_Group], *, lines_known: bool) -> _TableFields:
 
 
 def _fused_kinds(rows: Iterable[KernelRow]) -> tuple[KernelKind, ...]:
-    """A kind without a kernel of its own is not absent where a generated kernel holds its operators."""
-    inside = {kernel_kinds.of_operator(f"aten::{op}").kind for row in rows for op in row.ops}
-    return tuple(kind for kind in KernelKind if kind in inside)
+    """A kind without a kernel of its own is not absent where a generated kernel holds its operators.
+
+    A view inside one costs nothing.
+    """
+    inside = {kind_of_operator(op) or KernelKind.OTHER for row in rows for op in row.ops}
+    return tuple(kind for kind in KernelKind if kind in inside and kind is not KernelKind.FRAMEWORK)
 
 
 def _row(group: _Group, total_ns: int) -> KernelRow:
@@ -285,6 +290,7 @@ def _row(group: _Group, total_ns: int) -> KernelRow:
         ops=group.classified.ops,
         lines=tuple(Location(file=line.file, line=line.line, function=line.function) for line in group.lines),
         lines_us=group.lines_ns / 1000,
+        rule=group.classified.rule,
     )
 
 

@@ -21,9 +21,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kgprof.analysis import kernel_kinds, timeline
+from kgprof.analysis import timeline
 from kgprof.analysis.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.analysis.idle import idle_stretches
+from kgprof.analysis.kernel_kinds import Kinds
 from kgprof.analysis.kineto import Columns
 from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indices, Launched, Mask, innermost
 from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
@@ -65,7 +66,7 @@ class _Events:
         return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
 
 
-def step_timeline(columns: Columns, work: Launched) -> StepTimeline | Skipped:
+def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> StepTimeline | Skipped:
     """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
     marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
     if not len(marks):
@@ -77,7 +78,7 @@ def step_timeline(columns: Columns, work: Launched) -> StepTimeline | Skipped:
     if not step.duration_ns:
         return Skipped(reason="the median step of the trace took no time")
     window = _widened(columns, work, step)
-    lanes = [*_host_lanes(columns, work, window), *_device_lanes(columns, work, window)]
+    lanes = [*_host_lanes(columns, work, window, rules), *_device_lanes(columns, work, window, rules)]
     kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
     shown = [lane for index, lane in enumerate(lanes) if index in kept]
     drawn, cell_ns = _drawn(shown, window)
@@ -119,7 +120,7 @@ def _ran_in(columns: Columns, work: Launched, window: Window) -> Mask:
 # ---------------------------------------------------------------- lanes
 
 
-def _host_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
+def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
     """Thread by thread, in the order of their first event in the file."""
     operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
     regions = columns.named(REGION_PREFIX)
@@ -138,20 +139,20 @@ def _host_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_Eve
         mine = here & (columns.thread == thread)
         for content, wanted in contents:
             which = np.flatnonzero(mine & wanted)
-            kinds = [_host_kind(columns, index, content, launching) for index in which.tolist()]
+            kinds = [_host_kind(columns, index, content, launching, rules) for index in which.tolist()]
             yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
 
 
-def _host_kind(columns: Columns, index: int, content: str, launching: Mask) -> str:
+def _host_kind(columns: Columns, index: int, content: str, launching: Mask, rules: Kinds) -> str:
     name = columns.names[columns.name[index]]
     if content == OPERATORS:
-        return kernel_kinds.of_operator(name).kind.value
+        return rules.of_operator(name).kind.value
     if content == CALLS:
         return "wait" if name.startswith(WAITS) else "launch" if launching[index] else "call"
     return content.removesuffix("s")
 
 
-def _device_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
+def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
     """Stream by stream, by number; then why nothing ran."""
     if not len(work.events):
         return
@@ -161,14 +162,14 @@ def _device_lanes(columns: Columns, work: Launched, step: Window) -> Iterator[_E
         of_stream = columns.stream[here] == stream
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
             which = here[of_stream & wanted]
-            kinds = [_device_kind(columns, index) for index in which.tolist()]
+            kinds = [_device_kind(columns, index, rules) for index in which.tolist()]
             yield from _lane(columns, which, kinds, step, f"stream {stream}", content)
     yield from _idle(columns, work, step)
 
 
-def _device_kind(columns: Columns, index: int) -> str:
+def _device_kind(columns: Columns, index: int, rules: Kinds) -> str:
     name, category = columns.names[columns.name[index]], columns.categories[columns.category[index]]
-    return kernel_kinds.of_device_event(name, category).kind.value
+    return rules.of_device_event(name, category).kind.value
 
 
 def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +15,13 @@ from kgprof.gate.accepted import FILE as ACCEPTED_FILE
 from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
 from kgprof.gate.metrics import BY_NAME
-from kgprof.model import GateBudget, GateEntry, GateSettings, PassName
+from kgprof.model import GateBudget, GateEntry, GateSettings, KernelKind, KindOverride, PassName
 from kgprof.workloads.backend_names import BACKENDS
 
 PYPROJECT = "pyproject.toml"
 FAIL_ON = ("error", "warning", "never")
-KEYS = ("max", "fail-on", "backend", "accepted")
+KINDS = "kernel-kinds"
+KEYS = ("max", "fail-on", "backend", "accepted", KINDS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +40,7 @@ class Written:
     fail_on: str | None = None
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
+    kernel_kinds: tuple[KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +88,35 @@ def parse_file(file: File, faults: list[str]) -> Written | None:
         fail_on=_choice(table, "fail-on", FAIL_ON, file.path, faults),
         backend=_choice(table, "backend", BACKENDS, file.path, faults),
         accepted=_text(table, "accepted", file.path, faults),
+        kernel_kinds=_kernel_kinds(table.get(KINDS, {}), file.path, faults),
     )
+
+
+def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[KindOverride, ...]:
+    """``"regular expression" = "kind"``, in the file's order."""
+    if not isinstance(table, dict):
+        faults.append(f"{path}: {KINDS} is a table of regular expressions and kinds, not {table!r}")
+        return ()
+    kinds = tuple(KernelKind)
+    found = []
+    for pattern, kind in table.items():
+        key = f"{path}: {KINDS}.{pattern!r}"
+        if kind not in kinds:
+            near = nearest(str(kind), kinds)
+            faults.append(f"{key}: {kind!r} is no kind{near}")
+        elif why := _why_no_expression(pattern):
+            faults.append(f"{key} is no regular expression: {why}")
+        else:
+            found.append(KindOverride(pattern=pattern, kind=KernelKind(kind), origin=Path(path).name))
+    return tuple(found)
+
+
+def _why_no_expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return "it is found in every name" if not pattern else ""
 
 
 def _text(table: dict[str, object], key: str, path: str, faults: list[str]) -> str | None:
@@ -161,12 +192,15 @@ def from_record(recorded: GateSettings, path: Path) -> Settings:
 # ---------------------------------------------------------------- faults
 
 
-def refuse(faults: Sequence[str]) -> None:
+def refuse(
+    faults: Sequence[str],
+    hint: str = "nothing has been run; `kgprof check-graphs --help` shows every form",
+    where: str = "what the gate is told",
+) -> None:
     """Raises UsageError with all of them, or does nothing when there are none."""
     if not faults:
         return
-    hint = "nothing has been run; `kgprof check-graphs --help` shows every form"
     if len(faults) == 1:
         raise UsageError(faults[0], hint=hint)
     listed = "".join(f"\n  - {fault}" for fault in faults)
-    raise UsageError(f"{len(faults)} faults in what the gate is told:{listed}", hint=hint)
+    raise UsageError(f"{len(faults)} faults in {where}:{listed}", hint=hint)

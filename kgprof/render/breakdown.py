@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kgprof.model import KernelBreakdown, KernelKind, Skipped, Spread
+from kgprof.counted import counted
+from kgprof.model import KernelBreakdown, KernelKind, Profile, Skipped, Spread
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import milliseconds, percent
+from kgprof.render.visible import one_line
 
 IDLE = "idle"
 
@@ -22,21 +26,34 @@ class Part:
 # (kind, what a reader calls it, what it stands for). The order is the order of the bars.
 KINDS: tuple[tuple[str, str, str], ...] = (
     (KernelKind.GEMM, "GEMM", "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates"),
-    (KernelKind.NORMALISATION, "normalisation", "layer norm, batch norm, softmax and their kin, outside fused kernels"),
+    (KernelKind.ATTENTION, "attention", "flash, memory-efficient and cuDNN attention, FlexAttention's templates"),
+    (KernelKind.CONVOLUTION, "convolution", "cuDNN, oneDNN and ATen convolutions, Triton convolution templates"),
+    (
+        KernelKind.NORMALISATION,
+        "normalisation",
+        "layer norm, batch norm, softmax and their kin; generated kernels in which nothing else reduces",
+    ),
     (
         KernelKind.POINTWISE,
-        "pointwise and reduction",
-        "all kernels that Inductor generated (Triton or C++), whatever was fused into them, and ATen's own elementwise "
-        "and reduction kernels",
+        "pointwise",
+        "element by element: ATen's, and what Inductor generated without a reduction (triton_poi_), whatever it fused",
+    ),
+    (
+        KernelKind.REDUCTION,
+        "reduction",
+        "many elements to one: ATen's, pooling, losses, and generated kernels that reduce (triton_red_, triton_per_)",
     ),
     (KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select, lookup"),
+    (KernelKind.SORT, "sort and scan", "sort, top-k, unique, median, cumulative sums"),
     (KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
+    (KernelKind.COMMUNICATION, "communication", "collectives: NCCL, RCCL, NVSHMEM, symmetric memory, c10d's operators"),
     (
         KernelKind.FRAMEWORK,
         "framework",
-        "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers and the compiled graph's own wrapper",
+        "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers, the compiled graph's own wrapper and "
+        "autograd's nodes; views and allocation, which touch no element",
     ),
-    (KernelKind.OTHER, "other", "everything else: views, allocation, sorting, attention, convolution, unknown names"),
+    (KernelKind.OTHER, "other", "names that no rule knows"),
     (
         IDLE,
         "idle",
@@ -87,3 +104,11 @@ def busy_caption(kernels: KernelBreakdown, bare: Spread | Skipped) -> str:
 def unit(kernels: KernelBreakdown) -> str:
     """What a row counts."""
     return "device time" if kernels.device == "cuda" else "self time of operators"
+
+
+def overrides(profile: Profile, limits: Limits) -> Iterator[tuple[str, str]]:
+    """The project's own rules: what is looked for in a name, and what that made of this report's kernels."""
+    for own in profile.kind_overrides[: limits.lines]:
+        decided = counted(own.kernels, "kernel") if own.kernels else "no kernel"
+        said = f"{NAMES[own.kind]}: {decided} of this report ({own.origin})"
+        yield one_line(own.pattern, limits.name), one_line(said, 2 * limits.name)

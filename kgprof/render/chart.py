@@ -14,10 +14,15 @@ from kgprof.render.quantity import figure, milliseconds, percent, ratio
 # One letter a kind, so that a bar can be read without its colours.
 LETTERS = {
     "gemm": "G",
+    "attention": "A",
+    "convolution": "V",
     "normalisation": "N",
     "pointwise": "P",
+    "reduction": "R",
     "index": "I",
+    "sort": "S",
     "copy": "C",
+    "communication": "M",
     "framework": "F",
     "other": "O",
     breakdown.IDLE: "",

@@ -29,6 +29,7 @@ class KernelLine:
     kind: str
     letter: str
     generator: str
+    rule: str  # by which it is of its kind
     ops: tuple[str, ...]
     more_ops: tuple[str, ...]  # those that a reader sees on demand
     lines: tuple[str, ...]  # "file:line in function"
@@ -131,6 +132,7 @@ def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits
         kind=row.kind.value,
         letter=LETTERS[row.kind],
         generator=one_line(row.generator, limits.name),
+        rule=one_line(row.rule, limits.name),
         ops=ops[:_OPS],
         more_ops=ops[_OPS:],
         lines=lines,

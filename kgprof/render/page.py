@@ -123,6 +123,7 @@ class Page:
     options: tuple[Fact, ...]
     command: str
     kinds: tuple[tuple[str, str], ...]
+    kind_overrides: tuple[tuple[str, str], ...]  # pattern; kind, how many kernels, from where
     logs: tuple[Log, ...]
     left_out: tuple[str, ...]
     device: str
@@ -197,6 +198,7 @@ def build(
         options=environment_facts.options(profile, limits),
         command=one_line(" ".join(profile.command), 4 * limits.name),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
+        kind_overrides=tuple(breakdown.overrides(profile, limits)),
         logs=logs(runs, limits),
         left_out=(*_left_out(profile, limits), *not_carried(own)),
         device=one_line(profile.device, limits.name),

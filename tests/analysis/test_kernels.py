@@ -116,7 +116,12 @@ def test_the_cpp_kernels_of_a_real_trace_are_named_with_what_they_fused() -> Non
         "graph_0_cpp_fused_add_max_1": ("add", "max"),
     }
     assert {row.count for row in found.rows if row.generator == "cpp"} == {6}
-    assert found.fused_kinds == (KernelKind.NORMALISATION, KernelKind.POINTWISE, KernelKind.INDEX, KernelKind.OTHER)
+    assert found.fused_kinds == (
+        KernelKind.NORMALISATION,
+        KernelKind.POINTWISE,
+        KernelKind.REDUCTION,
+        KernelKind.INDEX,
+    )
     assert found.warnings == ()
 
 
@@ -133,10 +138,10 @@ def test_without_kernel_profiling_it_is_said_where_the_cpp_kernels_time_is() -> 
     [
         # Counted by hand from gpu-facts and the raw traces: eager launches every kernel, reduce-overhead launches one
         # graph and copies its five inputs at each of the 12 calls.
-        ("strategies_one_eager", 180, {"gemm": 12, "pointwise": 120, "index": 36, "copy": 12}),
-        ("strategies_one_fused", 60, {"gemm": 12, "pointwise": 48}),
-        ("strategies_one_torch_cond", 105, {"gemm": 12, "pointwise": 93, "copy": 12}),
-        ("strategies_one_reduce_overhead", 12, {"gemm": 12, "pointwise": 48, "copy": 60}),
+        ("strategies_one_eager", 180, {"gemm": 12, "pointwise": 96, "reduction": 24, "index": 36, "copy": 12}),
+        ("strategies_one_fused", 60, {"gemm": 12, "pointwise": 12, "reduction": 36}),
+        ("strategies_one_torch_cond", 105, {"gemm": 12, "pointwise": 33, "reduction": 60, "copy": 12}),
+        ("strategies_one_reduce_overhead", 12, {"gemm": 12, "pointwise": 12, "reduction": 36, "copy": 60}),
     ],
 )
 def test_h200_kinds_and_launches(shared: Path, name: str, launches: int, kinds: dict[str, int]) -> None:
@@ -209,6 +214,7 @@ def _row(name: str, kind: KernelKind, count: int, total: float, share: float, ea
         min_us=each,
         median_us=each,
         max_us=each,
+        rule=f"operator {name.removeprefix('aten::')}",
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis import kineto
+from kgprof.analysis.kernel_kinds import Kinds
 from kgprof.analysis.launches import launched
 from kgprof.analysis.step_timeline import MAX_BLOCKS, step_timeline
 from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
@@ -21,7 +22,7 @@ H200 = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_g
 
 def drawn(path: Path) -> StepTimeline | Skipped:
     columns = kineto.read(path).columns
-    return step_timeline(columns, launched(columns))
+    return step_timeline(columns, launched(columns), Kinds())
 
 
 def timeline_of(path: Path) -> StepTimeline:
@@ -143,7 +144,7 @@ def test_what_is_pushed_together_keeps_each_kinds_time(tmp_path: Path) -> None:
     took: dict[str, float] = {}
     for one in lane.blocks:
         took[one.kind] = took.get(one.kind, 0.0) + one.duration_us
-    assert took == pytest.approx({"gemm": 1000.0, "copy": 2000.0, "pointwise": 3000.0})
+    assert took == pytest.approx({"gemm": 1000.0, "copy": 2000.0, "reduction": 3000.0})
     assert sum(len(one.blocks) for one in found.lanes) <= MAX_BLOCKS
 
 

@@ -21,7 +21,7 @@ from kgprof.gate.settings import (
     refuse,
     to_record,
 )
-from kgprof.model import GateSettings, PassName, decode_json, encode_json
+from kgprof.model import GateSettings, KernelKind, KindOverride, PassName, decode_json, encode_json
 from tests.gate.gated import BATCHED, FUSED, entry
 
 
@@ -144,7 +144,7 @@ def test_every_fault_is_told_at_once_each_with_its_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["max = 3", "[tool\n", "max = {a = {b = 1}}"])
+@pytest.mark.parametrize("text", ["max = 3", "[tool\n", "max = {a = {b = 1}}", "kernel-kinds = 3"])
 def test_a_file_of_another_shape_is_one_fault(text: str) -> None:
     faults: list[str] = []
 
@@ -152,6 +152,44 @@ def test_a_file_of_another_shape_is_one_fault(text: str) -> None:
 
     assert len(faults) == 1
     assert faults[0].startswith("kgprof.toml: ")
+
+
+def test_kinds_of_kernels_keep_the_files_order() -> None:
+    faults: list[str] = []
+    text = '[tool.kgprof.kernel-kinds]\n"^my_scan" = "sort"\n"my_" = "attention"\n'
+
+    written = parse_file(File(path="/p/pyproject.toml", text=text), faults)
+
+    assert faults == []
+    assert written is not None
+    assert written.kernel_kinds == (
+        KindOverride(pattern="^my_scan", kind=KernelKind.SORT, origin="pyproject.toml"),
+        KindOverride(pattern="my_", kind=KernelKind.ATTENTION, origin="pyproject.toml"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            '"(" = "sort"',
+            "kernel-kinds.'(' is no regular expression: missing ), unterminated subpattern at position 0",
+        ),
+        ('"" = "sort"', "kernel-kinds.'' is no regular expression: it is found in every name"),
+        ('x = "sorted"', "kernel-kinds.'x': 'sorted' is no kind (did you mean sort?)"),
+        (
+            "x = 3",
+            "kernel-kinds.'x': 3 is no kind (there are gemm, attention, convolution, normalisation, pointwise, "
+            "reduction, index, sort, copy, communication, framework, other)",
+        ),
+    ],
+)
+def test_a_wrong_kind_names_its_file_and_key(text: str, fault: str) -> None:
+    faults: list[str] = []
+
+    parse_file(File(path="/p/kgprof.toml", text=f"[kernel-kinds]\n{text}\n"), faults)
+
+    assert faults == [f"/p/kgprof.toml: {fault}"]
 
 
 def test_no_fault_raises_nothing() -> None:

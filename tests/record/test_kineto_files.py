@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kgprof import cli
 from kgprof.analysis import analyse, trace_bytes
-from kgprof.model import KernelBreakdown, Profile, RankLoad, RunKey, Skipped, decode_json
+from kgprof.model import KernelBreakdown, KernelKind, Profile, RankLoad, RunKey, Skipped, decode_json
 from kgprof.record import store
 from tests.analysis.events import event, step, write
 
@@ -469,3 +469,55 @@ def test_whatever_a_trace_says_it_is_a_report_or_one_error(
     assert code in (0, 2, 5)
     assert "internal error" not in err
     assert bool(out) == (code != 2)
+
+
+# ---------------------------------------------------------------- the project's own kinds
+
+
+def test_the_projects_own_kinds_decide_and_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a project that knows what its kernels are, and one rule of it that fits nothing
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.kgprof.kernel-kinds]\n"^triton_poi" = "attention"\n"nowhere" = "sort"\n', encoding="utf-8"
+    )
+    path = saved(tmp_path / "trace.json", work(compute_us=300.0, talk_us=0.0))
+    # when
+    code, _, _ = run(capsys, path, "-q", "-o", tmp_path / "out")
+    pages = [(tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.html")]
+    again = cli.run(["report", "--no-hta", str(tmp_path / "out")])
+    # then the same Recording and configuration give the same bytes
+    assert (code, again) == (0, 0)
+    assert pages == [(tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.html")]
+    found = profile_in(tmp_path / "out")
+    assert isinstance(found.runs[0].kernels, KernelBreakdown)
+    assert [(kind.kind, kind.total_us) for kind in found.runs[0].kernels.kinds] == [
+        (KernelKind.ATTENTION, 600.0),
+        (KernelKind.COMMUNICATION, 0.0),
+    ]
+    assert found.runs[0].kernels.rows[0].rule == 'pyproject.toml: kernel-kinds "^triton_poi"'
+    assert [(own.pattern, own.kernels) for own in found.kind_overrides] == [("^triton_poi", 1), ("nowhere", 0)]
+    assert b"attention: 1 kernel of this report (pyproject.toml)" in pages[1]
+    # and without it the kernel is what its name says
+    (tmp_path / "pyproject.toml").unlink()
+    cli.run(["report", "--no-hta", str(tmp_path / "out")])
+    plain = profile_in(tmp_path / "out")
+    assert isinstance(plain.runs[0].kernels, KernelBreakdown)
+    assert (plain.runs[0].kernels.kinds[0].kind, plain.kind_overrides) == (KernelKind.POINTWISE, ())
+
+
+def test_a_fault_in_the_projects_own_kinds_is_one_error_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kgprof.toml").write_text('[kernel-kinds]\n"mm" = "gem"\n', encoding="utf-8")
+    path = saved(tmp_path / "trace.json", work(compute_us=300.0, talk_us=0.0))
+
+    code, out, err = run(capsys, path, "-o", tmp_path / "out")
+
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        f"kgprof: error: {tmp_path}/kgprof.toml: kernel-kinds.'mm': 'gem' is no kind (did you mean gemm?)"
+    )
+    assert not (tmp_path / "out").exists()
