@@ -861,6 +861,8 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
     if programs.is_program(workload):
         if PassName.KERNELS in passes:
             raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
+        if PassName.STACK in passes:
+            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
         return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():
@@ -872,8 +874,6 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
 
 
 def launch_of(workload: str) -> Launch | None:
-        if PassName.STACK in passes:
-            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
     """This process's place among torchrun's ranks, for a script."""
     from kgprof.record import ranks
     from kgprof.workloads import programs

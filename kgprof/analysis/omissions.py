@@ -52,8 +52,8 @@ def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
         "TIMING pass": run.timing,
         "TRACE pass": run.trace,
         "HOST pass": run.host,
-        "MEMORY pass": run.memory,
         "STACK pass": run.stack,
+        "MEMORY pass": run.memory,
         "KERNELS pass": run.kernels,
         "evaluation": run.evaluation,
     }
@@ -79,13 +79,13 @@ def _derived(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
     on_gpu = isinstance(report.kernels, KernelBreakdown) and report.kernels.device == "cuda"
     if on_gpu and isinstance(report.holistic, Skipped):
         yield "HolisticTraceAnalysis", report.holistic.reason
-    if isinstance(report.agreement, Skipped):
-        yield "comparison of results", report.agreement.reason
-    if isinstance(report.compile, CompileSummary):
     if isinstance(run.stack, TracePass) and run.stack.cut:
         yield "further steps of STACK", run.stack.cut
     if isinstance(run.stack, TracePass) and isinstance(report.flame, Skipped):
         yield "host stacks", report.flame.reason
+    if isinstance(report.agreement, Skipped):
+        yield "comparison of results", report.agreement.reason
+    if isinstance(report.compile, CompileSummary):
         yield from (("part of COMPILE", reason) for reason in report.compile.capture_unavailable)
     if isinstance(report.host, HostBreakdown) and report.host.rows_left_out:
         yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"

@@ -43,8 +43,8 @@ ONE_RUN = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)  # what one run of
 UNASKED = {
     PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
     PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
-    PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
     PassName.STACK: "a script is run once, and without stacks",
+    PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
 }
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 

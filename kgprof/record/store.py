@@ -10,7 +10,6 @@
         kernel_origins.json              which lines each generated kernel computes, or Skipped
         compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
         exit.json probe_exit.json        how child A and child B ended
-        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
         trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
         holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
@@ -384,6 +383,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
     probe_exit = _read_if_there(run / _exit_name(True), Exit)
     not_probed = Skipped(reason=_why_missing(probe_exit or ended))
     missing = Skipped(reason=_why_missing(ended))
+    older = Skipped(reason="this Recording holds no STACK pass")
     return RunRecord(
         key=key,
         exit=ended,
@@ -392,6 +392,7 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         timing=_read_if_there(run / "timing.json", TimingPass | Skipped) or missing,  # type: ignore[arg-type]
         trace=_read_if_there(run / "trace.json", TracePass | Skipped) or missing,  # type: ignore[arg-type]
         host=_read_if_there(run / "host.json", HostPass | Skipped) or missing,  # type: ignore[arg-type]
+        stack=_read_if_there(run / "stack.json", TracePass | Skipped) or (older if ended.outcome == "ok" else missing),  # type: ignore[arg-type]
         kernels=_read_if_there(run / "kernels.json", TracePass | Skipped)  # type: ignore[arg-type]
         or not_probed,
         memory=_read_if_there(run / "memory.json", MemoryPass | Skipped) or not_probed,  # type: ignore[arg-type]
@@ -400,7 +401,6 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         or missing,
         evaluation=_read_if_there(run / f"{EVALUATION}.json", Evaluation | Skipped) or missing,  # type: ignore[arg-type]
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
-    older = Skipped(reason="this Recording holds no STACK pass")
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, ScriptRun),
         holistic=_read_if_there(run / HOLISTIC, Holistic | Skipped) or _no_holistic(),  # type: ignore[arg-type]
@@ -409,7 +409,6 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
 
 def _read_records(run: Path) -> CompileRecords | Skipped | None:
     """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
-        stack=_read_if_there(run / "stack.json", TracePass | Skipped) or (older if ended.outcome == "ok" else missing),  # type: ignore[arg-type]
     path = run / TRACE_RECORDS
     if not path.exists():
         return None
