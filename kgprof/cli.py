@@ -443,6 +443,7 @@ def profile(
         to_stdout(loading.help_text(workload))
         return EXIT_OK
     options = asked_for(workload, workload_args, **given)
+    kernel_kinds()  # a fault in them is told before anything runs
     launched = launch_of(workload)
     folder = output_folder(output, workload, launched)
     ctx.ensure_object(Context).folder = folder
@@ -451,7 +452,6 @@ def profile(
         return rank_exit_code(folder, launched)
     found = read(recording, hta=hta, quiet=quiet)
     report = write_report(folder, found, recording)
-    kernel_kinds()  # a fault in them is told before anything runs
     complain(found, recording)
     if not quiet:
         click.echo(f"kgprof: {found.verdict.text}", err=True)
@@ -639,6 +639,7 @@ def trace(
     from kgprof import progress
     from kgprof.record import default_folder, kineto_files
 
+    kernel_kinds()  # a fault in them is told before anything is read
     where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
     ctx.ensure_object(Context).folder = where
     options = Options(workload=kineto_files.title(traces), passes=(PassName.TRACE,))
@@ -647,7 +648,6 @@ def trace(
         shown_progress.phase("analysis", None)
     for sentence in unread:
         click.echo(f"kgprof: left out: {sentence}", err=True)
-    kernel_kinds()  # a fault in them is told before anything is read
     found = read(recording, hta=hta, quiet=quiet)
     report = write_report(where, found, recording)
     complain(found, recording)
@@ -861,8 +861,6 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
     if programs.is_program(workload):
         if PassName.KERNELS in passes:
             raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
-        if PassName.STACK in passes:
-            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
         return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():
@@ -874,6 +872,8 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
 
 
 def launch_of(workload: str) -> Launch | None:
+        if PassName.STACK in passes:
+            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
     """This process's place among torchrun's ranks, for a script."""
     from kgprof.record import ranks
     from kgprof.workloads import programs
@@ -946,6 +946,7 @@ def read(recording: Path, *, hta: bool | None = False, quiet: bool = False) -> P
     from kgprof.gate.settings import from_record
     from kgprof.record import store
 
+    kinds = kernel_kinds()
     loaded = store.load(recording)
     if hta is not False:
         loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
@@ -955,7 +956,6 @@ def read(recording: Path, *, hta: bool | None = False, quiet: bool = False) -> P
     return judge(found, from_record(loaded.gate, Path(loaded.folder) / store.GATE))
 
 
-    kinds = kernel_kinds()
 def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
     from kgprof.record import holistic
 
@@ -1144,6 +1144,16 @@ def gate_configuration(faults: list[str]) -> tuple[Path, Written | None]:
     return here, None
 
 
+def kernel_kinds() -> tuple[KindOverride, ...]:
+    """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
+    from kgprof.gate.settings import refuse
+
+    faults: list[str] = []
+    _, written = gate_configuration(faults)
+    refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
+    return written.kernel_kinds if written is not None else ()
+
+
 def text_of(path: Path, faults: list[str]) -> str | None:
     """None where there is no such file."""
     try:
@@ -1170,16 +1180,6 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     dropped only when every run was there, and every budget observed, to match them.
     """
     import datetime
-def kernel_kinds() -> tuple[KindOverride, ...]:
-    """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
-    from kgprof.gate.settings import refuse
-
-    faults: list[str] = []
-    _, written = gate_configuration(faults)
-    refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
-    return written.kernel_kinds if written is not None else ()
-
-
 
     from kgprof.gate import accepted
     from kgprof.record import store

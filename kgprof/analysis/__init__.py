@@ -30,9 +30,9 @@ from kgprof.model import (
     Holistic,
     HolisticCheck,
     KernelBreakdown,
+    KindOverride,
     LogExcerpt,
     MemorySummary,
-    KindOverride,
     PassName,
     Profile,
     Recording,
@@ -90,9 +90,14 @@ def analyse(recording: Recording, kind_overrides: Sequence[KindOverride] = ()) -
         trace_files=plan.trace_files,
         rank_balance=balance,
         differences=changed,
+        kind_overrides=tuple(_with_its_kernels(override, runs) for override in kind_overrides),
     )
 
-        kind_overrides=tuple(_with_its_kernels(override, runs) for override in kind_overrides),
+
+def _with_its_kernels(override: KindOverride, runs: Sequence[RunReport]) -> KindOverride:
+    rows = [row for run in runs if isinstance(run.kernels, KernelBreakdown) for row in run.kernels.rows]
+    return msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in rows))
+
 
 def _report(
     recording: Recording,
@@ -100,11 +105,6 @@ def _report(
     memory_of_it: MemorySummary | Skipped,
     across_ranks: tuple[str, ...],
     kinds: Kinds,
-def _with_its_kernels(override: KindOverride, runs: Sequence[RunReport]) -> KindOverride:
-    rows = [row for run in runs if isinstance(run.kernels, KernelBreakdown) for row in run.kernels.rows]
-    return msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in rows))
-
-
 ) -> RunReport:
     baseline = recording.header.plan.baseline
     agreement, broken_down = _agreement(recording.agreement, run.key), _kernels(recording, run, kinds)
@@ -221,10 +221,10 @@ def _breakdown(
         origins=() if isinstance(run.kernel_origins, Skipped) else run.kernel_origins.origins,
         compiled=run.compiled_kernels,
         ceilings=recording.ceilings,
+        kinds=kinds,
     )
 
 
-        kinds=kinds,
 def _holistic(recording: Recording, run: RunRecord, ours: KernelBreakdown | Skipped) -> HolisticCheck | Skipped:
     """HTA's figures of TRACE beside ours, where it has been asked."""
     if recording.header.plan.device != "cuda":
