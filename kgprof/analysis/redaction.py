@@ -1,0 +1,388 @@
+"""What a Profile leaves out so that it can be attached to a pull request: names, secrets, foreign folders and source.
+
+It works on the finished Profile, every string of it whatever the field, so that no renderer has to think of it and no
+new field can be forgotten. Fingerprints stay as they are: they were made from what stood there before, and two
+Profiles are compared by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from kgprof import collectors
+from kgprof.model import Contents, Location, PrivateNames, Profile, RedactedCategory, encode_json
+
+T = TypeVar("T")
+
+NONE, REPO, ALL = SOURCES = ("none", "repo", "all")
+LEFT_OUT = "<source line left out>"
+
+HOMES, USERS, HOSTS = "home directories", "user names", "host names"
+TOKENS, CREDENTIALS, SECRETS = "tokens and keys", "credentials in URLs", "values of variables named as secrets"
+VALUES, FOLDERS, REPOSITORY = "values of environment variables", "folders outside the repository", "repository folder"
+
+# Variables that change what torch does and hold no more than a number, a switch or the name of a tool.
+SHOWN_VALUES = re.compile(
+    r"TORCHINDUCTOR_|TORCHDYNAMO_|TORCH_LOGS$|TORCH_COMPILE_|TORCH_CUDA_ARCH_LIST$|TORCH_NCCL_|PYTORCH_|TRITON_|"
+    r"CUDA_VISIBLE_DEVICES$|CUDA_LAUNCH_BLOCKING$|CUDA_MODULE_LOADING$|CUDA_DEVICE_|CUBLAS_|NVIDIA_TF32_OVERRIDE$|"
+    r"OMP_|GOMP_|KMP_|MKL_|ATEN_|CXX$|CC$|LD_PRELOAD$|PYTHONHASHSEED$"
+)
+_SECRET_NAME = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)"
+_NAMED_AS_SECRET = re.compile(rf"(?i)(?:^|[_-]){_SECRET_NAME.replace('_?', '[_-]?')}$")
+_IDENTITIES = ("fingerprint", "findings", "reads")  # fields that hold fingerprints, which must stay what they are
+_FINGERPRINT = re.compile(r"[0-9a-f]{12}")
+
+# Accounts that every machine or CI system has: they name nobody.
+_NOBODY = frozenset(
+    {
+        *("root", "admin", "nobody", "user", "users", "home", "app"),
+        *("runner", "ubuntu", "debian", "ec2-user", "jenkins", "docker", "vscode"),
+    }
+)
+_SHORTEST_NAME = 4  # characters of a user name that is looked for in running text; "max" and "al" are words
+_LOCAL = frozenset(("localhost", "localdomain", "ip6-localhost"))
+
+
+class Pattern(NamedTuple):
+    category: str
+    find: re.Pattern[str]
+    put: str
+
+
+_PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
+# Not in the middle of a word, of a relative path, or of what another pattern has already put there.
+_PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
+
+SECRET_SHAPES: tuple[Pattern, ...] = (
+    Pattern(
+        TOKENS,
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s:,]|\\[nr])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+        ),
+        "<token>",
+    ),
+    Pattern(CREDENTIALS, re.compile(r"(?<=://)[^\s/@\"'<>]+@"), "<credentials>@"),
+    Pattern(
+        TOKENS,
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:"
+            r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|"
+            r"hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|"
+            r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|"
+            r"sk-[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}|"
+            r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+            r")"
+        ),
+        "<token>",
+    ),
+    Pattern(TOKENS, re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*"), r"\1 <token>"),
+    Pattern(
+        SECRETS,
+        # NAME_TOKEN=value, "api_key": "value", --password value; a value that was put here already is let be.
+        re.compile(
+            rf"(?<![A-Za-z0-9])((?:[A-Z0-9]+_)*{_SECRET_NAME}|(?i:password|passwd|api[_-]?key|access[_-]?key))"
+            r"(\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!<|\s)[^\s\"',;&\\]+"
+        ),
+        r"\1\2<secret>",
+    ),
+)
+
+_SITE_PACKAGES = Pattern(
+    FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/(?:site|dist)-packages(?=/|\b)"), "<site-packages>"
+)
+_PYTHON = Pattern(FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"), "<python>")
+_ANY_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~")
+_WINDOWS_HOME = Pattern(HOMES, re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"), "~")
+_ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~")
+_SYSTEM = "usr|etc|proc|sys|dev|tmp|var|lib|lib64|bin|run"  # every machine has these
+_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/[\w.+@%=~-]+)+?(?=(?:/[\w.+@%=~-]+){{2}}(?![\w/]))")
+_NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
+
+
+# ---------------------------------------------------------------- a text
+
+
+class Redactor:
+    """Takes out of a text what identifies a machine, a person or an account. ``counts``: how often, by category."""
+
+    def __init__(self, private: PrivateNames, *, root: str = "") -> None:
+        self.counts: Counter[str] = Counter()
+        self._patterns = (*SECRET_SHAPES, *_folders(private, root), *_names(private))
+        self._known: dict[str, tuple[str, Counter[str]]] = {}
+
+    def __call__(self, text: str) -> str:
+        if text not in self._known:
+            self._known[text] = self._redacted(text)
+        put, counts = self._known[text]
+        self.counts.update(counts)
+        return put
+
+    def count(self, category: str) -> None:
+        self.counts[category] += 1
+
+    def _redacted(self, text: str) -> tuple[str, Counter[str]]:
+        counts: Counter[str] = Counter()
+        for category, find, put in self._patterns:
+            before = text
+            text, number = find.subn(put, text)
+            if text != before:
+                counts[category] += number
+        return text, counts
+
+
+def _folders(private: PrivateNames, root: str) -> Iterable[Pattern]:
+    """What lies in the repository is named from its top; then homes, libraries, and the rest by its last two names."""
+    yield from (_SITE_PACKAGES, _PYTHON)
+    if root.startswith("/") and root.strip("/"):
+        top = re.escape(root.rstrip("/"))
+        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}/"), "")
+        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>")
+    for home in sorted({home.rstrip("/") for home in private.homes}, key=len, reverse=True):
+        if home.count("/") >= 1:
+            yield Pattern(HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~")
+    yield from (_ANY_HOME, _WINDOWS_HOME, _ROOTS_HOME, Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>"))
+
+
+def _names(private: PrivateNames) -> Iterable[Pattern]:
+    for user in _longest_first(private.users):
+        name = re.escape(user)
+        in_a_path = rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+        anywhere = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"
+        plain = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
+        yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>")
+    for host in _longest_first((*private.hosts, *(host.partition(".")[0] for host in private.hosts))):
+        if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
+            yield Pattern(HOSTS, re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"), "<host>")
+
+
+def _longest_first(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name and name not in _NOBODY}, key=lambda name: (-len(name), name))
+
+
+_WORD = re.compile(r"[a-z][a-z-]+")
+
+
+def _is_a_word(name: str) -> bool:
+    """Whether kgprof itself says it: who is called "step" must not turn every step of a report into a user."""
+    return name.lower() in _our_words()
+
+
+def _our_words() -> frozenset[str]:
+    if not _OURS:
+        text = encode_json(collectors.RULES).decode() + " " + encode_json(msgspec.json.schema(Profile)).decode()
+        _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
+    return frozenset(_OURS)
+
+
+_OURS: set[str] = set()
+
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def redacted_trace(text: str, private: PrivateNames, *, root: str = "") -> str:
+    """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
+    users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
+    redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
+    put: dict[str, str] = {}
+
+    def replaced(found: re.Match[str]) -> str:
+        string = found[0]
+        if string not in put:
+            put[string] = f'"{redactor(string[1:-1])}"'
+        return put[string]
+
+    return _JSON_STRING.sub(replaced, text)
+
+
+# ---------------------------------------------------------------- a Profile
+
+
+def redacted(profile: Profile, private: PrivateNames, *, source: str = REPO, redact: bool = True) -> Profile:
+    """The Profile as it may be shown, with its ``contents``.
+
+    ``redact=False`` leaves names and secrets; ``source`` is obeyed all the same. A Profile that has been through here
+    comes out as it is, but for what is asked for beyond that.
+    """
+    root = profile.environment.source_root
+    kept = _SourceLines(source, root)
+    made = kept.of(profile)
+    before = profile.contents or Contents(redaction=False, source=ALL)
+    counts = Counter({one.category: one.count for one in before.redacted})
+    if redact:
+        redactor = redactor_of(made, private)
+        made = _walked(_with_values_left_out(made, redactor), redactor)
+        counts += redactor.counts
+    return msgspec.structs.replace(
+        made,
+        contents=Contents(
+            redaction=redact or before.redaction,
+            source=min((source, before.source), key=SOURCES.index),
+            redacted=tuple(RedactedCategory(category=name, count=counts[name]) for name in sorted(counts)),
+            source_lines=len(kept.shown),
+            source_lines_left_out=before.source_lines_left_out + len(kept.left_out),
+        ),
+    )
+
+
+def redactor_of(profile: Profile, private: PrivateNames) -> Redactor:
+    """With the users that the Profile's own paths name: a Recording may come from another machine."""
+    named = _NAMED_HOME.findall(msgspec.json.encode(profile).decode())
+    users = tuple(dict.fromkeys((*private.users, *sorted(named))))
+    return Redactor(msgspec.structs.replace(private, users=users), root=profile.environment.source_root)
+
+
+def _with_values_left_out(profile: Profile, redactor: Redactor) -> Profile:
+    """Values of variables that are not known to be switches; of equal values two digits say that they are equal."""
+    flags = profile.environment.flags
+    shown = {name: _value(name, value, redactor) for name, value in flags.items()}
+    command = _arguments(profile.command, redactor)
+    options = profile.options
+    arguments = _arguments(options.workload_args, redactor)
+    return msgspec.structs.replace(
+        profile,
+        environment=msgspec.structs.replace(profile.environment, flags=shown),
+        command=command,
+        options=msgspec.structs.replace(options, workload_args=arguments),
+    )
+
+
+_VALUE_LEFT_OUT = re.compile(r"<value [0-9a-f]{2}>")
+
+
+def _value(name: str, value: str, redactor: Redactor) -> str:
+    if (SHOWN_VALUES.match(name) and not _NAMED_AS_SECRET.search(name)) or _VALUE_LEFT_OUT.fullmatch(value):
+        return value
+    redactor.count(VALUES)
+    return f"<value {hashlib.sha256(value.encode('utf-8', errors='replace')).hexdigest()[:2]}>"
+
+
+def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
+    """``--hf-token VALUE``: what follows an option that is named as a secret; and of ``--hf-token=VALUE`` the value."""
+    put: list[str] = []
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if index and words[index - 1].startswith("-") and _NAMED_AS_SECRET.search(words[index - 1]):
+            name, equals, value = "", "", word
+        elif not (equals and name.startswith("-") and _NAMED_AS_SECRET.search(name)):
+            put.append(word)
+            continue
+        if value != "<secret>":
+            redactor.count(SECRETS)
+        put.append(f"{name}{equals}<secret>")
+    return tuple(put)
+
+
+def _walked(value: T, text: Callable[[str], str]) -> T:
+    """The same value with every string replaced; what does not change stays the same object."""
+    return _walk(value, text, "")  # type: ignore[no-any-return]
+
+
+def _walk(value: Any, text: Callable[[str], str], field: str) -> Any:
+    if type(value) is str:  # an enum is a string too, and stays
+        return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
+    if isinstance(value, msgspec.Struct):
+        changed = {}
+        for name in value.__struct_fields__:
+            old = getattr(value, name)
+            new = _walk(old, text, name)
+            if new is not old:
+                changed[name] = new
+        return msgspec.structs.replace(value, **changed) if changed else value
+    if isinstance(value, tuple):
+        items = tuple(_walk(item, text, field) for item in value)
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        return _walk_mapping(value, text, field)
+    return value
+
+
+def _walk_mapping(value: Mapping[str, Any], text: Callable[[str], str], field: str) -> Mapping[str, Any]:
+    """Two keys that become one are told apart by a number."""
+    put: dict[str, Any] = {}
+    for key, item in value.items():
+        name = wanted = _walk(key, text, field)
+        number = 1
+        while name in put:
+            number += 1
+            name = f"{wanted} ({number})"
+        put[name] = _walk(item, text, field)
+    return value if put == value else put
+
+
+# ---------------------------------------------------------------- source lines
+
+# A frame of a traceback, and the lines below it that stand further in: the source line and its carets. A log may put
+# the same prefix before each of them.
+_FRAME = re.compile(
+    r"^(?P<head>(?P<indent>[^\n\"]*?)File \"(?P<file>[^\"\n]+)\", line (?P<line>\d+)[^\n]*\n)"
+    r"(?P<code>(?:(?P=indent)[ \t]{2,}[^\n]*(?:\n|\Z))+)",
+    re.MULTILINE,
+)
+# torch's guards end with the line that they come from, generated code names it.
+_BESIDE = re.compile(r"(?P<head># )(?P<code>[^\n#]+?)(?P<tail>  # (?P<file>[^\s:]+):(?P<line>\d+) in \S+)")
+_GENERATED = re.compile(r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]+, code: )(?P<code>[^\n]+)(?P<tail>)")
+
+
+class _SourceLines:
+    """Which lines of source stay: those of the repository (``repo``), all, or none."""
+
+    def __init__(self, wanted: str, root: str) -> None:
+        self._wanted = wanted
+        self._root = root.rstrip("/")
+        self.shown: set[tuple[str, str]] = set()
+        self.left_out: set[tuple[str, str]] = set()
+
+    def of(self, value: T) -> T:
+        return self._of(value)  # type: ignore[no-any-return]
+
+    def _of(self, value: Any) -> Any:
+        if isinstance(value, Location):
+            return value if not value.text or self._stays(value.file, str(value.line)) else _without_text(value)
+        if type(value) is str:
+            return self._in_text(value) if "\n" in value or "  # " in value or ", code: " in value else value
+        if isinstance(value, msgspec.Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            changed = {name: new for name, old in fields.items() if (new := self._of(old)) is not old}
+            return msgspec.structs.replace(value, **changed) if changed else value
+        if isinstance(value, tuple):
+            items = tuple(self._of(item) for item in value)
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return value
+
+    def _in_text(self, text: str) -> str:
+        put = _FRAME.sub(self._frame, text)
+        for pattern in (_BESIDE, _GENERATED):
+            put = pattern.sub(self._line, put)
+        return text if put == text else put
+
+    def _frame(self, found: re.Match[str]) -> str:
+        if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
+            return found[0]
+        return f"{found['head']}{found['indent']}  {LEFT_OUT}\n"
+
+    def _line(self, found: re.Match[str]) -> str:
+        if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
+            return found[0]
+        return f"{found['head']}{LEFT_OUT}{found['tail']}"
+
+    def _stays(self, file: str, line: str) -> bool:
+        stays = self._wanted == ALL or (self._wanted == REPO and self._in_repository(file))
+        (self.shown if stays else self.left_out).add((file, line))
+        return stays
+
+    def _in_repository(self, file: str) -> bool:
+        """Installed packages are nobody's source here, also in a virtual environment below git's top folder."""
+        if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<", "~")):
+            return False
+        return not file.startswith("/") or (bool(self._root) and file.startswith(f"{self._root}/"))
+
+
+def _without_text(place: Location) -> Location:
+    return msgspec.structs.replace(place, text="")

@@ -1,0 +1,28 @@
+"""What this machine and its user are called, so that the Profile can leave it out."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kgprof.model import PrivateNames
+
+
+def private_names(environment: Mapping[str, str] = os.environ) -> PrivateNames:
+    """Of the account that runs this process, whatever is known: a container may have neither a name nor a home."""
+    users = (environment.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER"))
+    hosts = (platform.node(), environment.get("HOSTNAME", ""))
+    return PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), _home())))
+
+
+def _home() -> str:
+    try:
+        return str(Path.home())
+    except RuntimeError:  # neither HOME nor an entry for this account
+        return ""
+
+
+def _named(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name))
