@@ -31,7 +31,7 @@ from kgprof.errors import (
     UsageError,
 )
 from kgprof.gate.settings import FAIL_ON
-from kgprof.model import Options, PassName, Profile, RunReport
+from kgprof.model import Options, PassName, Profile, RunReport, Skipped
 from kgprof.workloads.backend_names import BACKENDS
 from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 
@@ -407,6 +407,14 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     default=DEFAULTS.evaluations,
     show_default=True,
     help="Whole evaluations that TIMING aims at. Those beyond the second run only while there is time for them.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.rounds,
+    show_default=True,
+    help="In how many fresh processes TIMING is made, in turn over all runs. `kgprof compare` takes its intervals over "
+    "them; from the second on a run's compiler caches are warm. Not of a script.",
 )
 @hta_option("PROFILE")
 @verbose_option
@@ -824,6 +832,7 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     loading.check_arguments(workload, workload_args)
     checked_warmup(given["warmup"], given["steps"])
     given["passes"] = passes_of(workload, given)
+    checked_rounds(workload, given.get("rounds", DEFAULTS.rounds), given["passes"])
     return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
@@ -861,6 +870,8 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
     if programs.is_program(workload):
         if PassName.KERNELS in passes:
             raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
+        if PassName.STACK in passes:
+            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
         return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():
@@ -872,8 +883,6 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
 
 
 def launch_of(workload: str) -> Launch | None:
-        if PassName.STACK in passes:
-            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
     """This process's place among torchrun's ranks, for a script."""
     from kgprof.record import ranks
     from kgprof.workloads import programs
@@ -1080,6 +1089,9 @@ def complain_of_runs(found: Profile, recording: Path) -> None:
     for failed in found.runs:
         if failed.exit.outcome != "ok":
             say(how_it_ended(failed), f"its log: {store.run_folder(recording, failed.key) / store.LOG}")
+    for timed in found.runs:
+        for lost in () if isinstance(timed.rounds, Skipped) else timed.rounds.lost:
+            say(f"{timed.key.slug}: {lost}", f"its log: {store.run_folder(recording, timed.key) / 'round_*_log.txt'}")
 
 
 def how_it_ended(failed: RunReport) -> str:
@@ -1093,6 +1105,20 @@ def checked_warmup(warmup: int, steps: int) -> None:
         raise UsageError(
             f"--warmup {warmup} leaves none of --steps {steps} for steady state", hint="ask for more --steps"
         )
+
+
+def checked_rounds(workload: str, rounds: int, passes: tuple[PassName, ...]) -> None:
+    from kgprof.workloads import programs
+
+    if rounds == 1:
+        return
+    if programs.is_program(workload):
+        raise UsageError(
+            f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
+            hint="profile a function of it, file.py:name, or the script several times",
+        )
+    if passes and PassName.TIMING not in passes:
+        raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

@@ -155,6 +155,16 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["explain", "kgp50"], ["no rule 'kgp50'; did you mean 'KGP5"]),
         (["profile", "--evaluations", "0"], ["'--evaluations': 0 is not in the range x>=1"]),
         (["check-graphs", "--evaluations", "2"], ["'--evaluations'", "see kgprof check-graphs --help"]),
+        (["profile", "--rounds", "0"], ["'--rounds': 0 is not in the range x>=1"]),
+        (["check-graphs", "--rounds", "2"], ["'--rounds'", "see kgprof check-graphs --help"]),
+        (
+            ["profile", __file__, "--rounds", "2"],
+            ["--rounds 2 repeats steps", "is a script, which runs from its first line to its last", "file.py:name"],
+        ),
+        (
+            ["profile", "--rounds", "2", "--passes", "compile"],
+            ["--rounds 2 repeats TIMING, which --passes leaves out", "add timing to --passes"],
+        ),
         (["explain", "result-differ-from-eager"], ["did you mean 'result-differs-from-eager'?"]),
     ],
 )

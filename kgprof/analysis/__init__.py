@@ -16,6 +16,7 @@ from kgprof.analysis.checklist import checklist
 from kgprof.analysis.kernel_kinds import Kinds, rule_of
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
+from kgprof.analysis.rounds import rounds
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
@@ -27,6 +28,7 @@ from kgprof.model import (
     Agreement,
     CompilePass,
     CompileSummary,
+    Exit,
     Holistic,
     HolisticCheck,
     KernelBreakdown,
@@ -131,6 +133,7 @@ def _report(
         script=run.script,
         records_lacking=_records_lacking(run),
         holistic=_holistic(recording, run, broken_down),
+        rounds=rounds(run),
     )
 
 
@@ -255,9 +258,7 @@ def _exit_code(recording: Recording) -> int:
     """The first that applies of the documented order."""
     if _interrupted(recording):
         return EXIT_INTERRUPTED
-    if any(
-        ended.outcome != "ok" for run in recording.runs for ended in (run.exit, run.probe_exit) if ended is not None
-    ):
+    if any(ended.outcome != "ok" for run in recording.runs for ended in _ends(run)):
         return EXIT_WORKLOAD
     if not any(collectors.measured(run, recording.header.options) for run in recording.runs):
         return EXIT_NOTHING_MEASURED
@@ -267,5 +268,11 @@ def _exit_code(recording: Recording) -> int:
 def _interrupted(recording: Recording) -> bool:
     """Also when kgprof itself was killed and could not write it down: then a run has not ended."""
     return recording.header.interrupted or any(
-        ended.outcome == "interrupted" for run in recording.runs for ended in (run.exit, run.probe_exit) if ended
+        ended.outcome == "interrupted" for run in recording.runs for ended in _ends(run)
     )
+
+
+def _ends(run: RunRecord) -> tuple[Exit, ...]:
+    """Of all its processes; a round of a run that has no TIMING was none."""
+    further = (record.exit for record in run.rounds if isinstance(run.timing, TimingPass))
+    return tuple(ended for ended in (run.exit, run.probe_exit, *further) if ended is not None)

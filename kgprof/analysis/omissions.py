@@ -11,6 +11,7 @@ from kgprof.model import (
     KernelBreakdown,
     Omission,
     Recording,
+    Rounds,
     RunRecord,
     RunReport,
     Skipped,
@@ -74,6 +75,8 @@ def _derived(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
         yield "speed-up", report.speedup.reason
     if isinstance(run.timing, TimingPass) and run.timing.stopped_early:
         yield "further evaluations in TIMING", run.timing.stopped_early
+    if isinstance(report.rounds, Rounds):
+        yield from (("part of the rounds of TIMING", lost) for lost in report.rounds.lost)
     if isinstance(report.kernels, Skipped) and (isinstance(run.trace, TracePass) or isinstance(run.kernels, TracePass)):
         yield "kernel breakdown", report.kernels.reason
     on_gpu = isinstance(report.kernels, KernelBreakdown) and report.kernels.device == "cuda"

@@ -105,6 +105,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
         lines.append((INCONCLUSIVE, f"interrupted: {ended} of {counted(len(runs), 'run')} are complete"))
     lines += [(FAILED, death(run)) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
+    lines += [(FAILED, died) for run in runs for died in ([] if interrupted else _lost_rounds(run))]
     errors = [finding for finding in findings if finding.level is Level.ERROR]
     lines += [(FAILED, message) for message in _by_message(errors)]
     return lines
@@ -115,6 +116,10 @@ def second_death(run: RunReport) -> str:
     if run.probe_exit is None or run.probe_exit.outcome in ("ok", "interrupted"):
         return ""
     return f"{run.key.slug}: its second process {run.probe_exit.words}"
+
+
+def _lost_rounds(run: RunReport) -> list[str]:
+    return [] if isinstance(run.rounds, Skipped) else [f"{run.key.slug}: {lost}" for lost in run.rounds.lost]
 
 
 def death(run: RunReport) -> str:

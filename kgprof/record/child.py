@@ -292,6 +292,7 @@ TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
     Task.SCRIPT: script,
     Task.MEASURE: measure,
     Task.PROBE: probe,
+    Task.ROUND: timing_round,
     Task.AGREEMENT: agreement,
     Task.CEILINGS: ceilings,
 }

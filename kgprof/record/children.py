@@ -96,10 +96,14 @@ def run(
 
 @dataclass(kw_only=True)
 class Caches:
-    """Cold caches of Inductor and Triton, deleted on exit. ``seed`` holds files that are copied in first."""
+    """Private caches of Inductor and Triton, cold where ``folder`` is not there yet; deleted on exit unless ``kept``.
+
+    ``seed`` holds files that are copied into cold ones.
+    """
 
     folder: Path
     seed: Path | None = None
+    kept: bool = False  # for another child, which finds them warm
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
@@ -110,11 +114,13 @@ class Caches:
         return {**os.environ, **self.extra, **private}
 
     def __enter__(self) -> Caches:
-        if self.seed is not None and self.seed.is_dir():
+        if self.seed is not None and self.seed.is_dir() and not self.folder.exists():
             shutil.copytree(self.seed, self.folder / "inductor")
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.kept:
+            return
         # The processes that could still write here are gone; a file that one of them just removed is no error.
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -18,6 +18,7 @@ class Task(StrEnum):
     SCRIPT = "script"  # a whole program, run once as it stands, under the passes that the options name
     MEASURE = "measure"  # child A: COMPILE, TIMING, TRACE, HOST
     PROBE = "probe"  # child B: MEMORY, and KERNELS where the C++ kernels are to be named
+    ROUND = "round"  # TIMING once more, in a process of its own, on the caches that MEASURE left
     AGREEMENT = "agreement"  # are the results of the runs equal?
     CEILINGS = "ceilings"  # what the card does at most
 
@@ -30,7 +31,8 @@ class Job(Model, frozen=True, kw_only=True):
     parent_pid: int  # the child ends itself when this process is gone
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
     answer: str = ""  # PLAN's answer is written here
-    key: RunKey | None = None  # of MEASURE and PROBE
+    key: RunKey | None = None  # of MEASURE, PROBE and ROUND
+    round: int = 1  # ROUND: which one, from 2
     kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
     plan: Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from

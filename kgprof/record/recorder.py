@@ -29,6 +29,7 @@ from kgprof.model import (
     RecordingHeader,
     RunKey,
     Skipped,
+    TimingPass,
     decode_json,
 )
 from kgprof.progress import Progress
@@ -36,6 +37,7 @@ from kgprof.record import children, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
+from kgprof.record.private_names import private_names
 from kgprof.workloads import modes, programs
 
 RERUNS = (PassName.TIMING, PassName.HOST)  # of a program: each runs it once more
@@ -46,6 +48,7 @@ UNASKED = {
     PassName.STACK: "a script is run once, and without stacks",
     PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
 }
+NOT_REPEATED = Exit(outcome="not started", message="the first round has no TIMING")
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
@@ -73,6 +76,7 @@ def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = l
                     session.run_program(key)
                 elif session.measure(key):
                     session.probe(key)
+            session.measure_rounds()
             session.measure_ceilings()
             session.compare_results()
         except KeyboardInterrupt:
@@ -186,6 +190,7 @@ class _Recording:
             schema_version=RECORDING_SCHEMA_VERSION,
             created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             command=("kgprof", *sys.argv[1:]),
+            private=private_names(),
             options=options,
             plan=plan,
         )
@@ -228,6 +233,15 @@ class _Recording:
                 store.write_pass(self.folder, key, name, Skipped(reason=reason))
         if not all(why.values()):
             self._start(Task.PROBE, key, kernels=not why[PassName.KERNELS])
+
+    def measure_rounds(self) -> None:
+        """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
+        for number in range(2, self._header.options.rounds + 1):
+            for key in self._plan.runs:
+                if store.read_pass(self.folder, key, PassName.TIMING, TimingPass) is not None:
+                    self._start(Task.ROUND, key, number=number)
+                else:
+                    store.write_round_exit(self.folder, key, number, NOT_REPEATED)
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
@@ -286,7 +300,13 @@ class _Recording:
         return ""
 
     def _start(
-        self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None = None, *, kernels: bool = False
+        self,
+        task: Task,
+        key: RunKey | None,
+        passes: tuple[PassName, ...] | None = None,
+        *,
+        kernels: bool = False,
+        number: int = 1,
     ) -> Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
         options = self._header.options
@@ -296,40 +316,53 @@ class _Recording:
             parent_pid=os.getpid(),
             recording=str(self.folder.resolve()),
             key=key,
+            round=number,
             kernels=kernels,
             plan=self._plan,
         )
         first = task.value if key is None else "prepare"
-        self._progress.phase(first, key)
+        said = f"round {number}: " if task is Task.ROUND else ""
+        self._progress.phase(said + first, key)
         try:
             ended = children.run(
                 job,
                 scratch=self._scratch,
-                log=self._log(task, key, passes),
-                caches=self._caches(),
-                on_phase=lambda name: self._progress.phase(name, key) if name != first else None,
+                log=self._log(task, key, passes, number),
+                caches=self._caches(task, key, number),
+                on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
                 echo=self._echo if task is Task.SCRIPT else (lambda data: None),
             )
         except Interrupted as interrupted:
-            self._write_exit(task, key, interrupted.ended)
+            self._write_exit(task, key, interrupted.ended, number)
             raise
-        self._write_exit(task, key, ended.exit)
+        self._write_exit(task, key, ended.exit, number)
         if ended.is_kgprofs_own_failure:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint if ended.failed else "")
         return ended.exit
 
-    def _write_exit(self, task: Task, key: RunKey | None, ended: Exit) -> None:
-        if key is not None:
+    def _write_exit(self, task: Task, key: RunKey | None, ended: Exit, number: int) -> None:
+        if key is not None and task is Task.ROUND:
+            store.write_round_exit(self.folder, key, number, ended)
+        elif key is not None:
             store.write_exit(self.folder, key, ended, probe=task is Task.PROBE)
 
-    def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None) -> Path:
+    def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None, number: int) -> Path:
+        if key is not None and task is Task.ROUND:
+            return store.run_folder(self.folder, key) / f"{store.round_name(number)}_{store.LOG}"
         if key is None:
             return self.folder / (store.CEILINGS_LOG if task is Task.CEILINGS else store.AGREEMENT_LOG)
         if passes is not None and passes[0] in RERUNS:
             return store.run_folder(self.folder, key) / f"{passes[0]}_{store.LOG}"
         return store.run_folder(self.folder, key) / (store.PROBE_LOG if task is Task.PROBE else store.LOG)
 
-    def _caches(self) -> Caches:
-        """Cold, but for the probe's own files: compiling those once more would count as compile time."""
+    def _caches(self, task: Task, key: RunKey | None, number: int) -> Caches:
+        """Cold, but for the probe's own files: compiling those once more would count as compile time.
+
+        A further round finds those of the run's first process warm, which are kept until the last one.
+        """
         told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
-        return Caches(folder=self._scratch / "caches", seed=_probe_cache(self._scratch), extra=told)
+        rounds = self._header.options.rounds
+        shared = rounds > 1 and key is not None and task in (Task.MEASURE, Task.ROUND)
+        name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
+        kept = shared and number < rounds
+        return Caches(folder=self._scratch / name, seed=_probe_cache(self._scratch), extra=told, kept=kept)

@@ -10,6 +10,7 @@
         kernel_origins.json              which lines each generated kernel computes, or Skipped
         compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
         exit.json probe_exit.json        how child A and child B ended
+        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
         trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
         holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
@@ -65,10 +66,12 @@ from kgprof.model import (
     PassName,
     Recording,
     RecordingHeader,
+    RoundRecord,
     RunKey,
     RunRecord,
     ScriptRun,
     Skipped,
+    TimedRound,
     TimingPass,
     TracePass,
     decode_json,
@@ -176,6 +179,15 @@ def write_script(folder: Path, key: RunKey, value: ScriptRun) -> None:
 def write_exit(folder: Path, key: RunKey, value: Exit, *, probe: bool = False) -> None:
     """How child A (or child B, with ``probe``) of a run ended."""
     _write(run_folder(folder, key) / _exit_name(probe), encode_json(value))
+
+
+def write_round(folder: Path, key: RunKey, number: int, value: TimedRound) -> None:
+    _write(run_folder(folder, key) / f"{round_name(number)}.json", encode_json(value))
+
+
+def write_round_exit(folder: Path, key: RunKey, number: int, value: Exit) -> None:
+    """How the process of one round ended, or why there was none."""
+    _write(run_folder(folder, key) / f"{round_name(number)}_exit.json", encode_json(value))
 
 
 def write_kernel_origins(folder: Path, key: RunKey, value: KernelOrigins | Skipped) -> None:
@@ -298,6 +310,11 @@ def _write(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
+def round_name(number: int) -> str:
+    """What the files of one further round begin with."""
+    return f"round_{number}"
+
+
 def _exit_name(probe: bool) -> str:
     return "probe_exit.json" if probe else "exit.json"
 
@@ -379,7 +396,7 @@ def _read_header(path: Path) -> RecordingHeader:
 
 def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
     run = run_folder(folder, key)
-    ended = _read_if_there(run / _exit_name(False), Exit) or _never_ended(run, header)
+    ended = _read_if_there(run / _exit_name(False), Exit) or _never_ended(run.is_dir(), header)
     probe_exit = _read_if_there(run / _exit_name(True), Exit)
     not_probed = Skipped(reason=_why_missing(probe_exit or ended))
     missing = Skipped(reason=_why_missing(ended))
@@ -404,7 +421,16 @@ def _load_run(folder: Path, key: RunKey, header: RecordingHeader) -> RunRecord:
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, ScriptRun),
         holistic=_read_if_there(run / HOLISTIC, Holistic | Skipped) or _no_holistic(),  # type: ignore[arg-type]
+        rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
     )
+
+
+def _load_round(run: Path, number: int, header: RecordingHeader) -> RoundRecord:
+    name = round_name(number)
+    began = (run / f"{name}_{LOG}").exists()
+    ended = _read_if_there(run / f"{name}_exit.json", Exit) or _never_ended(began, header)
+    measured = _read_if_there(run / f"{name}.json", TimedRound)
+    return RoundRecord(number=number, exit=ended, measured=measured or Skipped(reason=_why_missing(ended, "round")))
 
 
 def _read_records(run: Path) -> CompileRecords | Skipped | None:
@@ -461,16 +487,16 @@ def _no_holistic() -> Skipped:
     return Skipped(reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)")
 
 
-def _never_ended(run: Path, header: RecordingHeader) -> Exit:
-    if run.is_dir():
+def _never_ended(began: bool, header: RecordingHeader) -> Exit:
+    if began:
         return Exit(outcome="interrupted", message="kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
     return Exit(outcome="interrupted", message=f"never started: {why}")
 
 
-def _why_missing(ended: Exit) -> str:
+def _why_missing(ended: Exit, what: str = "run") -> str:
     """Why a pass left no file, from how its child ended."""
-    return f"the run {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
+    return f"the {what} {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
 
 
 def _load_agreement(folder: Path, header: RecordingHeader) -> Agreement | Skipped:

@@ -86,6 +86,7 @@ def options(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
         ("device", asked.device),
         ("steps, warm-up", f"{asked.steps}, {asked.warmup}"),
         ("evaluations in TIMING", f"up to {asked.evaluations}"),
+        ("rounds of TIMING", str(asked.rounds)),
         ("seed", str(asked.seed)),
         ("time limit of a process", f"{figure(asked.timeout_s)} s"),
         ("workload's own options", " ".join(asked.workload_args) or "none"),

@@ -41,7 +41,11 @@ FINDINGS = 10  # places; the page holds the rest
 _CELL = 160  # characters of one name or message
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
-_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR", "first call s")
+_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
+_COLUMNS = (
+    *("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS),
+    *("speed-up", "results", "finished", "MRR", "first call s"),
+)
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 # What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.

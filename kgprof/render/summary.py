@@ -14,6 +14,7 @@ from kgprof.model import (
     KernelBreakdown,
     Profile,
     RankMetrics,
+    Rounds,
     RunAgreement,
     RunKey,
     RunReport,
@@ -54,21 +55,27 @@ class Column:
 def columns(profile: Profile) -> tuple[Column, ...]:
     """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
     counted = any(isinstance(run.ms_per_candidate, Spread) for run in profile.runs)
+    over_rounds = next((column for column in OVER_ROUNDS if _anywhere(column, profile)), None)
     return tuple(
         column
-        for column in _all_columns(profile.baseline)
-        if (any(column.cell(run).measured for run in profile.runs) or column is STEP)
+        for column in _all_columns(profile.baseline, over_rounds)
+        if (_anywhere(column, profile) or column is STEP)
         and not (column is EVALUATION and counted)  # the same times, as a candidate's share
     )
 
 
-def _all_columns(baseline: RunKey | None) -> tuple[Column, ...]:
+def _anywhere(column: Column, profile: Profile) -> bool:
+    return any(column.cell(run).measured for run in profile.runs)
+
+
+def _all_columns(baseline: RunKey | None, over_rounds: Column | None) -> tuple[Column, ...]:
     results = Column(
         name="results",
         title="against the baseline run in full, against the reference on a sample",
         cell=partial(_results, baseline=baseline),
     )
-    return (STEP, CANDIDATE, EVALUATION, SPEEDUP, results, *LATER_COLUMNS)
+    further = () if over_rounds is None else (over_rounds,)
+    return (STEP, CANDIDATE, EVALUATION, *further, SPEEDUP, results, *LATER_COLUMNS)
 
 
 def ended(run: RunReport) -> str:
@@ -79,10 +86,10 @@ def ended(run: RunReport) -> str:
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 
 
-def reasons(profile: Profile) -> tuple[tuple[str, ...], int]:
+def reasons(profile: Profile, at_most: int = REASONS) -> tuple[tuple[str, ...], int]:
     """Those that stand below the verdict, and how many more there are."""
     said = profile.verdict.reasons
-    return said[:REASONS], max(0, len(said) - REASONS)
+    return said[:at_most], max(0, len(said) - at_most)
 
 
 def footnotes(profile: Profile) -> tuple[str, ...]:
@@ -208,6 +215,17 @@ def _evaluation(run: RunReport) -> Cell:
     return _spread(run.evaluation_time, 1.0)
 
 
+def _over_rounds(quantity: Callable[[Rounds], Spread | Skipped], scale: float) -> Callable[[RunReport], Cell]:
+    def cell(run: RunReport) -> Cell:
+        if isinstance(run.rounds, Skipped):
+            return missing(run.rounds.reason)
+        found = _spread(quantity(run.rounds), scale)
+        lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
+        return replace(found, details=(*found.details, *lost))
+
+    return cell
+
+
 def _finished(run: RunReport) -> Cell:
     evaluation = run.evaluation
     if isinstance(evaluation, Skipped):
@@ -320,6 +338,12 @@ CANDIDATE = Column(
 )
 EVALUATION = Column(
     name="s/evaluation", title="TIMING: whole evaluation; median, range, n evaluations", cell=_evaluation
+)
+_EACH = "TIMING in several processes, one figure (its median) from each round; median of these, range, n rounds"
+OVER_ROUNDS = (  # the first of which there is a figure: the quantity that runs are ranked by
+    Column(name="ms/candidate, rounds", title=_EACH, cell=_over_rounds(lambda found: found.ms_per_candidate, 1.0)),
+    Column(name="s/evaluation, rounds", title=_EACH, cell=_over_rounds(lambda found: found.evaluation_time, 1.0)),
+    Column(name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3)),
 )
 SPEEDUP = Column(
     name="speed-up",

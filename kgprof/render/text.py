@@ -36,11 +36,13 @@ _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
 _RUN = 40
-_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", "speed-up", "results", "finished", "MRR")
+_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
+_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS, "speed-up", "results", "finished", "MRR")
 _DETAILS = {
     "ms/step": 2,
     "ms/candidate": 2,
     "s/evaluation": 2,
+    **dict.fromkeys(_ROUNDS, 3),
     "speed-up": 1,
     "results": 1,
 }  # how many of a cell's details fit

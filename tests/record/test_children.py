@@ -40,10 +40,10 @@ class Laboratory:
         self.phases: list[str] = []
         self._monkeypatch = monkeypatch
 
-    def run(self, program: str, *, timeout_s: float = 60.0, seed: Path | None = None) -> Ended:
+    def run(self, program: str, *, timeout_s: float = 60.0, seed: Path | None = None, kept: bool = False) -> Ended:
         self._monkeypatch.setattr(children, "BOOTSTRAP", PROLOGUE + textwrap.dedent(program))
         job = Job(task=Task.PLAN, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
-        caches = Caches(folder=self.folder / "caches", seed=seed)
+        caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept)
         return children.run(job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
 
 
@@ -178,6 +178,27 @@ def test_caches_are_private_cold_but_for_the_seed_and_deleted(laboratory: Labora
     caches = tmp_path / "caches"
     assert laboratory.log.read_text(encoding="utf-8") == f"{caches / 'triton'} ['ab'] ['isa.so']\n"
     assert not caches.exists()
+
+
+def test_kept_caches_are_found_warm_by_the_next_child_and_the_probes_files_are_not_copied_again(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    seed = tmp_path / "seed"
+    seed.mkdir()
+    (seed / "isa.so").write_bytes(b"")
+    add = """
+        cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        print(sorted(os.listdir(cache)), flush=True)
+        open(cache + "/graph", "w").close()
+        send(event="done")
+    """
+
+    laboratory.run(add, seed=seed, kept=True)
+    first = laboratory.log.read_text(encoding="utf-8")
+    laboratory.run(add, seed=seed)
+
+    assert (first, laboratory.log.read_text(encoding="utf-8")) == ("['isa.so']\n", "['graph', 'isa.so']\n")
+    assert not (tmp_path / "caches").exists()
 
 
 def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp_path: Path) -> None:

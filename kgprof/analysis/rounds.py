@@ -1,0 +1,70 @@
+"""What the rounds of one run come to: a median each, and the spread over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from kgprof.analysis.comparison import candidate_time, spread
+from kgprof.model import (
+    Evaluation,
+    Exit,
+    PassName,
+    RoundRecord,
+    Rounds,
+    RunRecord,
+    Skipped,
+    Spread,
+    TimedRound,
+    TimingPass,
+)
+
+ONE_ROUND = Skipped(reason="TIMING was made in one process; --rounds N makes it in N")
+NO_EVALUATION = Skipped(reason="the workload has no whole evaluation")
+COLD = Skipped(reason="no further round was timed, and the first one's caches were cold")
+
+
+def rounds(run: RunRecord) -> Rounds | Skipped:
+    """Skipped for one round, and where the first one was not timed."""
+    if not run.rounds:
+        return ONE_ROUND
+    if isinstance(run.timing, Skipped):
+        return run.timing
+    warm = [record.measured for record in run.rounds if isinstance(record.measured, TimedRound)]
+    timed = [run.timing, *(found.timing for found in warm)]
+    step_us = tuple(median(us for group in timing.step_us for us in group) for timing in timed)
+    evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
+    return Rounds(
+        asked=len(run.rounds) + 1,
+        numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, TimedRound))),
+        step_us=step_us,
+        evaluation_s=evaluation_s,
+        warm_first_call_s=tuple(found.first_call_s for found in warm),
+        step=_over(step_us, "us"),
+        evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
+        ms_per_candidate=_candidate(run.timing, evaluation_s, run.evaluation),
+        warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
+        graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
+        graphs_compiled=tuple(found.graphs_compiled for found in warm),
+        lost=tuple(_lost(run.rounds)),
+    )
+
+
+def _over(samples: Sequence[float], unit: str) -> Spread | Skipped:
+    return spread(samples, unit=unit, measured_in=PassName.TIMING)
+
+
+def _candidate(first: TimingPass, evaluation_s: Sequence[float], evaluation: Evaluation | Skipped) -> Spread | Skipped:
+    """By the candidates of the first round: each evaluation is the whole of the same work."""
+    over_rounds = TimingPass(clock=first.clock, step_us=(), evaluation_s=tuple(evaluation_s))
+    return candidate_time(over_rounds, evaluation)
+
+
+def _lost(records: Sequence[RoundRecord]) -> Iterator[str]:
+    for record in records:
+        if isinstance(record.measured, Skipped):
+            yield f"round {record.number} {_how(record.exit)}"
+
+
+def _how(ended: Exit) -> str:
+    return "ended without writing its times" if ended.outcome == "ok" else ended.words

@@ -1,0 +1,50 @@
+"""One more round of TIMING, in a process of its own: intervals are over rounds, not over the steps of one process."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+
+from kgprof.model import Options, Skipped, TimedRound
+from kgprof.record import timing
+from kgprof.workloads.protocol import Session
+
+# Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count (torch/_inductor/codecache.py).
+HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+def timed_round(session: Session, device: torch.device, options: Options, phase: Phase) -> TimedRound:
+    """The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round."""
+    with phase("first call"):
+        first_call_s = _wall_s(session, device)
+        for _ in range(options.steps - 1):
+            session.step()
+        timing.synchronize(device)
+    with phase("timing"):
+        timed, _ = timing.timing_pass(session, device, options)
+    from_cache, compiled = _graphs()
+    return TimedRound(first_call_s=first_call_s, graphs_from_cache=from_cache, graphs_compiled=compiled, timing=timed)
+
+
+def _wall_s(session: Session, device: torch.device) -> float:
+    began = time.perf_counter()
+    session.step()
+    timing.synchronize(device)
+    return time.perf_counter() - began
+
+
+def _graphs() -> tuple[int, int] | tuple[Skipped, Skipped]:
+    """Inductor's graphs in this process that came from a cache, and those that it had to compile."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(dynamo, "counters", None)
+    if counters is None:
+        absent = Skipped(reason="nothing was compiled" if dynamo is None else "this torch counts no cache hits")
+        return absent, absent
+    counted = counters["inductor"]
+    return counted[HIT], counted[MISS] + counted[BYPASS]
