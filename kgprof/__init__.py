@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "step", "watch"]
 
 _on_step: Callable[[], None] | None = None  # set while a script is recorded or a block is watched
+_profiled = False  # a child of `kgprof profile` or `check-graphs`, which measures this process itself
 
 
 def step() -> None:

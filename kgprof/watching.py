@@ -22,6 +22,7 @@ from kgprof.errors import UsageError
 from kgprof.model import CompilePass, Finding, MemorySummary, Recording, Skipped
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 
+ASIDE = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
 STEPS = 100_000  # then nothing more is listened to: what is known of each place grows with the steps
 
 
@@ -38,6 +39,8 @@ def watch(
     buffers: one, several, or a mapping from a name, which is looked at again in each step, so that a tensor rebound in
     it is seen. ``buffers`` declares them beside a function. The first ``warmup`` steps may compile and read what they
     like. ``device`` is whose synchronisations count: "auto" is that of the first tensor that is known.
+
+    In a program that ``kgprof profile`` or ``check-graphs`` runs it stands aside: nothing listens but they.
 
     Watch from the first call on: what was compiled before is not looked into. Raises UsageError where the arguments
     are of other types, and on the first step where something else is being watched.
@@ -102,7 +105,7 @@ class Watch:
         self._warmup, self._device, self._files = warmup, device, files
         self._name = getattr(function, "__name__", type(function).__name__) if function is not None else "block"
         self._listening: InProcess | None = None
-        self._over = False
+        self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
         self._undo: Callable[[], None] | None = None
         self._known: tuple[tuple[int, bool], Recording, tuple[Finding, ...]] | None = None
@@ -139,6 +142,8 @@ class Watch:
     # ------------------------------------------------------------ as a block
 
     def __enter__(self) -> Watch:
+        if self._aside:
+            return self
         if self._over:
             raise UsageError(f"{self._name} was watched already", hint="Call kgprof.watch again.")
         if self._listening is None:
@@ -220,7 +225,7 @@ class Watch:
         """Reads after warm-up for which the host waits, or would on CUDA (KGP201, KGP202)."""
         recording = self.recording
         if recording is None:
-            return Skipped(reason="nothing has run yet")
+            return Skipped(reason=ASIDE if self._aside else "nothing has run yet")
         (summary,) = self._summaries
         return summary.syncs_per_step if isinstance(summary, MemorySummary) else summary
 
@@ -233,7 +238,7 @@ class Watch:
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before an empty list of findings is good news."""
         if self._listening is None:
-            return ("nothing has run yet",)
+            return (ASIDE if self._aside else "nothing has run yet",)
         found = [*self.unavailable]
         if not self.steps_after_warmup:
             found.append(f"{counted(self.steps, 'step')} taken, and warm-up takes {self._warmup}")

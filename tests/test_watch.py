@@ -366,3 +366,18 @@ def test_the_example_of_the_readme_finds_what_it_says(tmp_path: Path) -> None:
     assert ("KGP201", branch) in said(names["watched"].findings)
     assert names["watched"].syncs_per_step == 1
     assert said(names["block"].findings) == [("KGP401", 'state["x"] = state["x"] * 2  # rebound')]
+
+
+def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kgprof, "_profiled", True)
+    aside = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
+
+    watched = kgprof.watch(reads_its_sum)
+    with kgprof.watch([torch.ones(2)]) as block:
+        result = watched(torch.ones(4))
+        kgprof.step()
+
+    assert result == 4
+    assert (watched.steps, block.steps) == (0, 0)
+    assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (aside,), Skipped(reason=aside))
+    assert f"{watched!r}".endswith(f"reads_its_sum: no finding in 0 steps, reads per step not observed\nnote: {aside}")

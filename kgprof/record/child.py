@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+import kgprof
 from kgprof.compile_records import KernelOrigin
 from kgprof.errors import KgprofError, WorkloadError
 from kgprof.model import (
@@ -69,6 +70,7 @@ class Events:
 
 def main(job_file: str, descriptor: str) -> None:
     """Exit code 0 when everything asked for is written; the parent reads the rest from the events."""
+    kgprof._profiled = True  # before the workload is imported: its kgprof.watch would listen in every pass
     events = Events(int(descriptor))
     job = decode_json(Path(job_file).read_bytes(), Job)
     end_with_the_parent(job.parent_pid)
