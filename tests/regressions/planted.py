@@ -34,42 +34,55 @@ class Truth(Reading, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is recorded, of whatever tree: one run, and the workload's own options."""
+    """What is recorded, of whatever tree: one run with the workload's own options.
 
-    name: str
+    All recordings of a setting are made at one ``place``, by record.py on the same cores and the same GPU: two GPUs of
+    one model are two environments.
+    """
+
     run: str
+    place: int
     args: tuple[str, ...] = ()
+    sizes: str = "small"
+
+    @property
+    def name(self) -> str:
+        return f"{self.run}.{self.sizes}.{self.place}"
 
 
-DEFAULT = Setting(name="fused.default", run="fused.default")
-REPLAYED = Setting(name="fused.reduce-overhead", run="fused.reduce-overhead")
-GUARDED = Setting(name="torch_cond.default", run="torch_cond.default")
-LOCKSTEP = Setting(name="batched.default", run="batched.default")
-WIDE = Setting(
-    name="fused.reduce-overhead.wide",  # matrix products enough for their number format to matter
-    run="fused.reduce-overhead",
-    args=(
-        *("--dtype", "float32", "--embedding", "256", "--hidden", "512"),
-        *("--layers", "4", "--batch-size", "1024", "--allow-tf32"),
-    ),
+WIDE = (  # matrix products enough for their number format to matter
+    *("--dtype", "float32", "--embedding", "256", "--hidden", "512"),
+    *("--layers", "4", "--batch-size", "1024", "--allow-tf32"),
 )
+DEFAULT = (
+    Setting(run="fused.default", place=0),
+    Setting(run="fused.default", place=1),
+    Setting(run="fused.default", place=3),
+)
+REPLAYED = Setting(run="fused.reduce-overhead", place=2)
+REPLAYED_WIDE = Setting(run="fused.reduce-overhead", place=3, args=WIDE, sizes="wide")
+GUARDED = Setting(run="torch_cond.default", place=3)
+LOCKSTEP = Setting(run="batched.default", place=3)
 
 # How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
-UNCHANGED = {DEFAULT: 4, REPLAYED: 3, GUARDED: 2, LOCKSTEP: 2, WIDE: 2}
+UNCHANGED = {
+    **dict.fromkeys((*DEFAULT, REPLAYED, REPLAYED_WIDE, GUARDED, LOCKSTEP), 2),
+    DEFAULT[0]: 3,
+    REPLAYED: 3,
+}
 
 # Ten pairs of them, base and head.
 NO_CHANGE = (
-    *((DEFAULT, 0, head) for head in (1, 2, 3)),
-    (DEFAULT, 1, 2),
-    *((REPLAYED, 0, head) for head in (1, 2)),
+    *((setting, 0, 1) for setting in UNCHANGED),
+    *((setting, 0, 2) for setting in (DEFAULT[0], REPLAYED)),
     (REPLAYED, 1, 2),
-    *((setting, 0, 1) for setting in (GUARDED, LOCKSTEP, WIDE)),
 )
+PLACES = 1 + max(setting.place for setting in UNCHANGED)
 
 
 def unchanged(setting: Setting, number: int) -> Path:
     """The archive of the recording of that number."""
-    return REGRESSIONS / "unchanged" / f"{setting.name}.{number}.tgz"
+    return REGRESSIONS / "unchanged" / f"{setting.name}_{number}.tgz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +93,10 @@ class Regression:
 
     @property
     def setting(self) -> Setting:
-        return next(known for known in UNCHANGED if (known.run, known.args) == (self.truth.run, self.truth.args))
+        """Of two places with the same run, the first half of the regressions goes to the first."""
+        run, args = self.truth.run, self.truth.args
+        known = [setting for setting in UNCHANGED if (setting.run, setting.args) == (run, args)][:2]
+        return known[len(known) * int(self.name[:2]) // 21]
 
     @property
     def recording(self) -> Path:

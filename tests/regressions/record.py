@@ -3,15 +3,15 @@
     python -m tests.regressions.record [--device cuda] [-j 4] [--into FOLDER] [--until SECONDS] [NAME ...]
 
 Each recording is one ``kgprof profile linkpred`` of a copy of this tree. An archive that is there is not made again.
-With ``-j`` several are made at a time, each on cores and, on CUDA, on a GPU of its own; what they share (memory, the
-host's power) is then part of the times' noise. ``--until`` starts none after so many seconds.
+With ``-j`` up to four are made at a time, each on cores and, on CUDA, on a GPU of its own, the same for all that are
+compared with each other; what they share (memory, the host's power) is then part of the times' noise. So is a different
+GPU if the command is resumed with another ``-j``. ``--until`` starts none after so many seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import queue
 import shutil
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.regressions.planted import REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
+from tests.regressions.planted import PLACES, REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
 
 PASSES = "compile,timing,trace,host,memory"
 LONGEST_S = 400  # of one recording: a hang costs one, not all
@@ -48,7 +48,7 @@ class Place:
 def wanted() -> tuple[Wanted, ...]:
     """The bases first, then the regressions, then the unchanged tree again."""
     again = [
-        Wanted(name=f"{setting.name}.{number}", setting=setting, patch=None, archive=unchanged(setting, number))
+        Wanted(name=f"{setting.name}_{number}", setting=setting, patch=None, archive=unchanged(setting, number))
         for number in range(max(UNCHANGED.values()))
         for setting, times in UNCHANGED.items()
         if number < times
@@ -129,13 +129,11 @@ def pack(recording: Path, archive: Path) -> None:
 
 def record_all(todo: Sequence[tuple[Wanted, Path]], device: str, jobs: int, rounds: int, until: float) -> int:
     """How many could not be made."""
-    waiting: queue.SimpleQueue[tuple[Wanted, Path]] = queue.SimpleQueue()
-    for one in todo:
-        waiting.put(one)
-    began = time.monotonic()
+    end = time.monotonic() + until
+    shares = [[one for one in todo if one[0].setting.place % jobs == job] for job in range(jobs)]
     threads = [
-        threading.Thread(target=_work, args=(waiting, place, device, rounds, began + until))
-        for place in places(device, jobs)
+        threading.Thread(target=_record_share, args=(share, place, device, rounds, end))
+        for share, place in zip(shares, places(device, jobs), strict=True)
     ]
     for thread in threads:
         thread.start()
@@ -144,22 +142,19 @@ def record_all(todo: Sequence[tuple[Wanted, Path]], device: str, jobs: int, roun
     return sum(not archive.is_file() for _, archive in todo)
 
 
-def _work(waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float) -> None:
-    while time.monotonic() < end:
-        try:
-            each, archive = waiting.get_nowait()
-        except queue.Empty:
-            return
-        went = record(each, place, device, rounds, archive)
-        sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
-        sys.stdout.flush()
+def _record_share(share: Sequence[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float) -> None:
+    for each, archive in share:
+        if time.monotonic() < end:
+            went = record(each, place, device, rounds, archive)
+            sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
+            sys.stdout.flush()
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.regressions.record")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the start of a name chooses all that begin so")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("-j", "--jobs", type=int, default=1)
+    parser.add_argument("-j", "--jobs", type=int, default=1, choices=range(1, PLACES + 1))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path, default=REGRESSIONS)
     parser.add_argument("--until", type=float, default=float("inf"), metavar="SECONDS")
