@@ -707,6 +707,41 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 
 
 @cli.command()
+@click.argument("report", type=click.Path(path_type=Path), metavar="REPORT")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where it is written.  [default: stdout]"
+)
+@verbose_option
+def extract(report: Path, output: Path | None) -> int:
+    """Write the Profile that a report.html carries as JSON: what report.json was beside it.
+
+    REPORT is the page alone, as it was attached or downloaded. A page that had to leave parts of its copy out, to stay
+    below 1 MB, names them on stderr. Exit code 0: written; 2: no report of kgprof's, or it breaks off, or it carries
+    no Profile, or one of a newer kgprof.
+
+    \b
+    For example:  kgprof extract report.html -o report.json
+                  kgprof extract report.html | jq .verdict
+    """
+    from kgprof import carried
+    from kgprof.model import encode_json
+    from kgprof.record import store
+
+    if output is not None and not could_be_written(output):
+        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
+    found = carried.read(report)
+    text = encode_json(found.profile).decode()
+    for words in found.left_out:
+        click.echo(f"kgprof: not in this report's copy: {words}", err=True)
+    if output is None:
+        to_stdout(text)
+        return EXIT_OK
+    store.write_report(output.parent, output.name, text)
+    to_stdout(str(output))
+    return EXIT_OK
+
+
+@cli.command()
 def schema() -> int:
     """Print the JSON Schema of report.json.
 
