@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import (
@@ -18,6 +19,7 @@ from kgprof.model import (
 from kgprof.places import relative
 from kgprof.render import (
     breakdown,
+    contents_box,
     gate_table,
     holistic_table,
     memory_table,
@@ -37,7 +39,9 @@ from kgprof.render.visible import one_line
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
-FINDINGS = 10  # places; the page holds the rest
+FINDINGS = 10  # places that stand open; the others are folded
+_MORE_FINDINGS = 200  # of those; report.json holds the rest
+_METRICS = 8  # columns of the table of runs
 _CELL = 160  # characters of one name or message
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
@@ -52,6 +56,7 @@ _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF00
 _STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 # What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own workflow commands.
 _LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
+_ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 _MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
 
 
@@ -63,32 +68,55 @@ class Section:
     rows: tuple[str, ...] = ()
     tail: tuple[str, ...] = ()
     noun: str = "rows"
+    opens: tuple[str, ...] = ()  # what must follow once this section is there, wherever the text is cut
+    closes: bool = False
 
 
 class Markdown:
+    """For a comment, of at most LIMIT characters; a job summary may have more, and counts bytes.
+
+    ``report_url``: where the whole report can be had, a page that whoever asks for it knows.
+    """
+
     name = "markdown"
     suffix = ".md"
 
+    def __init__(self, *, limit: int = LIMIT, in_bytes: bool = False, report_url: str = "") -> None:
+        self._limit = limit
+        self._size = _bytes if in_bytes else len
+        self._report_url = report_url
+
     def render(self, profile: Profile) -> str:
-        sections = (
+        open_to_all = (
             _verdict(profile),
+            _link(self._report_url),
             _traces(profile) if profile.trace_files else _runs(profile),
             _ranks(profile),
             *(_difference(one) for one in profile.differences),
             _budgets(profile),
             _findings(profile),
             _accepted(profile),
+        )
+        details = (
             _trade_offs(profile),
             _checklist(profile),
             _time(profile),
             _origins(profile),
-            _roofline(profile),
             _holistic(profile),
             _memory(profile),
-            _gaps(profile),
-            _environment(profile),
         )
-        return _fitted([section for section in sections if section is not None])
+        folded = (_roofline(profile), _more_findings(profile), _gaps(profile))
+        last = (_contents(profile), _environment(profile))
+        sections = (*open_to_all, *_folded("Details", details), *folded)
+        return _fitted(_present(sections), last=_present(last), limit=self._limit, size=self._size)
+
+
+def _present(sections: Iterable[Section | None]) -> list[Section]:
+    return [section for section in sections if section is not None]
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", errors="replace"))
 
 
 def escaped(text: str, limit: int = _CELL) -> str:
@@ -100,28 +128,50 @@ def escaped(text: str, limit: int = _CELL) -> str:
     return _MENTION.sub("@<!-- -->", safe)
 
 
-def _fitted(sections: Sequence[Section]) -> str:
-    """Whole sections while they fit; of the first that does not, the rows that do, and a line that says so."""
+def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int, size: Callable[[str], int]) -> str:
+    """Whole sections while they fit; of the first that does not, the rows that do, and a line that says so.
+
+    ``last`` always stands at the end. Whatever is cut, a folded part that was opened is closed.
+    """
+    end = [line for section in last for line in (*section.head, *section.rows, *section.tail, "")]
+    room = limit - _RESERVE - sum(size(line) + 1 for line in end)
     lines: list[str] = []
-    used = 0
+    closing: list[str] = []
     for section in sections:
-        fixed = sum(len(line) + 1 for line in (*section.head, *section.tail)) + 1
-        if used + fixed > LIMIT - _RESERVE:
-            lines.append(f"*Cut at {LIMIT:,} characters; report.json holds everything.*")
+        fixed = sum(size(line) + 1 for line in (*section.head, *section.tail)) + 1
+        if fixed > room and not section.closes:
+            lines.append(
+                f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json holds everything.*"
+            )
+            lines += ["", *closing]
             break
-        rows, cut = _rows_that_fit(section.rows, LIMIT - _RESERVE - used - fixed)
+        rows, cut = _rows_that_fit(section.rows, room - fixed, size)
         body = [*section.head, *rows, *section.tail]
         if cut:
             body.append(f"*{cut:,} more {section.noun} cut; report.json holds them.*")
         lines += [*body, ""]
-        used += sum(len(line) + 1 for line in body) + 1
-    return "\n".join(lines).rstrip("\n") + "\n"
+        room -= sum(size(line) + 1 for line in body) + 1
+        closing = [] if section.closes else list(section.opens) or closing
+    return "\n".join([*lines, *end]).rstrip("\n") + "\n"
 
 
-def _rows_that_fit(rows: Sequence[str], room: int) -> tuple[list[str], int]:
+def _folded(title: str, sections: Iterable[Section | None]) -> list[Section]:
+    """The sections behind one line that opens them; none where there is none."""
+    inside = _present(sections)
+    if not inside:
+        return []
+    close = ("</details>",)
+    return [
+        Section(head=(f"<details><summary>{title}</summary>",), opens=close),
+        *inside,
+        Section(head=close, closes=True),
+    ]
+
+
+def _rows_that_fit(rows: Sequence[str], room: int, size: Callable[[str], int]) -> tuple[list[str], int]:
     kept: list[str] = []
     for row in rows:
-        room -= len(row) + 1
+        room -= size(row) + 1
         if room < 0:
             break
         kept.append(row)
@@ -146,8 +196,13 @@ def _verdict(profile: Profile) -> Section:
     return Section(head=(title, "", status, ""), rows=tuple(reasons), noun="reasons")
 
 
+def _link(url: str) -> Section | None:
+    """Of what is no address nothing is made."""
+    return Section(head=(f"[The whole report]({url})",)) if _ADDRESS.fullmatch(url) else None
+
+
 def _runs(profile: Profile) -> Section:
-    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
+    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS][:_METRICS]
     return Section(
         head=_table(["run", *(column.name for column in shown)]),
         rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
@@ -232,19 +287,38 @@ def _findings(profile: Profile) -> Section:
     if not profile.findings:
         watched = ", ".join(escaped(rule.id) for rule in looked_for(profile))
         return Section(head=(f"No finding (looked for: {watched}).",))
-    failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
-    same = [group for group in grouped(profile.findings) if not group.first.accepted]
-    same.sort(key=lambda group: failing.isdisjoint(group.members))
-    more = len(same) - len(same[:FINDINGS])
+    same = _by_weight(profile)
+    more = len(same[FINDINGS:])
+    beyond = f", {len(same[FINDINGS + _MORE_FINDINGS :]):,} of them in report.json only"
+    folded = f"- {more:,} more below{beyond if more > _MORE_FINDINGS else ''}"
     return Section(
         head=(f"**Findings ({len(profile.findings):,})**", ""),
-        rows=tuple(
-            f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
-            for group in same[:FINDINGS]
-        ),
-        tail=(f"- {more:,} more in the report",) if more else (),
+        rows=tuple(_finding_line(group, profile) for group in same[:FINDINGS]),
+        tail=(folded,) if more else (),
         noun="findings",
     )
+
+
+def _more_findings(profile: Profile) -> Section | None:
+    rest = _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]
+    if not rest:
+        return None
+    return Section(
+        head=("<details><summary>More findings</summary>", ""),
+        rows=tuple(_finding_line(group, profile) for group in rest),
+        tail=("", "</details>"),
+        noun="findings",
+    )
+
+
+def _by_weight(profile: Profile) -> list[Grouped]:
+    failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
+    same = [group for group in grouped(profile.findings) if not group.first.accepted]
+    return sorted(same, key=lambda group: failing.isdisjoint(group.members))
+
+
+def _finding_line(group: Grouped, profile: Profile) -> str:
+    return f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
 
 
 def _finding(group: Grouped, profile: Profile) -> str:
@@ -426,6 +500,13 @@ def _gaps(profile: Profile) -> Section | None:
     return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun="lines")
 
 
+def _contents(profile: Profile) -> Section:
+    """What a reader should know before this is shown to others."""
+    rows = tuple(f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in contents_box.facts(profile))
+    head = (f"<details><summary>{contents_box.TITLE}</summary>", "")
+    return Section(head=head, rows=rows, tail=("", "</details>"))
+
+
 def _environment(profile: Profile) -> Section:
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
@@ -437,5 +518,5 @@ def _environment(profile: Profile) -> Section:
         commit + (" with changes" if environment.git_dirty is True else ""),
         profile.created_utc,
     )
-    command = f"<sub>{escaped(' '.join(profile.command), 600)}</sub>"
+    command = f"<sub>Again: {escaped(shlex.join(profile.command), 600)}</sub>"
     return Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))

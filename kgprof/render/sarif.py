@@ -191,6 +191,8 @@ def _artifact(place: Location, root: str) -> dict[str, str]:
     encoded = quote(path.encode("utf-8", errors="replace"), safe="/")
     if path.startswith("/"):
         return {"uri": f"file://{encoded}"}
+    if path.startswith(("~", "<")):  # the end of a path that was shortened: it is in no folder that SARIF could know
+        return {"uri": encoded}
     return {"uri": encoded, "uriBaseId": ROOT}
 
 

@@ -288,3 +288,14 @@ def test_whatever_the_names_are_it_is_sarif_with_the_right_counts(found: list[Fi
     for level in Level:
         assert run["properties"]["levels"][level.value] == sum(finding.level is level for finding in found)
         assert sum(result["level"] == level.value for result in run["results"]) == sum(f.level is level for f in found)
+
+
+def test_a_path_that_was_shortened_is_said_to_lie_in_no_folder() -> None:
+    told = profiles.findings()
+    place = Location(file="<site-packages>/torch/nn.py", line=3)
+    profile = msgspec.structs.replace(told, findings=(msgspec.structs.replace(told.findings[0], location=place),))
+
+    (result,) = json.loads(by_name("sarif").render(profile))["runs"][0]["results"]
+
+    artifact = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert artifact == {"uri": "%3Csite-packages%3E/torch/nn.py"}

@@ -1,0 +1,109 @@
+"""The summary for people: what stands open, what is folded, and what is cut where there is no room."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from kgprof.analysis.redaction import redacted
+from kgprof.model import Level, PrivateNames, Profile
+from kgprof.render.markdown import FINDINGS, Markdown
+from tests.render import profiles
+
+
+def with_findings(number: int) -> Profile:
+    told = profiles.findings()
+    found = [
+        msgspec.structs.replace(told.findings[0], level=Level.WARNING, message=f"finding {i}", fingerprint=f"{i:012x}")
+        for i in range(number)
+    ]
+    return msgspec.structs.replace(told, findings=tuple(found))
+
+
+def said(text: str) -> int:
+    return len(re.findall(r"finding \d+", text))
+
+
+def depth_at(text: str, what: str) -> int:
+    """How many folded parts are open where ``what`` stands."""
+    before = text[: text.index(what)]
+    return before.count("<details>") - before.count("</details>")
+
+
+def test_verdict_runs_and_ten_findings_stand_open_and_the_rest_is_folded() -> None:
+    text = Markdown().render(with_findings(25))
+
+    open_part = text[: text.index("<details>")]
+    assert said(open_part) == FINDINGS
+    assert "- 15 more below\n" in open_part
+    assert "| run | ms/step |" in open_part
+    assert said(text) == 25
+    assert depth_at(text, "finding 24") == 1
+    assert depth_at(text, "**Where the time went**") == 1
+    assert text.count("<details>") == text.count("</details>")
+
+
+def test_the_table_of_runs_has_eight_metrics_at_most() -> None:
+    (head,) = [line for line in Markdown().render(profiles.cuda()).splitlines() if line.startswith("| run | ms/step")]
+
+    assert head.count("|") <= 1 + 1 + 8
+
+
+def test_of_hundreds_of_findings_those_in_the_json_only_are_counted() -> None:
+    text = Markdown(limit=10**6).render(with_findings(500))
+
+    assert "- 490 more below, 290 of them in report.json only\n" in text
+    assert said(text) == 210
+
+
+@pytest.mark.parametrize("limit", [6_000, 20_000])
+@pytest.mark.parametrize("state", ["huge", "hostile"])
+@pytest.mark.parametrize("in_bytes", [False, True])
+def test_what_does_not_fit_is_cut_on_a_row_and_every_folded_part_is_closed(
+    limit: int, state: str, in_bytes: bool
+) -> None:
+    profile = profiles.STATES[state]()
+
+    text = Markdown(limit=limit, in_bytes=in_bytes).render(profile)
+
+    # then: what always stands there has a size of its own, which is below any limit that is in use
+    if limit >= 20_000:
+        assert (len(text.encode("utf-8")) if in_bytes else len(text)) <= limit
+    assert len(re.findall(r"^<details>", text, re.MULTILINE)) == len(re.findall(r"^</details>", text, re.MULTILINE))
+    assert all(line.endswith(" |") for line in text.splitlines() if line.startswith("| "))
+    assert text.rstrip("\n").splitlines()[-1].startswith("<sub>Again: ")
+
+
+def test_a_cut_says_how_many_rows_it_cost() -> None:
+    text = Markdown(limit=12_000).render(profiles.huge())
+
+    shown = sum(line.startswith("| strategy_") for line in text.splitlines())
+    (cut,) = re.findall(r"\*([\d,]+) more runs cut; report.json holds them\.\*", text)
+    assert shown + int(cut) == len(profiles.huge().runs)
+
+
+def test_the_report_is_linked_where_it_is_known_and_only_by_an_address() -> None:
+    url = "https://github.com/o/r/actions/runs/123"
+
+    assert f"[The whole report]({url})" in Markdown(report_url=url).render(profiles.clean())
+    for none in ("", "javascript:alert(1)", "https://x.org/a)[b](c"):
+        assert "The whole report" not in Markdown(report_url=none).render(profiles.clean())
+
+
+def test_the_command_can_be_run_again_as_it_stands() -> None:
+    profile = msgspec.structs.replace(profiles.clean(), command=("kgprof", "profile", "a b.py", "--", "--x=1 2"))
+
+    assert "<sub>Again: kgprof profile 'a b.py' -- '--x=1 2'</sub>\n" in Markdown().render(profile)
+
+
+def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:
+    given = msgspec.structs.replace(profiles.empty(), command=("kgprof", "/home/bob/x.py"))
+
+    text = Markdown().render(redacted(given, PrivateNames()))
+
+    box = text[text.index("What this file contains") :]
+    assert "- Left out: home directories (1)\n" in box
+    assert "- Source lines: 0 lines, of the repository only (--include-source repo)\n" in box
+    assert "bob" not in text
