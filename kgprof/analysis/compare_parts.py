@@ -1,0 +1,205 @@
+"""What a step takes more than before, in parts that the two traces can tell apart. Microseconds a step of the trace.
+
+Kernels of one name are launched n times and take t each: the difference of n·t is (change of n)·(mean t) for the
+launches and (mean n)·(change of t) for the kernel, which add up to it. Inductor numbers its kernels, so the numbers are
+taken off before names are matched; kernels that only one side has are one pool, because fusion gives new names to old
+work. What is left of the window is the host's: on a GPU the time in which the device had nothing to do, on a CPU the
+time in no operator, and in both the frames of Dynamo and of compiled regions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kgprof.counted import counted
+from kgprof.model import Change, HostRow, KernelBreakdown, KernelKind, Location, RunReport, Skipped, TraceDifference
+from kgprof.places import relative
+
+KERNEL, REPLACED, LAUNCHES, COPIES, HOST = "kernel", "replaced", "launches", "copies", "host"
+LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
+
+_GRAPH = re.compile(r"^graph_\d+_")
+_NUMBER = re.compile(r"_\d+$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """``what``: kernel (same launches, slower), replaced (by other kernels), launches, copies, host."""
+
+    what: str
+    us: float  # a step, of the trace; negative: less than before
+    text: str
+    more: float = 0.0  # launches a step
+    location: Location | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kernel:
+    name: str
+    kind: KernelKind | None
+    before_us: float
+    after_us: float
+    before: float  # launches a step
+    after: float
+
+    @property
+    def delta_us(self) -> float:
+        return self.after_us - self.before_us
+
+    @property
+    def more(self) -> float:
+        return self.after - self.before
+
+    @property
+    def on_both(self) -> bool:
+        return self.before > 0 and self.after > 0
+
+    @property
+    def launches_us(self) -> float:
+        return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
+
+    @property
+    def slower_us(self) -> float:
+        return self.delta_us - self.launches_us
+
+
+def parts(trace: TraceDifference, base: RunReport, head: RunReport, root: str) -> tuple[Part, ...]:
+    """They add up to the change of the window, but for what runs at the same time. Empty without comparable traces."""
+    if trace.total is None:
+        return ()
+    kernels = _merged(trace.kernels)
+    worked = [one for one in kernels if one.kind is not KernelKind.FRAMEWORK]
+    copies = [one for one in worked if one.kind is KernelKind.COPY]
+    computing = [one for one in worked if one.kind is not KernelKind.COPY]
+    place = _places(head)
+    found = (
+        *_copies(copies, place),
+        *_launches([one for one in computing if one.on_both], place),
+        *_slower([one for one in computing if one.on_both], place),
+        *_pool([one for one in computing if not one.on_both], place),
+        _host(trace, [one for one in kernels if one.kind is KernelKind.FRAMEWORK], base, head, root),
+    )
+    return tuple(part for part in found if part.us or part.more)
+
+
+def plain_name(name: str) -> str:
+    """Without the numbers that Inductor gives to graphs and kernels in the order in which it makes them."""
+    return _NUMBER.sub("", _GRAPH.sub("", name))
+
+
+def _merged(rows: Iterable[Change]) -> tuple[_Kernel, ...]:
+    found: dict[tuple[str, KernelKind | None], _Kernel] = {}
+    for row in rows:
+        key = (plain_name(row.name), row.kind)
+        was = found.get(key)
+        found[key] = _Kernel(
+            name=key[0],
+            kind=row.kind,
+            before_us=row.before_us + (was.before_us if was else 0.0),
+            after_us=row.after_us + (was.after_us if was else 0.0),
+            before=(row.before_count or 0.0) + (was.before if was else 0.0),
+            after=(row.after_count or 0.0) + (was.after if was else 0.0),
+        )
+    return tuple(sorted(found.values(), key=lambda one: (-abs(one.delta_us), one.name)))
+
+
+_Place = Callable[[str], Location | None]
+
+
+def _places(run: RunReport) -> _Place:
+    """Of a kernel the first line that it computes."""
+    rows = run.kernels.rows if isinstance(run.kernels, KernelBreakdown) else ()
+    lines = {plain_name(row.name): row.lines[0] for row in reversed(rows) if row.lines}
+    return lines.get
+
+
+# ---------------------------------------------------------------- work
+
+
+def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+    if not copies:
+        return
+    more, us = sum(one.more for one in copies), sum(one.delta_us for one in copies)
+    largest = max(copies, key=lambda one: one.delta_us)
+    how_many = f"{_signed(more)} a step ({_number(copies, 'before')} -> {_number(copies, 'after')})"
+    said = f"copies and fills: {how_many}" if abs(more) >= LEAST_MORE else "the same copies and fills take longer"
+    yield Part(what=COPIES, us=us, more=more, text=f"{said}, {largest.name} first", location=place(largest.name))
+
+
+def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+    """Kernels that were there and are launched more often, or less."""
+    changed = [one for one in kernels if one.more]
+    if not changed:
+        return
+    more, largest = sum(one.more for one in changed), max(changed, key=lambda one: one.launches_us)
+    text = f"{_signed(more)} launches a step of {counted(len(changed), 'kernel')} that were there, {largest.name} first"
+    us = sum(one.launches_us for one in changed)
+    yield Part(what=LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
+
+
+def _slower(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+    for one in kernels:
+        each = f"{one.before_us / one.before:,.3g} -> {one.after_us / one.after:,.3g} us a launch"
+        text = f"{one.name}: {each}, {one.after:,.3g} launches a step"
+        yield Part(what=KERNEL, us=one.slower_us, text=text, location=place(one.name))
+
+
+def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+    """Kernels that only one side has: more launches, or other kernels for the work of those that are gone."""
+    if not kernels:
+        return
+    new, gone = [one for one in kernels if one.after], [one for one in kernels if not one.after]
+    more, us = sum(one.more for one in kernels), sum(one.delta_us for one in kernels)
+    said = f"{_number(new, 'after')} launches a step of {counted(len(new), 'new kernel')}"
+    said += f" in the place of {_number(gone, 'before')} of {len(gone)}" if gone else ""
+    largest = max(new, key=lambda one: one.after_us, default=None)
+    said += f", {largest.name} first" if largest else ""
+    what = LAUNCHES if more >= LEAST_MORE else REPLACED
+    yield Part(what=what, us=us, more=more, text=said, location=place(largest.name) if largest else None)
+
+
+def _number(kernels: Iterable[_Kernel], side: str) -> str:
+    return f"{sum(getattr(one, side) for one in kernels):,.4g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.3g}"
+
+
+# ---------------------------------------------------------------- the host
+
+
+def _host(trace: TraceDifference, framework: Sequence[_Kernel], base: RunReport, head: RunReport, root: str) -> Part:
+    idle = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0)
+    us = idle + sum(one.delta_us for one in framework)
+    where = "the device waits longer" if trace.device == "cuda" else "more time outside of operators"
+    grown = _grown_function(base, head, root)
+    named = f"; of Python's functions {grown.name} grew most" if grown else ""
+    return Part(what=HOST, us=us, text=f"{where}{named}", location=grown.location if grown else None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Grown:
+    name: str
+    location: Location | None
+
+
+def _grown_function(base: RunReport, head: RunReport, root: str) -> _Grown | None:
+    """The function whose own time under cProfile grew most; its place where it lies in the repository."""
+    if isinstance(base.host, Skipped) or isinstance(head.host, Skipped) or not base.host.steps or not head.host.steps:
+        return None
+    before = {_name(row): row.self_us / base.host.steps for row in base.host.rows}
+    grown = [(row.self_us / head.host.steps - before.get(_name(row), 0.0), row) for row in head.host.rows]
+    most, row = max(grown, key=lambda one: one[0], default=(0.0, None))
+    if row is None or most <= 0:
+        return None
+    ours = bool(root) and relative(row.file, root) != row.file.replace("\\", "/")
+    where = Location(file=row.file, line=row.line, function=row.function) if ours else None
+    return _Grown(name=f"{row.function} (+{most:,.3g} us a step under cProfile)", location=where)
+
+
+def _name(row: HostRow) -> tuple[str, str]:
+    """Base and head may lie in two folders, so of the path only the file's name counts."""
+    return row.file.replace("\\", "/").rpartition("/")[2], row.function

@@ -1,0 +1,217 @@
+"""What a comparison comes to: the exit code and the sentence. The first of ORDER that applies leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kgprof.analysis.compare_intervals import BETTER, INCONCLUSIVE, WORSE
+from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, STEP
+from kgprof.counted import counted
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_OK,
+    EXIT_WORKLOAD,
+)
+from kgprof.model import (
+    Cause,
+    ComparedMetric,
+    Comparison,
+    Profile,
+    RunComparison,
+    RunReport,
+    Skipped,
+    Verdict,
+)
+from kgprof.places import relative
+
+ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+TIMES = (STEP, EVALUATION, CANDIDATE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    exit_code: int
+    text: str
+
+
+def reasons(base: Profile, head: Profile, compared: Comparison) -> tuple[Reason, ...]:
+    """Everything that keeps the comparison from passing, worst first."""
+    found = (
+        *_deaths(head, EXIT_WORKLOAD),
+        *_findings(compared, head.environment.source_root),
+        *_metrics(compared),
+        *_results(compared),
+        *_nothing(compared),
+        *_deaths(base, EXIT_INCONCLUSIVE, side="base: "),
+        *_gone(compared),
+        *_inconclusive(compared),
+    )
+    return tuple(sorted(found, key=lambda reason: ORDER.index(reason.exit_code)))
+
+
+def _deaths(profile: Profile, code: int, side: str = "") -> Iterator[Reason]:
+    for run in profile.runs:
+        for ended in (run.exit, run.probe_exit):
+            if ended is None or ended.outcome == "ok":
+                continue
+            interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
+            yield Reason(
+                exit_code=EXIT_INTERRUPTED if interrupted else code, text=f"{side}{run.key.slug} {ended.words}"
+            )
+
+
+def _findings(compared: Comparison, root: str) -> Iterator[Reason]:
+    for one in compared.findings:
+        place = one.finding.location
+        where = f" at {relative(place.file, root)}:{place.line}" if place else ""
+        run = f"{one.finding.run.slug}: " if one.finding.run else ""
+        if one.fails:
+            text = f"{run}new {one.finding.rule}{where}: {one.finding.message.removeprefix(run)}"
+            yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
+
+
+def _metrics(compared: Comparison) -> Iterator[Reason]:
+    for run in compared.runs:
+        for metric in run.metrics:
+            if metric.decides and metric.verdict == WORSE and compared.fail_on != "never":
+                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {said(metric)}")
+
+
+def _results(compared: Comparison) -> Iterator[Reason]:
+    """A program that gives something else is another program: that no time can make up for."""
+    for run in compared.runs:
+        for cause in run.causes:
+            if cause.cause == "results" and compared.fail_on != "never" and not run.settings:
+                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {cause.text}")
+
+
+def _nothing(compared: Comparison) -> Iterator[Reason]:
+    if not any(run.status == "both" for run in compared.runs):
+        yield Reason(exit_code=EXIT_NOTHING_MEASURED, text="the two sides have no run in common")
+
+
+def _gone(compared: Comparison) -> Iterator[Reason]:
+    for run in compared.runs:
+        if run.status == "gone":
+            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug} was not run in head")
+
+
+def _inconclusive(compared: Comparison) -> Iterator[Reason]:
+    for run in compared.runs:
+        undecided = [m for m in run.metrics if m.decides and m.verdict == INCONCLUSIVE]
+        for metric in undecided[:1]:  # the step and the evaluation of one run are of one mind mostly
+            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug}: {said(metric)}")
+        unseen = [m for m in run.metrics if m.decides and m.verdict == NOT_OBSERVED]
+        unseen += [m for m in run.metrics if m.name in TIMES and _on_one_side(m)][:1]
+        timed = any(m.decides and m.name in TIMES for m in run.metrics)
+        if not timed and (other := next((m for m in run.metrics if m.note.startswith("not the same work")), None)):
+            unseen.append(other)
+        for metric in unseen:
+            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug}: {metric.name} {_unseen(metric)}")
+
+
+def _on_one_side(metric: ComparedMetric) -> bool:
+    return isinstance(metric.base, Skipped) != isinstance(metric.head, Skipped)
+
+
+def _unseen(metric: ComparedMetric) -> str:
+    return f"was not compared: {metric.note}"
+
+
+# ---------------------------------------------------------------- in words
+
+
+def verdict(found: Sequence[Reason], compared: Comparison, runs: Sequence[RunReport]) -> Verdict:
+    if not found:
+        return Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
+    code = found[0].exit_code
+    lead = {
+        EXIT_GATE_FAILED: "worse",
+        EXIT_WORKLOAD: "no verdict, the workload failed",
+        EXIT_NOTHING_MEASURED: "no verdict, nothing to compare",
+        EXIT_INTERRUPTED: "no verdict, interrupted",
+        EXIT_INCONCLUSIVE: "inconclusive",
+    }[code]
+    return Verdict(
+        status=_STATUS.get(code, "inconclusive"),
+        text=f"{lead}: {found[0].text}{_cause(compared) if code == EXIT_GATE_FAILED else ''}",
+        reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
+    )
+
+
+def exit_code(found: Sequence[Reason]) -> int:
+    return found[0].exit_code if found else EXIT_OK
+
+
+def _cause(compared: Comparison) -> str:
+    """Of the run that got slowest; empty where no time is worse."""
+    explained = [run for run in compared.runs if not isinstance(run.explained_us, Skipped)]
+    first = compared.causes[0] if compared.causes else None
+    of = next((run for run in explained if first is not None and run.run == first.run), None)
+    if first is None or of is None:
+        return ""
+    return f"; likely cause: {one_sentence(first, of)}"
+
+
+def one_sentence(cause: Cause, run: RunComparison) -> str:
+    """A cause with what it explains: "4.1 of 4.5 ms"."""
+    if isinstance(cause.explains_us, Skipped) or isinstance(run.delta_us, Skipped):
+        return cause.text
+    return f"{cause.text} (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
+
+
+def milliseconds(us: float) -> str:
+    return f"{us / 1000:,.3g}"
+
+
+def said(metric: ComparedMetric) -> str:
+    """One metric with its change, interval and budget."""
+    if isinstance(metric.ratio, Skipped):
+        return f"{metric.name} {plain(metric.base)} -> {plain(metric.head)} {metric.unit}"
+    change = f"{metric.name} {_percent(metric.ratio)}"
+    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+        note = f": {metric.note}" if metric.note else ""
+        return f"{change} ({plain(metric.base)} -> {plain(metric.head)} {metric.unit}){note}"
+    rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
+    budget = f", budget +{metric.budget_percent:g} %" if metric.budget_percent is not None else ""
+    within = f"95 % {_percent(metric.low)} to {_percent(metric.high)}, {rounds}{budget}"
+    note = f"; {metric.note}" if metric.note else ""
+    return f"{change} ({within}){note}"
+
+
+def plain(value: float | Skipped) -> str:
+    return "not observed" if isinstance(value, Skipped) else f"{value:,.4g}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def _passed(compared: Comparison) -> str:
+    times = [m for run in compared.runs for m in run.metrics if m.decides and m.name in TIMES]
+    faster = [m for m in times if m.verdict == BETTER]
+    common = sum(run.status == "both" for run in compared.runs)
+    if faster:
+        best = min(faster, key=lambda m: m.ratio if not isinstance(m.ratio, Skipped) else 1.0)
+        return f"better: {best.run.slug}: {said(best)}"
+    if not times:
+        return f"no new finding that fails, over {counted(common, 'run')}; no time was compared"
+    slower = [m for m in times if m.verdict == WORSE]  # with --fail-on never
+    if slower:
+        return f"worse, and --fail-on never: {slower[0].run.slug}: {said(slower[0])}"
+    return f"the same: every time within its budget over {counted(common, 'run')}, and no new finding that fails"
+
+
+def _also(compared: Comparison) -> tuple[str, ...]:
+    """What stands in spite of the verdict."""
+    new = sum(one.status == "new" and not one.fails for one in compared.findings)
+    fixed = sum(one.status == "fixed" for one in compared.findings)
+    grew = sum(one.grew for one in compared.findings)
+    only = [f"{run.run.slug} is new: base did not run it" for run in compared.runs if run.status == "new"]
+    said_of = ((new, "further new"), (fixed, "fixed"), (grew, "more frequent"))
+    return (*(f"{counted(n, f'{word} finding')}" for n, word in said_of if n), *only)

@@ -1,0 +1,196 @@
+"""A comparison for a terminal and a log: the verdict, its cause, what changed, and how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kgprof.counted import counted
+from kgprof.model import (
+    Cause,
+    ComparedFinding,
+    ComparedMetric,
+    ComparedSide,
+    Comparison,
+    Profile,
+    RunComparison,
+    Skipped,
+)
+from kgprof.places import relative
+from kgprof.render.quantity import figure, milliseconds, size
+from kgprof.render.visible import one_line
+
+_LENGTH = 2000
+_NAME = 60
+_CAUSES = 5
+_FINDINGS = 10  # of each status
+_HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
+_SCALES = {"us": ("ms", 1e-3)}  # as elsewhere in a report: steps are said in milliseconds
+# Of what is the same, the lines that a reader looks for.
+_ALWAYS = ("step", "evaluation", "ms/candidate")
+
+
+def lines(profile: Profile, compared: Comparison) -> Iterable[str]:
+    yield f"kgprof compare: {one_line(profile.workload, _NAME)} on {one_line(profile.environment.device_name, _NAME)}"
+    yield f"  base: {_side(compared.base)}"
+    yield f"  head: {_side(compared.head)}"
+    yield ""
+    yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
+    for reason in profile.verdict.reasons:
+        yield f"  also: {one_line(reason, _LENGTH)}"
+    yield ""
+    yield from _causes(compared, profile.environment.source_root)
+    yield from _table(compared)
+    yield from _findings(compared, profile.environment.source_root)
+    yield from _trust(compared)
+
+
+def _side(side: ComparedSide) -> str:
+    commit = "" if isinstance(side.git_commit, Skipped) else f", commit {side.git_commit[:12]}"
+    dirty = " with local changes" if side.git_dirty is True else ""
+    return f"{one_line(side.source, 200)} ({one_line(side.created_utc, 40)}{one_line(commit + dirty, _NAME)})"
+
+
+# ---------------------------------------------------------------- why
+
+
+def _causes(compared: Comparison, root: str) -> Iterable[str]:
+    runs = {run.run: run for run in compared.runs}
+    if not compared.causes:
+        return
+    worse = any(not isinstance(run.explained_us, Skipped) for run in compared.runs)
+    yield "likely cause" if worse else "what changed"
+    for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
+        yield f"  {number}. {_cause(cause, runs.get(cause.run) if cause.run else None, root)}"
+    if len(compared.causes) > _CAUSES:
+        yield f"  and {len(compared.causes) - _CAUSES} more"
+    for run in compared.runs:
+        if not isinstance(run.explained_us, Skipped):
+            yield f"  {_sum(run)}"
+    yield ""
+
+
+def _cause(cause: Cause, run: RunComparison | None, root: str) -> str:
+    where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
+    of = f"{cause.run.slug}: " if cause.run else ""
+    share = ""
+    if run is not None and not isinstance(cause.explains_us, Skipped) and not isinstance(run.delta_us, Skipped):
+        share = f" (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
+    return one_line(f"{cause.cause}: {of}{where}{cause.text}{share}", _LENGTH)
+
+
+def _sum(run: RunComparison) -> str:
+    delta, explained, remainder = run.delta_us, run.explained_us, run.remainder_us
+    if isinstance(delta, Skipped) or isinstance(explained, Skipped) or isinstance(remainder, Skipped):
+        return ""
+    said = f"{milliseconds(explained)} of {milliseconds(delta)} ms/{run.per} explained"
+    notes = "".join(f"; {note}" for note in run.notes)
+    return one_line(f"{run.run.slug}: {said}, {milliseconds(remainder)} not{notes}", _LENGTH)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _table(compared: Comparison) -> Iterable[str]:
+    shown = [metric for run in compared.runs for metric in run.metrics if _is_shown(metric)]
+    hidden = sum(len(run.metrics) for run in compared.runs) - len(shown)
+    if not shown:
+        return
+    rows = [_HEADINGS, *(_row(metric) for metric in shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if index in (0, 1, 5, 6) else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    if hidden:
+        yield f"{counted(hidden, 'further metric')} the same or not observed"
+    for note in dict.fromkeys(metric.note for metric in shown if metric.note):
+        yield f"note: {one_line(note, _LENGTH)}"
+    yield ""
+
+
+def _is_shown(metric: ComparedMetric) -> bool:
+    return metric.decides or metric.verdict in ("worse", "better") or (metric.name in _ALWAYS and _measured(metric))
+
+
+def _measured(metric: ComparedMetric) -> bool:
+    return not isinstance(metric.base, Skipped) and not isinstance(metric.head, Skipped)
+
+
+def _row(metric: ComparedMetric) -> tuple[str, ...]:
+    budget = f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
+    return (
+        one_line(metric.run.slug, _NAME),
+        metric.name,
+        amount(metric.base, metric.unit),
+        amount(metric.head, metric.unit),
+        "-" if isinstance(metric.ratio, Skipped) else percent(metric.ratio),
+        interval(metric),
+        f"{metric.verdict}{budget}",
+    )
+
+
+def amount(value: float | Skipped, unit: str) -> str:
+    if isinstance(value, Skipped):
+        return "-"
+    if unit == "bytes":
+        return size(round(value))
+    name, factor = _SCALES.get(unit, (unit, 1.0))
+    return f"{figure(value * factor, 4)} {name}"
+
+
+def percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def interval(metric: ComparedMetric) -> str:
+    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+        return ""
+    return f"{percent(metric.low)} to {percent(metric.high)}, {metric.base_rounds} + {metric.head_rounds} rounds"
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _findings(compared: Comparison, root: str) -> Iterable[str]:
+    by_status = {status: [f for f in compared.findings if f.status == status] for status in ("new", "fixed")}
+    unchanged = [one for one in compared.findings if one.status == "unchanged"]
+    tally = ", ".join(f"{len(found)} {status}" for status, found in by_status.items())
+    yield f"findings: {tally}, {len(unchanged)} unchanged"
+    for status, found in by_status.items():
+        yield from _listed(found, status, root)
+    yield from _listed([one for one in unchanged if one.grew], "more often", root)
+    yield ""
+
+
+def _listed(found: Sequence[ComparedFinding], word: str, root: str) -> Iterable[str]:
+    for one in found[:_FINDINGS]:
+        finding = one.finding
+        where = f"{relative(finding.location.file, root)}:{finding.location.line}: " if finding.location else ""
+        run = f" [{finding.run.slug}]" if finding.run else ""
+        times = f" ({one.base_count:,} -> {one.head_count:,} times)" if word == "more often" else ""
+        fails = "fails: " if one.fails else "accepted: " if finding.accepted else ""
+        text = f"{word} {finding.level.value} {fails}{where}{finding.rule} {finding.message}{times}{run}"
+        yield f"  {one_line(text, _LENGTH)}"
+    if len(found) > _FINDINGS:
+        yield f"  and {len(found) - _FINDINGS} more {word}"
+
+
+# ---------------------------------------------------------------- how far to trust it
+
+
+def _trust(compared: Comparison) -> Iterable[str]:
+    if compared.environment:
+        so = "compared all the same, as asked" if compared.comparable else "so no time is judged"
+        yield f"the environments differ, {so}"
+        for change in compared.environment:
+            yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', _LENGTH)}"
+    for setting in compared.settings:
+        yield f"asked for otherwise: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', _LENGTH)}"
+    for run in compared.runs:
+        if run.status != "both":
+            yield f"only in {'head' if run.status == 'new' else 'base'}: {one_line(run.run.slug, _NAME)}"
+    for note in compared.notes:
+        yield f"note: {one_line(note, _LENGTH)}"
+    yield one_line(compared.method, _LENGTH)
