@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.carried import Packed
+from kgprof.counted import counted
 from kgprof.model import (
     HostBreakdown,
     KernelBreakdown,
@@ -25,9 +26,11 @@ from kgprof.model import (
 from kgprof.render import (
     breakdown,
     chart,
+    economics_table,
     environment_facts,
     evaluation_table,
     gaps,
+    glance,
     holistic_table,
     kernel_table,
     memory_table,
@@ -57,6 +60,7 @@ from kgprof.render.trace_table import TracesPart, traces_part
 from kgprof.render.visible import one_line
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
+REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
 STATUS_WORDS = {"ok": "OK", "attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 
 
@@ -67,6 +71,11 @@ class Section:
     anchor: str
     title: str
     tally: str = ""
+    short: str = ""  # in the navigation, where the title is too long for it; "-": not there
+
+    @property
+    def name(self) -> str:
+        return self.short or self.title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,9 @@ class Page:
     verdict: str
     reasons: tuple[str, ...]
     more_reasons: str
+    reason_count: str
+    explains: bool  # the reasons say more than the findings below them do
+    glance: tuple[glance.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     gate: GateTable | None
@@ -117,6 +129,7 @@ class Page:
     settings: tuple[Fact, ...]
     compiles: CompileTable
     isa_probe: str
+    economics: economics_table.EconomicsTable
     observers: ObserverTable
     gaps: tuple[gaps.Gap, ...]
     environment: tuple[Fact, ...]
@@ -144,7 +157,7 @@ def build(
     memory_columns = memory_table.columns(runs)
     found = finding_list(profile, limits)
     verdict = profile.verdict
-    reasons, more_reasons = summary.reasons(profile)
+    reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     return Page(
         workload=one_line(profile.workload, limits.name),
         version=profile.kgprof_version,
@@ -156,6 +169,9 @@ def build(
         verdict=one_line(verdict.text, 4 * limits.name),
         reasons=tuple(one_line(reason, 2 * limits.name) for reason in reasons),
         more_reasons=count(more_reasons) if more_reasons else "",
+        reason_count=counted(len(verdict.reasons), "reason"),
+        explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
+        glance=glance.answers(profile, found, limits),
         facts=environment_facts.headline(profile, limits),
         sections=_sections(profile, handed_off=bool(traces)),
         gate=gate_table(profile.gate, limits),
@@ -192,6 +208,7 @@ def build(
         settings=evaluation_table.settings(runs, limits),
         compiles=compile_table(runs, limits),
         isa_probe=_isa_probe(profile.vector_isa_probe_s, limits),
+        economics=economics_table.economics_table(profile, limits),
         observers=observers(runs, limits),
         gaps=gaps.bounded(profile.omissions, limits),
         environment=environment_facts.environment(profile, limits),
@@ -209,33 +226,44 @@ def build(
 
 
 def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
-    """In reading order. What was not asked for has no section; what was, and failed, has one that says so."""
+    """In reading order: what decides, then what explains it, then what it stands on.
+
+    What was not asked for has no section; what was, and failed, has one that says so.
+    """
     gated, timed = profile.gate is not None, not profile.options.untimed
     findings = Section(anchor="findings", title="Findings", tally=count(len(profile.findings)))
     results = Section(anchor="results", title="Results")
     traced = not profile.options.for_a_gate and profile.options.wants(PassName.TRACE)
     taken_in = bool(profile.trace_files)  # torch.profiler ran elsewhere, and nothing else did
+    memory = bool(memory_table.columns(profile.runs))
     offered: tuple[tuple[bool, Section], ...] = (
         (gated, Section(anchor="gate", title="Budgets")),
         (gated, findings),
         (taken_in, Section(anchor="traces", title="Traces", tally=count(len(profile.trace_files)))),
         (not taken_in and (timed or _noteworthy(profile)), results),
-        (bool(profile.trade_offs), Section(anchor="trade-offs", title="Trade-offs")),
-        (timed or traced, Section(anchor="time", title="Where the time went")),
-        (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
+        (timed or traced, Section(anchor="time", title="Where the time went", short="Time")),
         (not gated, findings),
-        (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
-        (bool(memory_table.columns(profile.runs)), Section(anchor="memory", title="Reads and memory")),
+        (bool(profile.trade_offs), Section(anchor="trade-offs", title="Trade-offs")),
         (timed or traced, Section(anchor="kernels", title="Kernels")),
-        (bool(placed(profile.runs)), Section(anchor="roofline", title="Kernels against the card")),
-        (bool(holistic_table.compared(profile.runs)), Section(anchor="holistic", title="Held against HTA")),
-        (timed, Section(anchor="host", title="Host functions")),
-        (handed_off, Section(anchor="trace-files", title="The traces themselves")),
+        (
+            bool(placed(profile.runs)),
+            Section(anchor="roofline", title="Kernels against the card", short="Against the card"),
+        ),
+        (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
+        (timed, Section(anchor="host", title="Host functions", short="Host")),
         (not taken_in, Section(anchor="compile", title="Compilation")),
-        (timed, Section(anchor="cost", title="What watching cost")),
-        (True, Section(anchor="gaps", title="Not measured")),
+        (bool(profile.economics), Section(anchor="economics", title="Economics")),
+        (memory, Section(anchor="memory", title="Reads and memory", short="Memory")),
+        (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (True, Section(anchor="environment", title="Environment")),
         (True, Section(anchor="method", title="Method")),
+        (timed, Section(anchor="cost", title="What watching cost", short="-")),
+        (True, Section(anchor="gaps", title="Not measured")),
+        (
+            bool(holistic_table.compared(profile.runs)),
+            Section(anchor="holistic", title="Held against HTA", short="HTA"),
+        ),
+        (handed_off, Section(anchor="trace-files", title="The traces themselves", short="Trace files")),
         (not taken_in, Section(anchor="logs", title="Logs")),
     )
     return tuple(section for shown, section in offered if shown)

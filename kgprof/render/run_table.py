@@ -11,6 +11,8 @@ from kgprof.render.evaluation_table import Fact
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.visible import one_line
 
+_SHARED_LINE = 20  # characters
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
@@ -107,10 +109,21 @@ def _largest(column: summary.Column, runs: Sequence[RunReport]) -> float:
     return max((cell.value or 0.0 for run in runs if (cell := column.cell(run)).measured), default=0.0)
 
 
+def _in_lines(details: Sequence[str]) -> tuple[str, ...]:
+    """Short ones share a line: the table has to stand above the fold, and no column may grow for it."""
+    lines: list[str] = []
+    for detail in details:
+        if lines and len(lines[-1]) + len(detail) + 2 <= _SHARED_LINE:
+            lines[-1] += f", {detail}"
+        else:
+            lines.append(detail)
+    return tuple(lines)
+
+
 def _run_cell(cell: summary.Cell, scale: float, limits: Limits) -> RunCell:
     return RunCell(
         text=one_line(cell.text, limits.name),
-        details=tuple(one_line(detail, limits.name) for detail in cell.details),
+        details=tuple(one_line(detail, limits.name) for detail in _in_lines(cell.details)),
         measured=cell.measured,
         sort="" if cell.value is None else repr(cell.value),
         wrong=cell.wrong,

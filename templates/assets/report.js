@@ -10,7 +10,6 @@
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
   };
-  theme.hidden = false;
   theme.addEventListener("click", toggleTheme);
 
   // Sorting: every column of a sortable table; numbers by data-sort or by their text.
@@ -49,36 +48,142 @@
     }
   }
 
-  // Filter: kernels and host functions by any of their words; folds with a match open.
+  // Filter: findings, kernels and host functions by any of their words; folds with a match open, and close again.
   const filter = byId("filter");
-  if (filter) {
-    filter.closest(".tools").hidden = false;
-    filter.addEventListener("input", () => {
-      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let matches = 0;
-      for (const table of document.querySelectorAll("table.filtered")) {
-        let here = 0;
-        for (const row of table.tBodies[0].rows) {
-          const text = row.textContent.toLowerCase();
-          row.hidden = !words.every((word) => text.includes(word));
-          here += row.hidden ? 0 : 1;
-        }
-        if (words.length > 0) table.closest("details").open = here > 0;
-        matches += here;
-      }
-      byId("matches").textContent = words.length > 0 ? `${matches} rows` : "";
-    });
+  const opened = new Set();
+  const open = (element) => {
+    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+      if (!fold.open) opened.add(fold);
+      fold.open = true;
+    }
+  };
+  const applyFilter = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const keep = (item, text) => {
+      item.hidden = !words.every((word) => text.toLowerCase().includes(word));
+      return !item.hidden;
+    };
+    for (const fold of opened) fold.open = false;
+    opened.clear();
+    let findings = 0;
+    for (const article of document.querySelectorAll("#findings-list article")) {
+      const head = article.querySelector(".finding-head").textContent;
+      const here = [...article.querySelectorAll("li")].filter((item) => keep(item, head + item.textContent));
+      if (words.length > 0) for (const item of here) open(item);
+      article.hidden = here.length === 0;
+      findings += here.length;
+    }
+    let rows = 0;
+    for (const table of document.querySelectorAll("table.filtered")) {
+      const here = [...table.tBodies[0].rows].filter((row) => keep(row, row.textContent));
+      if (words.length > 0 && here.length > 0) open(table);
+      rows += here.length;
+    }
+    const said = [[findings, "finding"], [rows, "row"]].map(([n, noun]) => `${n} ${noun}${n === 1 ? "" : "s"}`);
+    byId("matches").textContent = words.length > 0 ? said.join(", ") : "";
+  };
+  filter.closest(".tools").hidden = false;
+  filter.addEventListener("input", applyFilter);
+
+  // Findings: j and k walk through those that are shown, folded ones too.
+  const findingNow = () => document.activeElement?.closest("#findings-list li");
+  const walk = (by) => {
+    const shown = [...document.querySelectorAll("#findings-list li")].filter((item) => !item.hidden);
+    if (shown.length === 0) return;
+    const at = shown.indexOf(findingNow());
+    const next = at < 0 ? (by > 0 ? 0 : shown.length - 1) : Math.min(Math.max(at + by, 0), shown.length - 1);
+    open(shown[next]);
+    shown[next].tabIndex = -1;
+    shown[next].focus();
+  };
+  const order = byId("order");
+  const byPlace = (a, b) => (a < b ? -1 : Number(a > b));
+  const ORDERS = {
+    given: (a, b) => a.given - b.given,
+    cost: (a, b) => b.cost - a.cost || a.given - b.given,
+    place: (a, b) => byPlace(a.place, b.place) || a.given - b.given,
+  };
+  const keyOf = (element, given) => {
+    const place = element.querySelector(".where")?.textContent ?? "\uffff";
+    const line = place.replace(/:(\d+)/, (found, number) => `:${number.padStart(7, "0")}`);
+    return { element, given, cost: Number(element.dataset.cost ?? -1), place: line };
+  };
+  const lists = [...document.querySelectorAll("#findings-list, #findings-list ul.messages")].map((list) => [
+    list,
+    [...list.children].map(keyOf),
+  ]);
+  order?.addEventListener("change", () => {
+    for (const [list, keys] of lists) list.append(...keys.toSorted(ORDERS[order.value]).map((key) => key.element));
+  });
+
+  // Copies: what is shown, as Markdown in which nothing is markup but ours.
+  const plain = (element) => element?.textContent.replace(/\s+/g, " ").trim() ?? "";
+  const escaped = (text) => text.replace(/[\\`*_{}[\]<>()#+!|~@&]/g, "\\$&");
+  const textOf = (element) => escaped(plain(element));
+  const messageOf = (line) => escaped([...line.childNodes].filter((node) => !node.matches?.("button, a"))
+    .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim());
+  const findingText = (item) => {
+    const article = item.closest("article");
+    const place = item.querySelector(":scope > .place");
+    return [
+      `**${textOf(article.querySelector(".finding-head"))}:** ${messageOf(item.querySelector(".message"))}`,
+      textOf(item.querySelector(":scope > .wrong")),
+      place ? `at ${textOf(place)}` : "",
+      textOf(article.querySelector(".reason")),
+      textOf(article.querySelector(".remedy")),
+    ].filter(Boolean).join("\n\n") + "\n";
+  };
+  const verdictText = () => {
+    const box = document.querySelector(".verdict");
+    const list = (selector) => [...document.querySelectorAll(selector)].map((item) => `- ${textOf(item)}`).join("\n");
+    const facts = [...document.querySelectorAll(".meta li")].map(textOf).join(", ");
+    return [
+      `**${textOf(document.querySelector("h1"))}: ${textOf(box.querySelector(".status"))}.** ${textOf(box.querySelector("h2"))}`,
+      list(".verdict li"),
+      list(".glance > div"),
+      resultsText(),
+      facts,
+    ].filter(Boolean).join("\n\n") + "\n";
+  };
+  const resultsText = () => {
+    const table = document.querySelector(".results");
+    if (!table) return "";
+    const cell = (one) => {
+      const parts = [...one.childNodes].map((node) => plain(node)).filter(Boolean);
+      return escaped(parts.length > 1 ? `${parts[0]} (${parts.slice(1).join(", ")})` : parts.join(""));
+    };
+    const [head, ...rows] = [...table.rows].map((row) => [...row.cells].map((one) => (one.tagName === "TH" ? textOf(one) : cell(one))));
+    return [head, head.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+  };
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      byId("said").textContent = "Copied.";
+    } catch {
+      byId("markdown").value = text;
+      byId("by-hand").showModal();
+      byId("markdown").select();
+    }
+  };
+  for (const button of document.querySelectorAll("button.copy")) {
+    const item = button.closest("li");
+    button.addEventListener("click", () => copy(item ? findingText(item) : verdictText()));
   }
+  for (const button of document.querySelectorAll("button.close")) {
+    button.addEventListener("click", () => button.closest("dialog").close());
+  }
+  const keys = byId("keys");
+  byId("help").addEventListener("click", () => keys.showModal());
 
   // A link into a fold opens it; so does arriving with such a name in the address.
   const reveal = () => {
     const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
-    let opened = false;
+    let folded = false;
     for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
-      opened ||= !fold.open;
+      folded ||= !fold.open;
       fold.open = true;
     }
-    if (opened) target.scrollIntoView();
+    if (folded) target.scrollIntoView();
   };
   addEventListener("hashchange", reveal);
   reveal();
@@ -142,15 +247,25 @@
     });
   }
 
-  // Keys: none is active while typing.
+  // Keys: none is active while typing, or while a dialog is open (which Escape closes by itself).
+  const KEYS = {
+    t: toggleTheme,
+    j: () => walk(1),
+    k: () => walk(-1),
+    c: () => copy(findingNow() ? findingText(findingNow()) : verdictText()),
+    "?": () => keys.showModal(),
+    "/": () => filter.focus(),
+  };
   addEventListener("keydown", (event) => {
-    const typing = event.target instanceof HTMLInputElement;
-    if (typing && event.key === "Escape") event.target.blur();
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "t") toggleTheme();
-    if (event.key === "/" && filter) {
-      event.preventDefault();
-      filter.focus();
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape" && filter.value) {
+      filter.value = "";
+      applyFilter();
     }
+    const typing = event.target.matches?.("input, select, textarea");
+    if (typing && event.key === "Escape") event.target.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(KEYS, event.key)) return;
+    event.preventDefault();
+    KEYS[event.key]();
   });
 })();

@@ -197,7 +197,7 @@ def test_the_filter_finds_kernels_by_what_was_fused_into_them(browser: Browser, 
 
     assert len(shown) == 3
     assert all("cpp_fused" in text for text in shown)
-    assert matches == "3 rows"
+    assert matches == "0 findings, 3 rows"
 
 
 def test_the_theme_key_changes_the_theme_but_not_while_typing(browser: Browser, reports: dict[str, Path]) -> None:
