@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof._version import __version__
 from kgprof.analysis import comparison, holistic_check, host, kernels, kineto, memory, ranks
 from kgprof.analysis.checklist import checklist
+from kgprof.analysis.host_stacks import flame_graph
 from kgprof.analysis.kernel_kinds import Kinds, rule_of
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
@@ -29,6 +30,7 @@ from kgprof.model import (
     CompilePass,
     CompileSummary,
     Exit,
+    FlameGraph,
     Holistic,
     HolisticCheck,
     KernelBreakdown,
@@ -48,6 +50,7 @@ from kgprof.model import (
 )
 from kgprof.record import store
 
+_OWN_PASS = Skipped(reason="stacks are looked for in STACK's trace")
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
 
 
@@ -109,7 +112,7 @@ def _report(
     kinds: Kinds,
 ) -> RunReport:
     baseline = recording.header.plan.baseline
-    agreement, broken_down = _agreement(recording.agreement, run.key), _kernels(recording, run, kinds)
+    agreement, (broken_down, traced_stacks) = _agreement(recording.agreement, run.key), _kernels(recording, run, kinds)
     differs = isinstance(agreement, RunAgreement) and agreement.verdict == "different"
     return RunReport(
         key=run.key,
@@ -133,6 +136,7 @@ def _report(
         script=run.script,
         records_lacking=_records_lacking(run),
         holistic=_holistic(recording, run, broken_down),
+        flame=_flame(recording, run, traced_stacks),
         rounds=rounds(run),
     )
 
@@ -194,29 +198,39 @@ def _why_uncompared(recording: Recording) -> str:
     return recording.agreement.reason
 
 
-def _kernels(recording: Recording, run: RunRecord, kinds: Kinds) -> KernelBreakdown | Skipped:
-    """From KERNELS, where the C++ kernels have names; else (no such pass, or its trace is damaged) from TRACE."""
+def _kernels(
+    recording: Recording, run: RunRecord, kinds: Kinds
+) -> tuple[KernelBreakdown | Skipped, FlameGraph | Skipped]:
+    """From KERNELS, where the C++ kernels have names; else (no such pass, or its trace is damaged) from TRACE.
+
+    And the stacks of that trace, where it is somebody else's, which may hold some.
+    """
     reasons: list[str] = []
     for name, traced in ((PassName.KERNELS, run.kernels), (PassName.TRACE, run.trace)):
         if isinstance(traced, Skipped):
             continue
-        found = _breakdown(recording, run, name, traced, kinds)
+        found, stacks = _breakdown(recording, run, name, traced, kinds)
         if isinstance(found, KernelBreakdown):
-            return msgspec.structs.replace(found, warnings=(*reasons, *found.warnings))
+            return msgspec.structs.replace(found, warnings=(*reasons, *found.warnings)), stacks
         reasons.append(f"{name.upper()}: {found.reason}")
     if reasons:
-        return Skipped(reason="; ".join(reasons))
-    return run.trace if isinstance(run.trace, Skipped) else Skipped(reason="no pass was traced")
+        none = Skipped(reason="; ".join(reasons))
+    else:
+        none = run.trace if isinstance(run.trace, Skipped) else Skipped(reason="no pass was traced")
+    return none, none
 
 
 def _breakdown(
     recording: Recording, run: RunRecord, name: PassName, traced: TracePass, kinds: Kinds
-) -> KernelBreakdown | Skipped:
+) -> tuple[KernelBreakdown | Skipped, FlameGraph | Skipped]:
     try:
         trace = kineto.read(store.trace_path(recording, run.key, name))
     except InputError as error:
-        return Skipped(reason=error.message)
-    return kernels.breakdown(
+        unread = Skipped(reason=error.message)
+        return unread, unread
+    taken_in = bool(recording.header.plan.trace_files)
+    stacks = flame_graph(trace.columns, measured_in=name) if taken_in else _OWN_PASS
+    found = kernels.breakdown(
         trace,
         device=recording.header.plan.device,
         measured_in=name,
@@ -226,6 +240,20 @@ def _breakdown(
         ceilings=recording.ceilings,
         kinds=kinds,
     )
+    return found, stacks
+
+
+def _flame(recording: Recording, run: RunRecord, of_the_trace: FlameGraph | Skipped) -> FlameGraph | Skipped:
+    """From STACK; of a trace that was taken in, from itself."""
+    if recording.header.plan.trace_files:
+        return of_the_trace
+    if isinstance(run.stack, Skipped):
+        return run.stack
+    try:
+        trace = kineto.read(store.trace_path(recording, run.key, PassName.STACK))
+    except InputError as error:
+        return Skipped(reason=error.message)
+    return flame_graph(trace.columns, measured_in=PassName.STACK)
 
 
 def _holistic(recording: Recording, run: RunRecord, ours: KernelBreakdown | Skipped) -> HolisticCheck | Skipped:

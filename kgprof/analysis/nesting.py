@@ -76,11 +76,11 @@ def nesting(columns: Columns) -> Nesting:
 def _frames(names: tuple[str, ...]) -> tuple[tuple[Frame, ...], npt.NDArray[np.int64]]:
     """Each frame once, and the index of each name's."""
     known: dict[Frame, int] = {}
-    of_name = np.array([known.setdefault(_frame(name), len(known)) for name in names], np.int64)
+    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in names], np.int64)
     return tuple(known), of_name
 
 
-def _frame(name: str) -> Frame:
+def frame_of(name: str) -> Frame:
     found = _PYTHON_FUNCTION.fullmatch(name)
     if found is None:
         return Frame(name=name)

@@ -93,6 +93,7 @@ def died(key: RunKey, outcome: str = "killed", message: str = "SIGKILL", during:
         timing=gone,
         trace=gone,
         host=gone,
+        stack=gone,
         kernels=gone,
         memory=gone,
         evaluation=gone,

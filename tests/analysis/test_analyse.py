@@ -15,6 +15,7 @@ from kgprof.compile_records import CompileRecords
 from kgprof.model import (
     CompileSummary,
     Exit,
+    FlameGraph,
     HostBreakdown,
     KernelBreakdown,
     Omission,
@@ -55,8 +56,38 @@ def test_a_recording_becomes_a_profile(tmp_path: Path) -> None:
     assert isinstance(fused.host, HostBreakdown)
     assert fused.host.rows_left_out == 7
     assert {c.observer: c.ratio for c in fused.observers} == pytest.approx(
-        {PassName.COMPILE: 1.05, PassName.TRACE: 1.3, PassName.HOST: 1.4, PassName.KERNELS: 1.3}
+        {PassName.COMPILE: 1.05, PassName.TRACE: 1.3, PassName.HOST: 1.4, PassName.STACK: 1.8, PassName.KERNELS: 1.3}
     )
+
+
+def test_host_stacks_come_from_the_stack_pass(tmp_path: Path) -> None:
+    flame = analyse(handmade.write(tmp_path)).runs[1].flame
+
+    assert isinstance(flame, FlameGraph)
+    assert (flame.measured_in, flame.steps) == (PassName.STACK, 2)
+    assert [flame.names[flame.frames[frame].name] for frame in flame.frame] == ["step", "forward", "aten::addmm"]
+
+
+def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -> None:
+    recorded = handmade.write(tmp_path)
+    for path in tmp_path.rglob("stack*.json*"):
+        path.unlink()
+
+    profile = analyse(store.load(Path(recorded.folder)))
+
+    assert profile.runs[1].flame == Skipped(reason="this Recording holds no STACK pass")
+    assert ("STACK pass", "this Recording holds no STACK pass") in {(o.what, o.reason) for o in profile.omissions}
+
+
+def test_a_stack_trace_that_cannot_be_read_is_an_omission(tmp_path: Path) -> None:
+    recorded = handmade.write(tmp_path)
+    store.trace_path(recorded, handmade.FUSED, PassName.STACK).write_bytes(b"")
+
+    profile = analyse(recorded)
+
+    flame = profile.runs[1].flame
+    assert isinstance(flame, Skipped)
+    assert Omission(what="host stacks", reason=flame.reason, run=handmade.FUSED) in profile.omissions
 
 
 def test_kernels_come_from_the_pass_that_names_them(tmp_path: Path) -> None:
@@ -411,7 +442,7 @@ def test_every_skipped_pass_is_an_omission() -> None:
     reason = "the run was killed during timing: SIGKILL"
 
     assert omitted(recording(died(EAGER), agreement=agreement())) == {
-        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "MEMORY", "KERNELS")),
+        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "STACK", "MEMORY", "KERNELS")),
         ("evaluation", reason),
         ("comparison of results", "the results were compared without this run"),
     }

@@ -101,6 +101,7 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
     store.write_pass(folder, key, PassName.TIMING, timing)
     store.write_pass(folder, key, PassName.TRACE, _trace_pass(folder, key, PassName.TRACE, per_step))
     store.write_pass(folder, key, PassName.HOST, _host_pass(per_step))
+    store.write_pass(folder, key, PassName.STACK, _stack_pass(folder, key, per_step))
     if key.mode == "eager":
         store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
     store.write_evaluation(folder, key, _evaluation())
@@ -136,6 +137,23 @@ def _trace_pass(folder: Path, key: RunKey, name: PassName, per_step: float) -> T
         trace_file=path.name,
         trace_bytes=path.stat().st_size,
         cpp_kernel_profile=name is PassName.KERNELS,
+    )
+
+
+def _stack_pass(folder: Path, key: RunKey, per_step: float) -> TracePass:
+    """Two steps; in each a function, and in that an addmm."""
+    events: list[dict[str, Any]] = []
+    for start in (0.0, per_step):
+        events.append(_event(f"ProfilerStep#{start}", "user_annotation", start, per_step))
+        events.append(_event("/src/invented.py(10): forward", "python_function", start + 1, per_step * 0.8))
+        events.append(_event("aten::addmm", "cpu_op", start + 2, per_step * 0.5))
+    path = store.run_folder(folder, key) / store.TRACE_FILES[PassName.STACK]
+    path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0))
+    return TracePass(
+        step_us=(per_step * 1.8,) * 2,
+        trace_file=path.name,
+        trace_bytes=path.stat().st_size,
+        cpp_kernel_profile=False,
     )
 
 
