@@ -256,6 +256,7 @@ class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
     graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
     graphs_compiled: int | Skipped  # by Inductor, because no cache had them
     timing: TimingPass
+    warm_up_s: tuple[float, ...] = ()  # likewise of each call before steady state (``--warmup``), the first among them
 
 
 class RoundRecord(Model, frozen=True, kw_only=True):
@@ -1045,6 +1046,37 @@ class LogExcerpt(Model, frozen=True, kw_only=True):
     left_out_bytes: int
 
 
+class BreakEven(Tagged, frozen=True, kw_only=True, tag="breakeven"):
+    """From when on compiling has paid for itself."""
+
+    steps: float
+    candidates: float | Skipped  # of the evaluation, where it counts them
+    after_s: float  # so many compiled steps (or candidates) take
+
+
+class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
+    """One compiled run against the same strategy in mode eager.
+
+    ``cold_s``, ``warm_s`` and ``eager_s``: what the calls before steady state took beyond as many steady ones.
+    ``verdict``: pays, level, never, not observed.
+    """
+
+    run: RunKey
+    eager: RunKey
+    cold_s: float | Skipped  # COMPILE, caches cold
+    warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
+    eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
+    per: str  # what the times are of: "step", or "candidate" where both runs finished theirs
+    compiled_time: Spread | Skipped  # us a step, or ms a candidate
+    eager_time: Spread | Skipped
+    rounds: int  # over which the two spreads are; 1: over the samples of one process each
+    saved_us: float | Skipped  # by each step or candidate; negative: it takes longer
+    cold: BreakEven | Skipped
+    warm: BreakEven | Skipped
+    verdict: str
+    text: str  # the same in a sentence, with the figures
+
+
 class RunReport(Model, frozen=True, kw_only=True):
     """One strategy x mode, as every renderer shows it."""
 
@@ -1071,6 +1103,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
     flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
+    economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
 
 
 class Verdict(Model, frozen=True, kw_only=True):

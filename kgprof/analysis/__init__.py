@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof._version import __version__
 from kgprof.analysis import comparison, holistic_check, host, kernels, kineto, memory, ranks
 from kgprof.analysis.checklist import checklist
+from kgprof.analysis.economics import economics
 from kgprof.analysis.host_stacks import flame_graph
 from kgprof.analysis.kernel_kinds import Kinds, rule_of
 from kgprof.analysis.omissions import omissions
@@ -138,6 +139,7 @@ def _report(
         holistic=_holistic(recording, run, broken_down),
         flame=_flame(recording, run, traced_stacks),
         rounds=rounds(run),
+        economics=economics(recording, run),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kgprof.collectors import (
     addresses,
     aliases,
+    break_even,
     caches,
     compilations,
     coverage,
@@ -57,6 +58,7 @@ COLLECTORS: tuple[Collector, ...] = (
     mutations,
     syncs,
     device_idle,
+    break_even,
     disagreements,
 )
 

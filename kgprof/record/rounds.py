@@ -22,14 +22,21 @@ Phase = Callable[[str], AbstractContextManager[None]]
 def timed_round(session: Session, device: torch.device, options: Options, phase: Phase) -> TimedRound:
     """The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round."""
     with phase("first call"):
-        first_call_s = _wall_s(session, device)
-        for _ in range(options.steps - 1):
+        before_steady = min(max(1, options.warmup), options.steps)
+        warm_up_s = tuple(_wall_s(session, device) for _ in range(before_steady))
+        for _ in range(options.steps - before_steady):
             session.step()
         timing.synchronize(device)
     with phase("timing"):
         timed, _ = timing.timing_pass(session, device, options)
     from_cache, compiled = _graphs()
-    return TimedRound(first_call_s=first_call_s, graphs_from_cache=from_cache, graphs_compiled=compiled, timing=timed)
+    return TimedRound(
+        first_call_s=warm_up_s[0],
+        graphs_from_cache=from_cache,
+        graphs_compiled=compiled,
+        timing=timed,
+        warm_up_s=warm_up_s,
+    )
 
 
 def _wall_s(session: Session, device: torch.device) -> float:

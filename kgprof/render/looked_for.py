@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kgprof.model import CompileSummary, Evaluation, KernelBreakdown, Profile, Rule, RunAgreement, RunReport, Skipped
+from kgprof.model import (
+    CompileSummary,
+    Economics,
+    Evaluation,
+    KernelBreakdown,
+    Profile,
+    Rule,
+    RunAgreement,
+    RunReport,
+    Skipped,
+)
 
 CUDA = "cuda"
 Seen = Callable[[RunReport, str], bool]  # of a run, on a device
@@ -77,6 +87,10 @@ def _launches_and_times(run: RunReport, device: str) -> bool:
     return _launches(run, device) and not isinstance(run.step, Skipped)
 
 
+def _weighed(run: RunReport, device: str) -> bool:
+    return isinstance(run.economics, Economics) and run.economics.verdict != "not observed"
+
+
 def _results(run: RunReport, device: str) -> bool:
     return isinstance(run.agreement, RunAgreement)
 
@@ -104,4 +118,5 @@ SEEN_IN: Mapping[str, Seen] = {
     "KGP503": _two_sources,
     "KGP504": lambda run, device: True,
     **dict.fromkeys(("KGP601", "KGP602"), _on_cuda(_launches_and_times)),
+    "KGP603": _weighed,
 }

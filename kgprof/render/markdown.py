@@ -20,6 +20,7 @@ from kgprof.places import relative
 from kgprof.render import (
     breakdown,
     contents_box,
+    economics_table,
     gate_table,
     holistic_table,
     memory_table,
@@ -99,6 +100,7 @@ class Markdown:
         )
         details = (
             _trade_offs(profile),
+            _economics(profile),
             _checklist(profile),
             _time(profile),
             _origins(profile),
@@ -352,6 +354,12 @@ def _trade_offs(profile: Profile) -> Section | None:
         return None
     rows = tuple(f"- **{escaped(weighed.verdict)}**: {escaped(weighed.text, 400)}" for weighed in profile.trade_offs)
     return Section(head=("**Trade-offs**", ""), rows=rows, noun="trade-offs")
+
+
+def _economics(profile: Profile) -> Section | None:
+    """Of the runs that pay; the others are findings."""
+    rows = tuple(f"- {escaped(said, 600)}" for said in economics_table.sentences(profile))
+    return Section(head=("**Economics**", ""), rows=rows, noun="runs") if rows else None
 
 
 def _checklist(profile: Profile) -> Section | None:

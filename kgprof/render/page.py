@@ -252,7 +252,7 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
         (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
         (timed, Section(anchor="host", title="Host functions", short="Host")),
         (not taken_in, Section(anchor="compile", title="Compilation")),
-        (bool(profile.economics), Section(anchor="economics", title="Economics")),
+        (bool(economics_table.weighed(profile)), Section(anchor="economics", title="Economics")),
         (memory, Section(anchor="memory", title="Reads and memory", short="Memory")),
         (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
         (True, Section(anchor="environment", title="Environment")),

@@ -10,6 +10,8 @@ from kgprof.model import HolisticCheck, KernelBreakdown, Level, Profile, Rooflin
 from kgprof.places import relative
 from kgprof.render import (
     breakdown,
+    compare_text,
+    economics_table,
     gate_text,
     holistic_table,
     memory_table,
@@ -203,12 +205,15 @@ def _watched(console: Console, profile: Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
         _say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
+    earned = economics_table.sentences(profile)
+    for said_of_it in earned:
+        _say(console, f"economics: {said_of_it}")
     if profile.checklist:
         failed = ", ".join(item.title for item in profile.checklist if item.status == "fail")
         _say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
     if said := {run.key.slug: line for run in profile.runs if (line := memory_table.line(run))}:
         _say(console, f"memory: {'; '.join(f'{slug} {line}' for slug, line in said.items())}")
-    if profile.trade_offs or profile.checklist or said:
+    if profile.trade_offs or earned or profile.checklist or said:
         console.print()
 
 

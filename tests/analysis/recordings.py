@@ -22,6 +22,7 @@ from kgprof.model import (
 from tests.record import handmade
 
 EAGER = RunKey(strategy="batched", mode="eager")
+COMPILED = RunKey(strategy="batched", mode="default")
 FUSED = RunKey(strategy="fused", mode="default")
 GONE = Skipped(reason="not in this Recording")
 COMPILATION = Compilation(compile_id="0/0", function="step", location="/src/fused.py:10", duration_s=1.5)

@@ -12,7 +12,7 @@ from kgprof import collectors
 from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, Level, Recording, Rule
 from tests.analysis import recordings
-from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, recording, run
+from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
 from tests.collectors import written, written_device, written_syncs, written_tensors
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
@@ -46,6 +46,7 @@ DIRTY: dict[str, Recording] = {
     "KGP504": recording(died(EAGER), died(FUSED)),
     "KGP601": written_device.steps(step_us=400.0, kernels=4, kernel_us=5.0),
     "KGP602": written_device.steps(step_us=400.0, kernels=40, kernel_us=2.0),
+    "KGP603": recording(run(EAGER), run(COMPILED, evaluation_s=0.9)),
 }
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

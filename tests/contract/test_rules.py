@@ -64,6 +64,7 @@ CASES: dict[str, Case] = {
     "KGP504": WRITTEN,
     "KGP601": Case(dirty="item_read", clean="normalised"),
     "KGP602": Case(dirty="batched.default", clean="batched.reduce-overhead"),
+    "KGP603": WRITTEN,
 }
 
 GRAVITY = (Level.NOTE, Level.WARNING, Level.ERROR)

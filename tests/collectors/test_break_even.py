@@ -1,0 +1,72 @@
+"""Which compiled runs are said never to earn back their compilation, and how grave that is."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
+from kgprof.model import BreakEven, Economics, Finding, Level, Skipped
+from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
+
+UNKNOWN = Skipped(reason="not in this test")
+
+
+def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
+    return Economics(
+        run=COMPILED,
+        eager=EAGER,
+        cold_s=4.0,
+        warm_s=UNKNOWN,
+        eager_s=0.1,
+        per="step",
+        compiled_time=UNKNOWN,
+        eager_time=UNKNOWN,
+        rounds=1,
+        saved_us=UNKNOWN,
+        cold=cold,
+        warm=UNKNOWN,
+        verdict=verdict,
+        text="batched.default: in words",
+    )
+
+
+def after(hours: float) -> BreakEven:
+    return BreakEven(steps=1e9, candidates=UNKNOWN, after_s=hours * 3600)
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        pytest.param(weighed("never"), Level.WARNING, id="slower"),
+        pytest.param(weighed("level"), Level.NOTE, id="level"),
+        pytest.param(weighed("pays", after(LATE_AFTER_H + 1)), Level.NOTE, id="after more than a day"),
+        pytest.param(weighed("pays", after(LATE_AFTER_H)), None, id="after a day"),
+        pytest.param(weighed("pays"), None, id="at a time that is not known"),
+    ],
+)
+def test_slower_is_a_warning_level_or_late_a_note_and_what_pays_is_none(event: Economics, level: Level | None) -> None:
+    assert [finding.level for finding in diagnose((event,))] == ([] if level is None else [level])
+
+
+def test_the_finding_says_the_figures_and_when() -> None:
+    never, late = diagnose((weighed("never"), weighed("pays", after(48))))
+
+    assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "batched.default: in words")
+    assert late.message == "batched.default: in words: that is 48 hours of steps"
+    assert never.fingerprint == late.fingerprint
+
+
+def test_a_run_without_an_eager_one_beside_it_is_not_judged() -> None:
+    found: tuple[Finding, ...] = diagnose(collect(recording(run(EAGER), run(FUSED, evaluation_s=0.9))))
+
+    assert found == ()
+
+
+def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
+    (finding,) = diagnose(collect(recording(run(EAGER), run(COMPILED, evaluation_s=0.9))))
+
+    assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
+    assert finding.message == (
+        "batched.default: it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
+        "in mode eager 5.00 ms (TIMING, medians, in one process each)"
+    )
