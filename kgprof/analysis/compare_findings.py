@@ -22,7 +22,7 @@ _STATUS = {NEW: 0, FIXED: 1, UNCHANGED: 2}
 # Judged from times, or from two sources that do not agree: near a threshold they come and go with the noise. They are
 # told, and fail nothing; the times themselves are judged by their interval.
 FROM_TIMES = ("KGP503", "KGP601", "KGP602", "KGP603")
-_FIGURES = re.compile(r"\d[\d,.]*")
+_FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[Finding, str], Hashable]
 
@@ -77,7 +77,7 @@ def _by_line(finding: Finding, root: str) -> Hashable:
 def _by_function(finding: Finding, root: str) -> tuple[Hashable, ...]:
     place = finding.location
     where = (relative(place.file, root), place.function) if place else ()
-    return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub("#", finding.message))
+    return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
 
 
 _NAMES: tuple[_Name, ...] = (_by_fingerprint, _by_line, _by_function)

@@ -1,0 +1,512 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgprof.analysis.compare import CompareSettings, compare
+from kgprof.errors import UsageError
+from kgprof.model import (
+    Comparison,
+    CompileSummary,
+    Finding,
+    KernelKind,
+    Level,
+    Profile,
+    RunAgreement,
+    RunComparison,
+    Skipped,
+)
+from tests.analysis.compared import (
+    BEFORE,
+    KEY,
+    ROUNDS,
+    STEP_US,
+    finding,
+    kernels,
+    profile,
+    slower,
+    timed,
+    with_run,
+)
+from tests.render import profiles
+
+
+def comparison(base: Profile, head: Profile, **settings: object) -> Comparison:
+    found = compare(base, head, CompareSettings(**settings)).comparison  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def only_run(base: Profile, head: Profile) -> RunComparison:
+    (run,) = comparison(base, head).runs
+    return run
+
+
+def causes(base: Profile, head: Profile) -> list[str]:
+    return [cause.cause for cause in comparison(base, head).causes]
+
+
+def traced(given: Profile, *rows: tuple[str, KernelKind, float, float], **more: object) -> Profile:
+    return with_run(given, kernels=kernels(*rows, **more))  # type: ignore[arg-type]
+
+
+def changed(rows: Sequence[tuple[str, KernelKind, float, float]], name: str, number: float, us: float) -> list[object]:
+    return [(n, kind, number, us) if n == name else (n, kind, was, took) for n, kind, was, took in rows]
+
+
+# ---------------------------------------------------------------- nothing changed
+
+
+@pytest.mark.parametrize("state", ["clean", "cuda", "findings", "as_is", "watched", "gate", "huge"])
+def test_a_profile_beside_itself_is_clean(state: str) -> None:
+    given = profiles.STATES[state]()
+    if state in ("clean", "cuda"):
+        given = msgspec.structs.replace(given, runs=tuple(timed(run, STEP_US) for run in given.runs))
+
+    found = compare(given, given)
+
+    assert found.comparison is not None
+    assert found.comparison.causes == ()
+    assert {one.status for one in found.comparison.findings} <= {"unchanged"}
+    verdicts = {metric.verdict for run in found.comparison.runs for metric in run.metrics}
+    assert verdicts <= {"same", "inconclusive", "not observed"}
+    if state in ("clean", "cuda"):
+        assert (found.exit_code, found.verdict.status) == (0, "ok")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    base=st.lists(st.floats(min_value=900.0, max_value=1100.0), min_size=2, max_size=6),
+    ratio=st.floats(min_value=0.7, max_value=1.5),
+)
+def test_swapping_the_sides_swaps_worse_and_better(base: list[float], ratio: float) -> None:
+    one = with_run(profile(), **_times([us / STEP_US for us in base], 1.0))
+    other = with_run(profile(), **_times([us / STEP_US for us in base], ratio))
+
+    there, back = (metrics_of(only_run(*sides)) for sides in ((one, other), (other, one)))
+
+    for name in ("step", "evaluation"):
+        assert (there[name] == "worse") == (back[name] == "better")
+        assert (there[name] == "better") == (back[name] == "worse")
+
+
+def metrics_of(run: RunComparison) -> dict[str, str]:
+    return {metric.name: metric.verdict for metric in run.metrics}
+
+
+def _times(rounds: Sequence[float], ratio: float) -> dict[str, object]:
+    run = timed(profile().runs[0], STEP_US * ratio, rounds=rounds)
+    return {name: getattr(run, name) for name in ("step", "evaluation_time", "ms_per_candidate", "rounds")}
+
+
+def test_three_percent_are_within_the_budget_and_said() -> None:
+    found = compare(profile(), slower(profile(), 1030.0))
+
+    assert found.comparison is not None
+    assert found.exit_code == 0
+    (step,) = [m for m in found.comparison.runs[0].metrics if m.name == "step"]
+    assert (step.verdict, step.note) == ("same", "slower, within the budget")
+
+
+# ---------------------------------------------------------------- times
+
+
+def test_a_slower_step_fails_with_its_interval_and_its_budget() -> None:
+    found = compare(profile(), slower(profile(), 1124.0))
+
+    assert found.exit_code == 1
+    assert found.verdict.status == "failed"
+    assert "fused.default: step +12.4 % (95 % +11.8 % to +13.0 %, 5 + 5 rounds, budget +5 %)" in found.verdict.text
+
+
+def test_a_faster_step_is_better() -> None:
+    found = compare(profile(), slower(profile(), 800.0))
+
+    assert (found.exit_code, found.verdict.text[:45]) == (0, "better: fused.default: step -20.0 % (95 % -20")
+
+
+def test_noise_wider_than_the_budget_is_inconclusive_and_says_how_many_rounds_settle_it() -> None:
+    noisy = (1.0, 0.85, 1.15, 0.9, 1.1)
+    base = with_run(profile(), **_times(noisy, 1.0))
+    found = compare(base, with_run(profile(), **_times(noisy, 1.12)))
+
+    assert found.exit_code == 6
+    assert found.comparison is not None
+    (step,) = [m for m in found.comparison.runs[0].metrics if m.name == "step"]
+    assert step.verdict == "inconclusive"
+    assert step.runs_to_settle is not None
+    assert 6 < step.runs_to_settle < 100
+    assert step.note == f"the interval straddles the budget; about {step.runs_to_settle} rounds a side would settle it"
+    assert found.comparison.causes == ()
+
+
+def test_one_round_is_inconclusive_and_says_how_to_get_more() -> None:
+    once = with_run(profile(), **_times((1.0,), 1.0))
+
+    found = compare(once, once)
+
+    assert (found.exit_code, found.verdict.status) == (6, "inconclusive")
+    assert "kgprof profile --rounds 5" in found.verdict.text
+
+
+def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
+    once = with_run(profile(), **_times((1.0,), 1.0))
+
+    found = compare(once, msgspec.structs.replace(once, findings=(finding("KGP101", message="a graph break"),)))
+
+    assert found.exit_code == 1
+    assert found.verdict.text == "worse: fused.default: new KGP101 at step.py:41: a graph break"
+    assert any("in one process" in reason for reason in found.verdict.reasons)
+
+
+def test_a_step_that_is_other_work_does_not_decide() -> None:
+    """Half the batch: a step takes less, there are twice as many, and the evaluation takes longer."""
+    base = profile()
+    run = base.runs[0]
+    assert not isinstance(run.evaluation, Skipped)
+    halved = msgspec.structs.replace(
+        run.evaluation, steps=2 * run.evaluation.steps, settings={**run.evaluation.settings, "batch size": "128"}
+    )
+    smaller = timed(msgspec.structs.replace(run, evaluation=halved), 700.0)
+
+    found = compare(base, msgspec.structs.replace(base, runs=(smaller,)))
+
+    assert found.exit_code == 1
+    assert found.comparison is not None
+    (compared,) = found.comparison.runs
+    assert (compared.decided_by, compared.per) == ("evaluation", "evaluation")
+    (step,) = [m for m in compared.metrics if m.name == "step"]
+    assert (step.verdict, step.decides) == ("not observed", False)
+    first, second = compared.causes
+    assert (first.cause, second.cause) == ("steps", "setting")
+    assert "batch size 256 -> 128" in first.text
+    assert compared.delta_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
+    assert first.explains_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
+    assert compared.remainder_us == pytest.approx(0.0, abs=1.0)
+
+
+def test_without_times_there_is_no_verdict_on_them() -> None:
+    found = compare(profiles.gate(), profiles.gate())
+
+    assert (found.exit_code, found.verdict.status) == (0, "ok")
+    assert found.verdict.text == "no new finding that fails, over 2 runs; no time was compared"
+
+
+def test_a_time_that_is_gone_is_inconclusive() -> None:
+    gone = Skipped(reason="TIMING timed out")
+    head = with_run(profile(), step=gone, evaluation_time=gone, ms_per_candidate=gone, rounds=gone)
+
+    found = compare(profile(), head)
+
+    assert found.exit_code == 6
+    assert found.verdict.text == "inconclusive: fused.default: step was not compared: TIMING timed out"
+
+
+# ---------------------------------------------------------------- environments and inputs
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "name"),
+    [
+        ("device_name", "NVIDIA A100", "GPU or CPU in use"),
+        ("torch", "2.14.0", "torch"),
+        ("driver", "1.2", "driver"),
+        ("python", "3.12.1", "Python"),
+        ("torch_threads", 1, "threads of torch's"),
+        ("flags", {"TORCH_LOGS": "all"}, "environment variable TORCH_LOGS"),
+    ],
+)
+def test_another_environment_makes_times_inconclusive(field: str, value: object, name: str) -> None:
+    base = profile()
+    head = slower(base, 2000.0)
+    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, **{field: value}))
+
+    found, allowed = compare(base, head), compare(base, head, CompareSettings(allow_different_environment=True))
+
+    assert found.comparison is not None
+    assert (found.exit_code, found.comparison.comparable) == (6, False)
+    assert [change.name for change in found.comparison.environment] == [name]
+    assert allowed.exit_code == 1
+    with_finding = compare(base, msgspec.structs.replace(head, findings=(finding(),)))
+    assert with_finding.exit_code == 1
+
+
+def test_another_commit_or_cache_folder_is_no_other_environment() -> None:
+    base = profile()
+    head = msgspec.structs.replace(
+        base,
+        environment=msgspec.structs.replace(
+            base.environment, git_commit="f" * 40, git_dirty=False, flags={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"}
+        ),
+    )
+
+    assert comparison(base, head).environment == ()
+
+
+def test_a_comparison_is_no_side_of_one() -> None:
+    found = compare(profile(), profile())
+
+    with pytest.raises(UsageError, match="there is a comparison, and no side of one"):
+        compare(profile(), found, sources=("here", "there"))
+
+
+def test_two_workloads_are_no_comparison() -> None:
+    with pytest.raises(UsageError, match=r"here is of linkpred and there of train\.py:step: two workloads"):
+        compare(profile(), profile(workload="train.py:step"), sources=("here", "there"))
+
+
+def test_a_script_in_another_checkout_is_the_same_workload() -> None:
+    def at(root: str) -> Profile:
+        environment = msgspec.structs.replace(profile().environment, source_root=root)
+        return profile(workload=f"{root}/bench/train.py:step", environment=environment)
+
+    assert compare(at("/base"), at("/head")).exit_code == 0
+
+
+def test_runs_of_one_side_are_said() -> None:
+    one = profile()
+    both = msgspec.structs.replace(one, runs=tuple(timed(run, STEP_US) for run in profiles.clean().runs))
+
+    found = comparison(both, one)
+
+    assert [(run.run.slug, run.status) for run in found.runs][:2] == [
+        ("fused.default", "both"),
+        ("batched.eager", "gone"),
+    ]
+    assert compare(both, one).exit_code == 6
+    assert compare(one, both).exit_code == 0
+
+
+def test_no_run_in_common_is_nothing_to_compare() -> None:
+    other = msgspec.structs.replace(profile().runs[0], key=msgspec.structs.replace(KEY, mode="eager"))
+
+    assert compare(profile(), profile(runs=(other,))).exit_code == 5
+
+
+def test_a_workload_that_died_in_head_leads_and_one_in_base_leaves_it_open() -> None:
+    died = profiles.dead().runs[3]
+    key_of_it = msgspec.structs.replace(profile().runs[0], key=died.key)
+    alive, dead = profile(runs=(key_of_it,)), profile(runs=(died,))
+
+    assert compare(alive, dead).exit_code == 4
+    assert compare(dead, alive).exit_code == 6
+
+
+# ---------------------------------------------------------------- causes of time
+
+
+def test_a_slower_kernel_explains_what_the_trace_shows_of_it() -> None:
+    """index takes 150 us more in a traced step of 1000 -> 1150, as TIMING's does."""
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1150.0), *changed(BEFORE, "aten::index", 10.0, 350.0))  # type: ignore[arg-type]
+
+    run = only_run(base, head)
+
+    (cause,) = run.causes
+    assert (cause.cause, cause.text) == ("kernel", "aten::index: 20 -> 35 us a launch, 10 launches a step")
+    assert cause.explains_us == pytest.approx(150.0, rel=0.01)
+    assert run.delta_us == pytest.approx(150.0, rel=0.01)
+    assert run.traced_us == pytest.approx(150.0)
+    assert run.remainder_us == pytest.approx(0.0, abs=1.0)
+
+
+def test_a_traced_microsecond_is_scaled_to_timing_and_what_is_left_is_said() -> None:
+    """The trace takes twice as long as a bare step; of 300 us in TIMING it shows 200 of its own."""
+    base = traced(profile(), *((n, k, c, 2 * us) for n, k, c, us in BEFORE), idle_us=800.0)
+    rows = [(n, k, c, 2 * us + (200.0 if n == "aten::index" else 0.0)) for n, k, c, us in BEFORE]
+    run = only_run(base, traced(slower(base, 1300.0), *rows, idle_us=800.0))
+
+    assert run.scale == pytest.approx(2300 / 4200, rel=0.01)
+    assert run.causes[0].explains_us == pytest.approx(200 * 2300 / 4200, rel=0.01)
+    assert isinstance(run.explained_us, float)
+    assert run.remainder_us == pytest.approx(300.0 - run.explained_us, rel=0.02)
+    assert "a microsecond of the traces is taken for 0.548 of TIMING's" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("rows", "idle_us", "expected"),
+    [
+        ((*BEFORE, ("aten::mul", KernelKind.POINTWISE, 6.0, 200.0)), 400.0, "launches"),
+        (changed(BEFORE, "aten::index", 20.0, 400.0), 400.0, "launches"),
+        (changed(BEFORE, "aten::copy_", 8.0, 300.0), 400.0, "copies"),
+        (changed(BEFORE, "aten::addmm", 4.0, 500.0), 400.0, "kernel"),
+        (BEFORE, 600.0, "host"),
+    ],
+)
+def test_what_the_trace_shows_more_of_is_the_cause(rows: object, idle_us: float, expected: str) -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1200.0), *rows, idle_us=idle_us)  # type: ignore[misc]
+
+    (cause,) = only_run(base, head).causes
+
+    assert cause.cause == expected
+    assert cause.explains_us == pytest.approx(200.0, rel=0.01)
+
+
+def test_kernels_that_inductor_numbers_otherwise_are_the_same_kernels() -> None:
+    name = "triton_poi_fused_add_"
+    base = traced(profile(), (f"{name}3", KernelKind.POINTWISE, 1.0, 600.0))
+    head = traced(slower(base, 1200.0), (f"{name}4", KernelKind.POINTWISE, 1.0, 600.0), idle_us=600.0)
+
+    assert causes(base, head) == ["host"]
+
+
+def test_a_new_finding_that_can_be_the_reason_comes_before_the_bare_parts() -> None:
+    """A read: the host waits, a copy more. The slower kernel beside it is no part of it."""
+    base = traced(profile(), *BEFORE)
+    rows = changed(changed(BEFORE, "aten::copy_", 3.0, 150.0), "aten::addmm", 4.0, 400.0)  # type: ignore[arg-type]
+    head = traced(slower(base, 1400.0), *rows, idle_us=650.0)  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, findings=(finding(),))
+
+    first, second = only_run(base, head).causes
+
+    assert (first.cause, first.fingerprint, first.location and first.location.line) == ("finding", "same", 41)
+    assert first.explains_us == pytest.approx(300.0, rel=0.01)
+    assert (second.cause, second.explains_us) == ("kernel", pytest.approx(100.0, rel=0.01))
+
+
+def test_a_new_finding_that_costs_no_time_comes_after_what_does() -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1200.0), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, findings=(finding("KGP403", message="results share memory"),))
+
+    assert causes(base, head) == ["kernel", "finding"]
+
+
+def test_the_causes_and_the_remainder_add_up_to_the_difference() -> None:
+    chance = random.Random(5)
+    base = traced(profile(), *BEFORE)
+    for _ in range(30):
+        rows = [(n, k, c * chance.choice((1, 1, 2)), us * chance.uniform(0.8, 2.0)) for n, k, c, us in BEFORE]
+        head = traced(slower(base, chance.uniform(1100.0, 1800.0)), *rows, idle_us=chance.uniform(300.0, 900.0))
+        run = only_run(base, head)
+        assert isinstance(run.delta_us, float)
+        told = sum(c.explains_us for c in run.causes if isinstance(c.explains_us, float))
+        assert told == pytest.approx(run.explained_us)
+        assert run.remainder_us == pytest.approx(run.delta_us - told)
+
+
+def test_without_comparable_traces_the_whole_difference_is_the_remainder() -> None:
+    gone = Skipped(reason="TRACE timed out")
+    run = only_run(with_run(profile(), kernels=gone), with_run(slower(profile(), 1200.0), kernels=gone))
+
+    assert run.causes == ()
+    assert run.remainder_us == run.delta_us
+    assert run.notes == ("the traces explain nothing here: fused: TRACE timed out",)
+
+
+def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
+    rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
+    base = traced(profile(), *rows, device="cuda", graphs=2)
+    head = traced(slower(base, 1800.0), *rows, idle_us=1200.0, device="cuda", graphs=0)
+    head = msgspec.structs.replace(head, findings=(finding("KGP301", message="a CPU tensor"),))
+
+    (cause,) = only_run(base, head).causes
+
+    assert cause.cause == "cuda-graphs"
+    assert cause.text == "2 -> 0 launches of CUDA graphs a step: KGP301 a CPU tensor"
+    assert cause.explains_us == pytest.approx(800.0, rel=0.01)
+    assert cause.location is not None
+
+
+# ---------------------------------------------------------------- causes that need no clock
+
+
+def test_other_results_are_a_cause_and_fail() -> None:
+    base = profile()
+    evaluation = base.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 40, failed=evaluation.failed + 40)
+
+    found = compare(base, with_run(base, evaluation=moved))
+
+    assert found.comparison is not None
+    assert [cause.cause for cause in found.comparison.causes] == ["results"]
+    assert (found.exit_code, found.verdict.status) == (1, "failed")
+
+
+def test_what_near_ties_can_turn_is_no_other_result() -> None:
+    ties = RunAgreement(
+        verdict="near-ties",
+        compared=100,
+        differing=0,
+        near_ties=3,
+        reference_compared=0,
+        reference_differing=0,
+        reference_near_ties=0,
+    )
+    base = with_run(profile(), agreement=ties)
+    evaluation = base.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 2, failed=evaluation.failed + 2)
+
+    assert compare(base, with_run(base, evaluation=moved)).exit_code == 0
+
+
+def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
+    memory = profiles.watched().runs[0].memory
+    assert not isinstance(memory, Skipped)
+    assert not isinstance(memory.peaks, Skipped)
+
+    def peak(mib: int) -> Profile:
+        peaks = msgspec.structs.replace(memory.peaks, allocated_bytes=mib * 2**20)
+        return with_run(profile(), memory=msgspec.structs.replace(memory, peaks=peaks))
+
+    assert causes(peak(1000), peak(1005)) == []
+    found = comparison(peak(1000), peak(1400))
+    assert [cause.text for cause in found.causes] == ["peak allocated 1,000.0 MiB -> 1,400.0 MiB"]
+    assert compare(peak(1000), peak(1400)).exit_code == 0
+    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 10.0})).exit_code == 1
+    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code == 0
+
+
+def test_one_more_compilation_is_told() -> None:
+    base = profile()
+    summary = base.runs[0].compile
+    assert isinstance(summary, CompileSummary)
+    more = msgspec.structs.replace(summary, compilations=(*summary.compilations, summary.compilations[0]))
+
+    found = comparison(base, with_run(base, compile=more))
+
+    assert [(cause.cause, cause.text) for cause in found.causes] == [("compile", "compilations 2 -> 3 compilations")]
+    assert found.runs[0].phases[0].head_s == pytest.approx(2 * found.runs[0].phases[0].base_s)
+
+
+def test_another_option_of_the_workload_is_the_cause_of_what_follows_from_it() -> None:
+    base = profile()
+    head = slower(msgspec.structs.replace(base, options=msgspec.structs.replace(base.options, seed=7)), 1400.0)
+
+    found = compare(base, head)
+
+    assert found.comparison is not None
+    assert [(s.name, s.base, s.head) for s in found.comparison.settings] == [("--seed", "0", "7")]
+    assert found.comparison.causes[0].cause == "setting"
+
+
+def test_findings_of_the_same_kind_in_several_runs_are_one_cause_of_the_whole() -> None:
+    base = msgspec.structs.replace(profiles.clean(), runs=tuple(timed(r, STEP_US) for r in profiles.clean().runs))
+    found = [finding(run=run.key, fingerprint=f"in {run.key.slug}") for run in base.runs]
+
+    compared = comparison(base, msgspec.structs.replace(base, findings=tuple(found)))
+
+    assert len(compared.causes) == 1
+    assert all(len(run.causes) == 1 for run in compared.runs)
+
+
+def test_the_comparison_survives_json() -> None:
+    base: Profile = traced(profile(), *BEFORE)
+    more: tuple[Finding, ...] = (finding(level=Level.ERROR),)
+    found = compare(base, msgspec.structs.replace(slower(base, 1200.0), findings=more))
+
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Profile) == found
+
+
+def test_rounds_are_counted() -> None:
+    (step,) = [m for m in only_run(profile(), profile()).metrics if m.name == "step"]
+
+    assert (step.base_rounds, step.head_rounds) == (len(ROUNDS), len(ROUNDS))
