@@ -812,6 +812,16 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     communication: Communication | Skipped = Skipped(reason="on a CPU, work and waiting for other ranks look alike")
     warnings: tuple[str, ...] = ()
     roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
+    input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")
+
+
+class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
+    """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay where it reads."""
+
+    replays: int  # graph launches in the trace
+    count: int
+    total_us: float
+    share: float  # of the sum over all device events, 0..1
 
 
 class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from kgprof.analysis import kineto
-from kgprof.analysis.kernels import GRAPH_LAUNCH_PREFIXES
-from kgprof.analysis.launches import DEVICE_CATEGORIES
+from kgprof.analysis.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES
 from kgprof.errors import InputError
 from kgprof.model import (
     Holistic,

@@ -13,9 +13,10 @@ from kgprof.analysis import attribution, timeline
 from kgprof.analysis.communication import communication
 from kgprof.analysis.host_time import host_time
 from kgprof.analysis.idle import device_idle
+from kgprof.analysis.input_copies import input_copies
 from kgprof.analysis.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator
 from kgprof.analysis.kineto import Columns, Trace
-from kgprof.analysis.launches import DEVICE_CATEGORIES, LAUNCH_CATEGORIES, launched, queue
+from kgprof.analysis.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES, launched, queue
 from kgprof.analysis.origins import Lines, Origins, merged
 from kgprof.analysis.roofline import roofline
 from kgprof.analysis.step_timeline import step_timeline
@@ -25,7 +26,6 @@ from kgprof.compile_records import CompiledKernels, KernelOrigin
 from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, Location, PassName, Skipped
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
-GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
 
 NO_LINES = "nothing was recorded about the kernels' source lines"
@@ -121,6 +121,7 @@ def _of_device(
         host_time=host_time(columns, work),
         communication=communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
+        input_copies=input_copies(columns, work, kinds),
         warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
     )
 

@@ -23,6 +23,7 @@ WAITS = (
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
 )
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 
 Indices = npt.NDArray[np.intp]

@@ -419,20 +419,25 @@ def _origins(profile: Profile) -> Section | None:
     if not broken_down:
         return None
     rows = tuple(
-        f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, profile.environment.source_root), 600)}"
+        f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, profile.environment.source_root), 1500)}"
         for run, kernels in broken_down
     )
     return Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
 
 
 def _origin(kernels: KernelBreakdown, root: str) -> str:
-    """What is known, the lines of the largest kernel that has any, and on CUDA why the device was idle."""
+    """What is known, the lines of the largest kernel that has any, why the device was idle, and the host's step."""
     said = [origin_table.known(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
         more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
         said.append(f"largest kernel with lines: {origin_table.place(largest.lines[0], root, 200)}{more}")
-    if idle := origin_table.idle_sentence(kernels):
-        said.append(idle)
+    sentences = (
+        origin_table.idle_sentence(kernels),
+        origin_table.input_copies_sentence(kernels),
+        origin_table.host_sentence(kernels),
+        origin_table.queue_sentence(kernels),
+    )
+    said += [sentence for sentence in sentences if sentence]
     return "; ".join(said)
 
 

@@ -11,10 +11,11 @@ from kgprof.places import relative
 from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
 from kgprof.render.limits import Limits, run_name
-from kgprof.render.quantity import count, figure, percent
+from kgprof.render.quantity import count, figure, percent, span
 from kgprof.render.visible import one_line
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
+_HOST_PARTS = 4  # of the host's step, in a sentence
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
 _CAUSES = {
     "host had not asked": "nothing ran, and the call that launched what came next had not begun",
@@ -41,6 +42,7 @@ class DeviceTable:
     host_spans: tuple[tuple[str, str, str], ...]  # span, us per step, share of the window
     spans: tuple[SpanTable, ...]
     steps: str  # the least, median and most device time of a step; empty where no step launched any
+    input_copies: str  # of CUDA graphs; empty where none was replayed
 
 
 def place(location: Location, root: str, longest: int) -> str:
@@ -95,9 +97,57 @@ def device_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[DeviceTabl
             host_spans=_host_spans(kernels, limits),
             spans=_span_tables(kernels, limits),
             steps=one_line(steps_sentence(kernels), 4 * limits.name),
+            input_copies=one_line(input_copies_sentence(kernels), 4 * limits.name),
         )
         for _, run, kernels in broken_down(runs)
         if kernels.device == "cuda"
+    )
+
+
+def input_copies_sentence(kernels: KernelBreakdown) -> str:
+    """Empty where no CUDA graph was launched."""
+    copies = kernels.input_copies
+    if isinstance(copies, Skipped):
+        return ""
+    if not copies.count:
+        return f"Before {counted(copies.replays, 'launch', 'launches')} of CUDA graphs no input was copied"
+    each = f"{counted(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} us each on average"
+    return (
+        f"Inputs copied for CUDA graphs, because they do not stay where the graph reads them: {each} before "
+        f"{counted(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} us "
+        f"{_per(kernels)}, {percent(copies.share)} of the device time"
+    )
+
+
+def _per(kernels: KernelBreakdown) -> str:
+    return "a step" if kernels.steps else "in all"
+
+
+def host_sentence(kernels: KernelBreakdown) -> str:
+    """The largest parts of the host's step; empty where that is not known."""
+    host = kernels.host_time
+    if isinstance(host, Skipped):
+        return ""
+    parts = sorted((part for part in host.parts if part.mean_us), key=lambda part: -part.mean_us)
+    named = [
+        f"{part.name} {figure(part.mean_us)} ({percent(part.mean_us / host.mean_us if host.mean_us else 0.0)})"
+        for part in parts[:_HOST_PARTS]
+    ]
+    if rest := parts[_HOST_PARTS:]:
+        named.append(f"{len(rest)} more {figure(sum(part.mean_us for part in rest))}")
+    return f"host, us of a step of {figure(host.mean_us)}, mean of {host.steps}: {', '.join(named)}"
+
+
+def queue_sentence(kernels: KernelBreakdown) -> str:
+    """Empty on a CPU, and where the trace does not say."""
+    queue = kernels.queue
+    if isinstance(queue, Skipped):
+        return ""
+    spread = span(figure(queue.p10_us), figure(queue.p90_us))
+    return (
+        f"launch delay median {figure(queue.median_us)} us (p10 to p90 {spread}), queue depth mean "
+        f"{figure(queue.mean_depth)}, at most {count(queue.maximum_depth)}, empty in {percent(queue.empty_share)} of "
+        "the window"
     )
 
 

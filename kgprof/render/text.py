@@ -248,14 +248,20 @@ def _kernels(console: Console, run: RunReport, root: str) -> None:
 
 
 def _origins(console: Console, kernels: KernelBreakdown, root: str) -> None:
-    """Whose lines the shown kernels compute, by their place in the table above, and what the device waited for."""
+    """Whose lines the shown kernels compute, by their place in the table above, and what the device and host did."""
     _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
         if row.lines:
             more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
             _say(console, f"    kernel {rank}: {origin_table.place(row.lines[0], root, _NAME)}{more}")
-    if idle := origin_table.idle_sentence(kernels):
-        _say(console, f"  {one_line(idle, 2000)}")
+    for said in (
+        origin_table.idle_sentence(kernels),
+        origin_table.input_copies_sentence(kernels),
+        origin_table.host_sentence(kernels),
+        origin_table.queue_sentence(kernels),
+    ):
+        if said:
+            _say(console, f"  {one_line(said, 2000)}")
 
 
 def _gaps(console: Console, profile: Profile) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis import kernels, kineto
-from kgprof.model import KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
+from kgprof.model import InputCopies, KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
 from tests.analysis.events import event, step, write
 
 TRACES = Path(__file__).parent / "traces"
@@ -153,11 +153,65 @@ def test_h200_kinds_and_launches(shared: Path, name: str, launches: int, kinds: 
 
 
 @pytest.mark.shared
-def test_h200_input_copies_of_graph_replays_are_copies(shared: Path) -> None:
-    found = broken_down(shared / "traces" / "h200" / "trace_reduce-overhead_plain.json.gz", "cuda")
+@pytest.mark.parametrize(
+    ("name", "copies"),
+    [
+        # Of one kernel, and one a replay: all inputs at once. The 300 other device copies are the program's own.
+        ("trace_reduce-overhead_plain", {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel": 300}),
+        ("strategies_one_reduce_overhead", {"Memcpy DtoD (Device -> Device)": 60}),  # five inputs before each of 12
+        ("strategies_one_fused", None),
+    ],
+)
+def test_h200_the_input_copies_of_graph_replays_are_named_with_their_share(
+    shared: Path, name: str, copies: dict[str, int] | None
+) -> None:
+    path = shared / "traces" / "h200" / f"{name}.json.gz"
 
-    copied = {row.name.split("<")[0]: row.count for row in found.rows if row.kind is KernelKind.COPY}
-    assert copied["void at::native::(anonymous namespace)::multi_tensor_apply_kernel"] == 300
+    found = broken_down(path, "cuda").input_copies
+
+    if copies is None:
+        assert found == Skipped(reason="the trace holds no launch of a CUDA graph")
+        return
+    assert isinstance(found, InputCopies)
+    events = raw_events(path)
+    of_them = [e for e in events if e["name"].split("<")[0] in copies and e.get("cat") in ("kernel", "gpu_memcpy")]
+    if name.startswith("trace_"):  # that kernel's name is also that of _foreach_add: only its copies count
+        of_them = [e for e in of_them if "at::native::Copy<" in e["name"]]
+    spent_us = sum(e["dur"] for e in of_them)
+    assert (found.count, len(of_them)) == (sum(copies.values()),) * 2
+    assert found.total_us == pytest.approx(spent_us)
+    assert found.share == pytest.approx(spent_us / device_time_us(events))
+
+
+def test_an_input_copy_is_the_wrappers_and_comes_before_a_replay(tmp_path: Path) -> None:
+    # given one call of compiled code that copies before its replay and after it, an operator of it that copies too, and
+    # the program's own copy
+    def copied(at: float, correlation: int, us: float) -> list[dict[str, Any]]:
+        call = event("cuda_runtime", "cudaMemcpyAsync", at, 1.0)
+        copy = event("gpu_memcpy", "Memcpy DtoD (Device -> Device)", at + 200, us, thread=7, stream=7)
+        call["args"], copy["args"] = {"correlation": correlation}, {"stream": 7, "correlation": correlation}
+        return [call, copy]
+
+    events = [
+        step(0, 0.0, 100.0),
+        event("cpu_op", "Torch-Compiled Region: 0/0", 10.0, 60.0),
+        event("user_annotation", "## Call CompiledFxGraph f00 ##", 12.0, 56.0),
+        event("cpu_op", "aten::_foreach_copy_", 15.0, 5.0),
+        event("cpu_op", "aten::copy_", 16.0, 3.0),
+        *copied(17.0, 1, 4.0),
+        event("cpu_op", "aten::contiguous", 22.0, 6.0),
+        event("cpu_op", "aten::copy_", 23.0, 3.0),
+        *copied(24.0, 2, 8.0),
+        event("cuda_runtime", "cudaGraphLaunch", 40.0, 5.0),
+        event("cpu_op", "aten::copy_", 50.0, 5.0),
+        *copied(51.0, 3, 16.0),
+        event("cpu_op", "aten::copy_", 80.0, 5.0),
+        *copied(81.0, 4, 32.0),
+    ]
+
+    found = broken_down(write(tmp_path / "t.json", events), "cuda")
+
+    assert found.input_copies == InputCopies(replays=1, count=1, total_us=4.0, share=4.0 / 60.0)
 
 
 # ---------------------------------------------------------------- by hand

@@ -5,10 +5,33 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
+from kgprof.model import (
+    DeviceIdle,
+    HostSpan,
+    HostTime,
+    InputCopies,
+    KernelBreakdown,
+    LaunchQueue,
+    Location,
+    Profile,
+    RunReport,
+    Skipped,
+    SpanTotal,
+    StepPart,
+)
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
-from kgprof.render.origin_table import device_tables, idle_sentence, known, place, places, steps_sentence
+from kgprof.render.origin_table import (
+    device_tables,
+    host_sentence,
+    idle_sentence,
+    input_copies_sentence,
+    known,
+    place,
+    places,
+    queue_sentence,
+    steps_sentence,
+)
 from tests.render import profiles
 
 LIMITS = LEVELS[0]
@@ -119,3 +142,60 @@ def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> No
     assert places((), "/src", LIMITS) == ((), "")
     assert places((line,), "/src", LIMITS) == (("a/step.py:4 in derive",), "")
     assert places((line,) * 40, "/src", LIMITS)[1] == "39 more lines"
+
+
+def test_copies_before_replays_are_told_with_their_share() -> None:
+    copied = InputCopies(replays=300, count=300, total_us=11_730.0, share=0.097)
+    kernels = msgspec.structs.replace(with_known_times(), input_copies=copied)
+
+    (table,) = device_tables((run_of(kernels),), LIMITS)
+
+    assert table.input_copies == (
+        "Inputs copied for CUDA graphs, because they do not stay where the graph reads them: 300 copies of 39.1 us "
+        "each on average before 300 launches, 1,173 us a step, 9.7 % of the device time"
+    )
+    for name in ("text", "markdown", "html"):
+        said = " ".join(by_name(name).render(one_run(kernels)).split())
+        assert "300 copies of 39.1 us each on average before 300 launches" in said
+
+
+def one_run(kernels: KernelBreakdown) -> Profile:
+    return msgspec.structs.replace(profiles.cuda(), runs=(run_of(kernels),))
+
+
+def test_without_graphs_nothing_is_said_of_their_copies() -> None:
+    assert input_copies_sentence(with_known_times()) == ""
+
+
+def test_the_hosts_step_and_the_queue_are_a_line_each() -> None:
+    part = StepPart(name="operators", mean_us=60.0, median_us=60.0, minimum_us=60.0, maximum_us=60.0, calls=3.0)
+    small = [msgspec.structs.replace(part, name=f"part {i}", mean_us=10.0 - i) for i in range(5)]
+    queue = LaunchQueue(
+        calls=9,
+        median_us=4.0,
+        p10_us=2.0,
+        p90_us=8.0,
+        maximum_us=9.0,
+        before_return=0,
+        mean_depth=1.5,
+        maximum_depth=7,
+        empty_share=0.25,
+    )
+    kernels = msgspec.structs.replace(
+        with_known_times(),
+        host_time=HostTime(steps=10, mean_us=100.0, parts=(*small, part), other_threads_us=0.0),
+        queue=queue,
+    )
+
+    said = host_sentence(kernels), queue_sentence(kernels)
+
+    assert said == (
+        "host, us of a step of 100, mean of 10: operators 60.0 (60.0 %), part 0 10.0 (10.0 %), part 1 9.00 (9.0 %), "
+        "part 2 8.00 (8.0 %), 2 more 13.0",
+        "launch delay median 4.00 us (p10 to p90 2.00\N{EN DASH}8.00), queue depth mean 1.50, at most 7, empty in "
+        "25.0 % of the window",
+    )
+    for name in ("text", "markdown"):
+        text = " ".join(by_name(name).render(one_run(kernels)).split())
+        assert "us of a step of 100, mean of 10: operators 60.0" in text
+        assert "queue depth mean 1.50, at most 7" in text
