@@ -15,13 +15,14 @@ from kgprof.gate.accepted import FILE as ACCEPTED_FILE
 from kgprof.gate.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
 from kgprof.gate.metrics import BY_NAME
+from kgprof.gate.regressions import KEY as REGRESSIONS
 from kgprof.model import GateBudget, GateEntry, GateSettings, KernelKind, KindOverride, PassName
 from kgprof.workloads.backend_names import BACKENDS
 
 PYPROJECT = "pyproject.toml"
 FAIL_ON = ("error", "warning", "never")
 KINDS = "kernel-kinds"
-KEYS = ("max", "fail-on", "backend", "accepted", KINDS)
+KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +41,7 @@ class Written:
     fail_on: str | None = None
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
+    max_regression: object = None  # compare's own table, which kgprof.gate.regressions reads
     kernel_kinds: tuple[KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
 
 
@@ -88,6 +90,7 @@ def parse_file(file: File, faults: list[str]) -> Written | None:
         fail_on=_choice(table, "fail-on", FAIL_ON, file.path, faults),
         backend=_choice(table, "backend", BACKENDS, file.path, faults),
         accepted=_text(table, "accepted", file.path, faults),
+        max_regression=table.get(REGRESSIONS),
         kernel_kinds=_kernel_kinds(table.get(KINDS, {}), file.path, faults),
     )
 

@@ -63,6 +63,8 @@ class Text:
         self._width = width
 
     def render(self, profile: Profile) -> str:
+        if profile.comparison is not None:
+            return "".join(f"{_inert(line)}\n" for line in compare_text.lines(profile, profile.comparison))
         if profile.gate is not None:
             return "".join(f"{_inert(line)}\n" for line in gate_text.lines(profile, profile.gate))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
