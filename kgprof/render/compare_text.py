@@ -122,12 +122,12 @@ def _row(metric: ComparedMetric) -> tuple[str, ...]:
     budget = f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
     return (
         one_line(metric.run.slug, _NAME),
-        metric.name,
+        one_line(metric.name, _NAME),
         amount(metric.base, metric.unit),
         amount(metric.head, metric.unit),
         "-" if isinstance(metric.ratio, Skipped) else percent(metric.ratio),
         interval(metric),
-        f"{metric.verdict}{budget}",
+        one_line(f"{metric.verdict}{budget}", _NAME),
     )
 
 
@@ -137,7 +137,7 @@ def amount(value: float | Skipped, unit: str) -> str:
     if unit == "bytes":
         return size(round(value))
     name, factor = _SCALES.get(unit, (unit, 1.0))
-    return f"{figure(value * factor, 4)} {name}"
+    return f"{figure(value * factor, 4)} {one_line(name, _NAME)}"
 
 
 def percent(ratio: float) -> str:

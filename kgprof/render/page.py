@@ -40,6 +40,7 @@ from kgprof.render import (
     timeline_chart,
 )
 from kgprof.render.chart import Bar, LegendEntry, TimeTable
+from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.compile_table import CompileTable, compile_table
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
@@ -124,6 +125,7 @@ class Page:
     holistic: tuple[HolisticTable, ...]
     hand_off: tuple[HandOffLine, ...]
     own: OwnCopy
+    compare: ComparePart | None
     evaluations: Table
     metrics: Table
     settings: tuple[Fact, ...]
@@ -203,6 +205,7 @@ def build(
         holistic=holistic_table.holistic_tables(runs, limits),
         hand_off=hand_off(traces, carried, limits),
         own=own_copy(own, profile),
+        compare=compare_part(profile, found.anchors, limits),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
         settings=evaluation_table.settings(runs, limits),
@@ -237,6 +240,7 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
     taken_in = bool(profile.trace_files)  # torch.profiler ran elsewhere, and nothing else did
     memory = bool(memory_table.columns(profile.runs))
     offered: tuple[tuple[bool, Section], ...] = (
+        (profile.comparison is not None, Section(anchor="compare", title="Comparison")),
         (gated, Section(anchor="gate", title="Budgets")),
         (gated, findings),
         (taken_in, Section(anchor="traces", title="Traces", tally=count(len(profile.trace_files)))),

@@ -28,7 +28,9 @@ from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
 every_state = pytest.mark.parametrize("state", profiles.STATES)
-GATED = ("gate", "hostile_gate")  # of these the terminal has lines of their own: tests/render/test_gate_text.py
+# Of these the terminal has lines of their own: tests/render/test_gate_text.py, test_compare_text.py.
+GATED = ("gate", "hostile_gate")
+COMPARED = ("comparison", "other_machine", "hostile_comparison")
 
 
 @every_renderer
@@ -307,7 +309,7 @@ def test_text_is_plain_and_no_wider_than_asked(state: str) -> None:
     text = by_name("text").render(profiles.STATES[state]())
 
     assert visible(text, keep="\n\N{ZERO WIDTH JOINER}") == text
-    assert state in GATED or max(len(line) for line in text.splitlines()) <= 120
+    assert state in (*GATED, *COMPARED) or max(len(line) for line in text.splitlines()) <= 120
 
 
 @pytest.mark.parametrize("state", ["hostile", "hostile_gate"])
@@ -317,7 +319,7 @@ def test_text_steers_no_ci_system(state: str) -> None:
     assert not [line for line in text.splitlines() if line.strip().startswith("::")]
 
 
-@pytest.mark.parametrize("state", [state for state in profiles.STATES if state not in GATED])
+@pytest.mark.parametrize("state", [state for state in profiles.STATES if state not in (*GATED, *COMPARED)])
 def test_text_says_every_finding_and_every_run(state: str) -> None:
     profile = profiles.STATES[state]()
     words = " ".join(by_name("text").render(profile).split())

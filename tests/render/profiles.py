@@ -7,19 +7,26 @@ import itertools
 import msgspec
 
 from kgprof import collectors
+from kgprof.analysis import trace_diff
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
     BoundTotal,
     BudgetCheck,
     CapCounters,
+    Cause,
     Ceiling,
     ChecklistItem,
+    ComparedFinding,
+    ComparedMetric,
+    ComparedSide,
+    Comparison,
     Compilation,
     CompileStages,
     CompileSummary,
     DeviceIdle,
     Environment,
+    EnvironmentChange,
     Evaluation,
     Exit,
     Finding,
@@ -48,12 +55,15 @@ from kgprof.model import (
     Omission,
     Options,
     PassName,
+    PhaseChange,
     Profile,
     RankMetrics,
     Roofline,
     RunAgreement,
+    RunComparison,
     RunKey,
     RunReport,
+    SettingChange,
     Skipped,
     SpanTotal,
     Speedup,
@@ -61,6 +71,7 @@ from kgprof.model import (
     StepPart,
     StepTimeline,
     StrategyPlan,
+    TraceDifference,
     TradeOff,
     Verdict,
 )
@@ -330,6 +341,27 @@ def gate() -> Profile:
     )
 
 
+def comparison() -> Profile:
+    """Slower and with new findings: every verdict, every cause, every status of a finding, one run on one side."""
+    return _compared(watched(), "failed", "worse: batched.default takes 12.4 % longer (41.2 against 36.7 ms/step)")
+
+
+def other_machine() -> Profile:
+    """Environments that differ: no time is compared, and the new findings are told all the same."""
+    found = _compared(watched(), "inconclusive", "times were not compared: another GPU; 2 new findings")
+    assert found.comparison is not None
+    changes = (
+        EnvironmentChange(name="GPU", base="Invented 9000", head="Invented 9001"),
+        EnvironmentChange(name="flag TORCH_LOGS", base="not set", head="+dynamo"),
+    )
+    unlike = msgspec.structs.replace(found.comparison, environment=changes, comparable=False, causes=(), runs=())
+    return msgspec.structs.replace(found, comparison=unlike, exit_code=6)
+
+
+def hostile_comparison() -> Profile:
+    return _poisoned(comparison())
+
+
 def hostile() -> Profile:
     """Every string of every part is one that tries to be more than text."""
     told, seen = findings(), watched()
@@ -352,8 +384,13 @@ def hostile_gate() -> Profile:
     return _poisoned(gate())
 
 
-def _poisoned(profile: Profile) -> Profile:
-    texts = iter(HOSTILE * 10_000)
+def commanding(commands: tuple[str, ...]) -> Profile:
+    """Every string of it is one of these."""
+    return _poisoned(findings(), commands)
+
+
+def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
+    texts = iter(hostile * 10_000)
     numbers = itertools.count()
 
     def poisoned(value: object, name: str = "") -> object:
@@ -371,7 +408,7 @@ def _poisoned(profile: Profile) -> Profile:
             # Two runs whose names are alike up to where the page cuts them are two landmarks of one name.
             return f"{next(numbers)}{text}" if len(text) > 1000 else f"{text}{next(numbers)}"
         if isinstance(value, list | tuple):
-            return [poisoned(item, name) for item in value]
+            return [poisoned(item, "" if isinstance(item, dict) else name) for item in value]
         if isinstance(value, dict):
             flags = name in ("flags", "settings")
             return {
@@ -383,7 +420,7 @@ def _poisoned(profile: Profile) -> Profile:
     rules = profile.rules
     document = poisoned(msgspec.to_builtins(msgspec.structs.replace(profile, rules=())))
     assert isinstance(document, dict)
-    document["verdict"] = {"status": "failed", "text": HOSTILE[0], "reasons": list(HOSTILE)}
+    document["verdict"] = {"status": "failed", "text": hostile[0], "reasons": list(hostile)}
     return msgspec.structs.replace(msgspec.convert(document, Profile), rules=rules)
 
 
@@ -420,12 +457,168 @@ STATES = {
         empty,
         hostile,
         hostile_gate,
+        comparison,
+        other_machine,
+        hostile_comparison,
         huge,
     )
 }
 
 
 # ---------------------------------------------------------------- pieces
+
+
+def _compared(profile: Profile, status: str, text: str) -> Profile:
+    head, base = profile.findings[:2], profile.findings[2:3]
+    unchanged = profile.findings[3:]
+    findings = (
+        *(
+            ComparedFinding(status="new", finding=f, base_count=0, head_count=f.count, fails=i == 0)
+            for i, f in enumerate(head)
+        ),
+        *(ComparedFinding(status="fixed", finding=f, base_count=f.count, head_count=0) for f in base),
+        *(
+            ComparedFinding(status="unchanged", finding=f, base_count=17, head_count=max(f.count, 17))
+            for f in unchanged
+        ),
+    )
+    side = ComparedSide(
+        source="main/report.html",
+        created_utc="2026-11-20T02:03:04+00:00",
+        kgprof_version="0.1.0",
+        git_commit="9f8e7d6c5b4a39281706f5e4d3c2b1a098765432",
+        git_dirty=False,
+        exit_code=0,
+        verdict=Verdict(status="ok", text="fused.default is the fastest"),
+    )
+    slower, lost = KEYS[1], KEYS[3]
+    place = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
+    causes = (
+        Cause(
+            cause="finding",
+            run=slower,
+            text="KGP201 is new: Tensor.item reads 1 value a step",
+            explains_us=4100.0,
+            fingerprint=head[0].fingerprint,
+            location=place,
+        ),
+        Cause(cause="kernel", run=slower, text="triton_red_fused_sum_1 takes 1.3 times as long", explains_us=200.0),
+        Cause(cause="setting", text="--steps 20 -> 40", explains_us=Skipped(reason="no time is known to be worse")),
+    )
+    runs = (
+        RunComparison(
+            run=slower,
+            status="both",
+            metrics=_metrics(slower, worse=True),
+            decided_by="step",
+            delta_us=4500.0,
+            explained_us=4300.0,
+            remainder_us=200.0,
+            traced_us=5850.0,
+            scale=0.77,
+            trace=_difference(slower),
+            phases=(
+                PhaseChange(name="capture", base_s=1.25, head_s=1.5),
+                PhaseChange(name="machine code", base_s=8.0, head_s=8.0),
+            ),
+            settings=(SettingChange(name="depth", base="3", head=""),),
+            causes=causes[:2],
+            notes=("the step of base was timed in 5 rounds and that of head in 6",),
+        ),
+        RunComparison(run=lost, status="both", metrics=_metrics(lost, worse=False), trace=_difference(lost)),
+        RunComparison(
+            run=KEYS[4], status="both", trace=TraceDifference(run=KEYS[4], against=KEYS[4], missing="no trace")
+        ),
+        RunComparison(run=KEYS[5], status="new"),
+    )
+    return msgspec.structs.replace(
+        profile,
+        command=("kgprof", "compare", "main/report.html", "pr/report.html"),
+        exit_code=1,
+        verdict=Verdict(status=status, text=text, reasons=("KGP201 at part_0.py:10 is new", "batched.default: slower")),
+        comparison=Comparison(
+            base=side,
+            head=msgspec.structs.replace(
+                side,
+                source="pr/report.html",
+                git_commit=Skipped(reason="not a git repository"),
+                git_dirty=Skipped(reason="not a git repository"),
+            ),
+            comparable=True,
+            runs=runs,
+            findings=findings,
+            causes=causes,
+            settings=(SettingChange(name="--steps", base="20", head="40"),),
+            method="Welch's interval for the ratio of geometric means over rounds, at 95 %.",
+            notes=("what an older kgprof recorded holds no rounds",),
+        ),
+    )
+
+
+def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
+    """One of each verdict, of each unit."""
+    step = ComparedMetric(
+        name="step",
+        run=run,
+        unit="us",
+        measured_in=PassName.TIMING,
+        base=36_700.0,
+        head=41_250.8 if worse else 36_900.0,
+        ratio=1.124 if worse else 1.005,
+        low=1.098 if worse else 0.95,
+        high=1.151 if worse else 1.07,
+        base_rounds=5,
+        head_rounds=6,
+        budget_percent=5.0,
+        verdict="worse" if worse else "inconclusive",
+        decides=True,
+        runs_to_settle=None if worse else 11,
+        note="" if worse else "the interval is wider than the budget",
+    )
+    unseen = Skipped(reason="a CPU run launches no device kernels")
+    no_ratio = Skipped(reason="base is 0")
+    return (
+        step,
+        ComparedMetric(
+            name="graph breaks",
+            run=run,
+            unit="sites",
+            base=0.0,
+            head=3.0,
+            ratio=no_ratio,
+            verdict="worse",
+            decides=True,
+        ),
+        ComparedMetric(
+            name="peak resident",
+            run=run,
+            unit="bytes",
+            measured_in=PassName.MEMORY,
+            base=700.0 * 2**20,
+            head=650.0 * 2**20,
+            ratio=650 / 700,
+            tolerance_percent=5.0,
+            verdict="better",
+        ),
+        ComparedMetric(
+            name="ms/candidate", run=run, unit="ms/candidate", base=0.107, head=0.107, ratio=1.0, verdict="same"
+        ),
+        ComparedMetric(
+            name="launches a step",
+            run=run,
+            unit="launches/step",
+            base=unseen,
+            head=unseen,
+            ratio=unseen,
+            verdict="not observed",
+            note="a CPU run launches no device kernels",
+        ),
+    )
+
+
+def _difference(run: RunKey) -> TraceDifference:
+    before, after = _kernels(run, "cpu"), _kernels(KEYS[0], "cpu")
+    return trace_diff.difference(before, after, run=run, against=run)
 
 
 def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str) -> Profile:

@@ -1,0 +1,418 @@
+"""The comparison on the page: two sides, what is worse and why, where the time moved, and which findings are new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from kgprof.model import (
+    Cause,
+    Change,
+    ComparedFinding,
+    ComparedMetric,
+    ComparedSide,
+    Comparison,
+    Profile,
+    RunComparison,
+    SettingChange,
+    Skipped,
+    TraceDifference,
+)
+from kgprof.places import relative
+from kgprof.render import breakdown, compare_words, trace_table
+from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
+from kgprof.render.evaluation_table import Table
+from kgprof.render.limits import Limits
+from kgprof.render.quantity import DASH, count, figure, milliseconds
+from kgprof.render.visible import one_line
+
+CARDS = 6
+KERNELS = 12  # rows of a table of kernels
+_OPEN = 8  # findings of one status that stand open
+_FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
+_WITH_CHANGE = ("worse", "better", "inconclusive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """An interval about "no change", which is in the middle; SVG lengths."""
+
+    x: str
+    width: str
+    middle: str
+    limit: str  # the budget; empty: none, or beyond the plot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricLine:
+    name: str
+    run: str
+    base: str
+    head: str
+    change: str
+    interval: str
+    allowed: str
+    symbol: str
+    verdict: str
+    style: str  # a class name
+    note: str
+    plot: Plot | None
+    sort: str  # of the change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseLine:
+    cause: str
+    text: str
+    run: str
+    explains: str
+    place: str
+    anchor: str  # of the finding; empty where it has none on this page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBar:
+    name: str  # base, head
+    caption: str
+    description: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    run: str
+    summary: str
+    bars: tuple[SideBar, ...]
+    missing: str  # why there are none
+    tables: tuple[tuple[str, Table], ...]
+    phases: Table
+    settings: Table
+    notes: tuple[str, ...]
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    rule: str
+    level: str
+    message: str
+    place: str
+    runs: str
+    counts: str  # "4 times, was 2"
+    fails: bool
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingStatus:
+    status: str
+    symbol: str
+    total: str
+    rows: tuple[FindingRow, ...]
+    more: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparePart:
+    base: str
+    head: str
+    sides: tuple[tuple[str, str, str], ...]  # what, of base, of head
+    comparable: bool
+    comparability: str
+    cards: tuple[MetricLine, ...]
+    causes: tuple[CauseLine, ...]
+    accounts: tuple[str, ...]
+    metrics: tuple[MetricLine, ...]
+    unchanged: tuple[MetricLine, ...]  # those that are the same, or of which nothing is known
+    legend: tuple[LegendEntry, ...]
+    runs: tuple[RunPart, ...]
+    findings: tuple[FindingStatus, ...]
+    environment: Table
+    settings: Table
+    method: str
+    notes: tuple[str, ...]
+
+
+def compare_part(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
+    """``anchors``: where each finding of the head stands, by its fingerprint."""
+    found = profile.comparison
+    if found is None:
+        return None
+    metrics = compare_words.metrics_of(found)
+    lines = [_metric(metric, limits) for metric in metrics[: 4 * limits.lines]]
+    base, head = compare_words.sides(found)
+    return ComparePart(
+        base=one_line(base, limits.name),
+        head=one_line(head, limits.name),
+        sides=_sides(found, limits),
+        comparable=found.comparable,
+        comparability=compare_words.comparability(found),
+        cards=_cards(metrics, limits),
+        causes=tuple(_cause(cause, found, profile, anchors, limits) for cause in found.causes[: limits.lines]),
+        accounts=tuple(
+            one_line(said, 2 * limits.name) for run in found.runs[: limits.runs] if (said := compare_words.account(run))
+        ),
+        metrics=tuple(line for line in lines if line.verdict in _WITH_CHANGE),
+        unchanged=tuple(line for line in lines if line.verdict not in _WITH_CHANGE),
+        legend=_legend(found),
+        runs=tuple(_run(run, _scale_us(found), limits) for run in found.runs[: limits.runs]),
+        findings=tuple(_status(found, status, profile, anchors, limits) for status in compare_words.STATUSES),
+        environment=_changes_table(
+            ("fact", "base", "head"), [(one.name, one.base, one.head) for one in found.environment], limits
+        ),
+        settings=_settings(found.settings, limits),
+        method=one_line(found.method, 4 * limits.name),
+        notes=tuple(one_line(note, 2 * limits.name) for note in found.notes[: limits.lines]),
+    )
+
+
+def _sides(found: Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    facts: tuple[tuple[str, Callable[[ComparedSide], str]], ...] = (
+        ("from", lambda side: side.source),
+        ("commit", _commit),
+        ("recorded", lambda side: side.created_utc),
+        ("by kgprof", lambda side: side.kgprof_version),
+        ("its own verdict", lambda side: f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"),
+    )
+    return tuple(
+        (name, one_line(of(found.base), 2 * limits.name), one_line(of(found.head), 2 * limits.name))
+        for name, of in facts
+    )
+
+
+def _commit(side: ComparedSide) -> str:
+    if isinstance(side.git_commit, Skipped):
+        return f"not known: {side.git_commit.reason}"
+    return side.git_commit + (" with changes" if side.git_dirty is True else "")
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def _cards(metrics: Sequence[ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
+    """The worst of what decides; beyond it, of what changed."""
+    deciding = [metric for metric in metrics if metric.decides]
+    others = [metric for metric in metrics if not metric.decides and metric.verdict in ("worse", "better")]
+    return tuple(_metric(metric, limits) for metric in [*deciding, *others][:CARDS])
+
+
+def _metric(metric: ComparedMetric, limits: Limits) -> MetricLine:
+    known = isinstance(metric.ratio, float | int)
+    return MetricLine(
+        name=one_line(metric.name, limits.name),
+        run=one_line(metric.run.slug, limits.name),
+        base=one_line(compare_words.value(metric, metric.base), limits.name),
+        head=one_line(compare_words.value(metric, metric.head), limits.name),
+        change=compare_words.change(metric),
+        interval=compare_words.interval(metric),
+        allowed=compare_words.allowed(metric),
+        symbol=compare_words.SYMBOLS.get(metric.verdict, "?"),
+        verdict=one_line(metric.verdict, limits.name),
+        style=metric.verdict.replace(" ", "-") if metric.verdict in compare_words.SYMBOLS else "inconclusive",
+        note=one_line(compare_words.qualified(metric), 2 * limits.name),
+        plot=_plot(metric),
+        sort=f"{metric.ratio:.6f}" if known else "",
+    )
+
+
+def _plot(metric: ComparedMetric) -> Plot | None:
+    """The axis is as wide as the interval and the budget need."""
+    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+        return None
+    low, high = 100 * (metric.low - 1), 100 * (metric.high - 1)
+    budget = metric.budget_percent
+    reach = 1.15 * max(abs(low), abs(high), budget or 0.0, _FEWEST_PERCENT)
+
+    def at(percent: float) -> float:
+        return 0.5 + percent / (2 * reach)
+
+    return Plot(
+        x=of_width(at(low)),
+        width=of_width(max(at(high) - at(low), 0.01)),
+        middle=of_width(0.5),
+        limit=of_width(at(budget)) if budget is not None else "",
+    )
+
+
+# ---------------------------------------------------------------- causes
+
+
+def _cause(cause: Cause, found: Comparison, profile: Profile, anchors: Mapping[str, str], limits: Limits) -> CauseLine:
+    place = cause.location
+    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
+    return CauseLine(
+        cause=one_line(cause.cause, limits.name),
+        text=one_line(cause.text, 2 * limits.name),
+        run=one_line(cause.run.slug, limits.name) if cause.run else "",
+        explains=one_line(compare_words.explains(cause, found.runs), limits.name),
+        place=one_line(where, limits.name),
+        anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+    )
+
+
+# ---------------------------------------------------------------- where the time moved
+
+
+def _scale_us(found: Comparison) -> float:
+    """Length of the longest bar of any run, on either side."""
+    traces = [run.trace for run in found.runs if run.trace is not None]
+    return max((sum(us for _, us in _parts(trace, after)) for trace in traces for after in (False, True)), default=0.0)
+
+
+def _parts(trace: TraceDifference, after: bool) -> tuple[tuple[str, float], ...]:
+    """Microseconds of a step by kind, in the bars' order, then idle."""
+    idle = [row for row in trace.window if row.name == breakdown.IDLE]
+    totals = {row.name: _of(row, after) for row in (*trace.kinds, *idle)}
+    return tuple((str(kind), totals[kind]) for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0)
+
+
+def _of(row: Change, after: bool) -> float:
+    return row.after_us if after else row.before_us
+
+
+def _legend(found: Comparison) -> tuple[LegendEntry, ...]:
+    traces = [run.trace for run in found.runs if run.trace is not None]
+    present = {kind for trace in traces for after in (False, True) for kind, _ in _parts(trace, after)}
+    return tuple(
+        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
+        for kind, name, meaning in breakdown.KINDS
+        if kind in present
+    )
+
+
+def _run(run: RunComparison, scale_us: float, limits: Limits) -> RunPart:
+    trace = run.trace
+    missing = "the run is on one side only" if run.status != "both" else "neither side was traced"
+    verdicts = [metric.verdict for metric in run.metrics]
+    return RunPart(
+        run=one_line(run.run.slug, limits.name),
+        summary=one_line(_summary(run, verdicts), limits.name),
+        bars=_bars(trace, scale_us) if trace is not None and not trace.missing else (),
+        missing=one_line((trace.missing if trace is not None else "") or missing, 2 * limits.name),
+        tables=_tables(trace, limits),
+        phases=_phases(run, limits),
+        settings=_settings(run.settings, limits),
+        notes=tuple(one_line(note, 2 * limits.name) for note in run.notes[: limits.lines]),
+        open="worse" in verdicts,
+    )
+
+
+def _summary(run: RunComparison, verdicts: Sequence[str]) -> str:
+    if run.status != "both":
+        return {"new": "only in head", "gone": "only in base"}.get(run.status, run.status)
+    return ", ".join(f"{count(n)} {word}" for word in compare_words.VERDICTS if (n := verdicts.count(word)))
+
+
+def _bars(trace: TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
+    return tuple(
+        _bar(name, trace, after=after, scale_us=scale_us or 1.0) for name, after in (("base", False), ("head", True))
+    )
+
+
+def _bar(name: str, trace: TraceDifference, *, after: bool, scale_us: float) -> SideBar:
+    found = _parts(trace, after)
+    window = sum(_of(row, after) for row in trace.window if row.name == "window")
+    whole = window or sum(us for _, us in found) or 1.0
+    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in found)
+    steps = trace.after_steps if after else trace.before_steps
+    over = f", mean of {count(steps)}" if trace.per == "step" else ""
+    return SideBar(
+        name=name,
+        caption=f"{milliseconds(whole)} ms a {trace.per} under the profiler{over}",
+        description=f"{name}: {milliseconds(whole)} ms: {words}",
+        segments=of_parts(
+            [Part(kind=kind, letter=LETTERS[kind], length=us / scale_us, share=us / whole) for kind, us in found]
+        ),
+    )
+
+
+def _tables(trace: TraceDifference | None, limits: Limits) -> tuple[tuple[str, Table], ...]:
+    if trace is None or trace.missing:
+        return ()
+    rows = min(KERNELS, limits.kernel_rows)
+    # A page that is too large for any kernel keeps the kinds.
+    bounded = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
+    return trace_table.difference_tables(bounded, limits, rows=rows or KERNELS).tables
+
+
+def _phases(run: RunComparison, limits: Limits) -> Table:
+    rows = tuple(
+        (
+            one_line(phase.name, limits.name),
+            figure(phase.base_s),
+            figure(phase.head_s),
+            _signed_seconds(phase.head_s - phase.base_s),
+        )
+        for phase in run.phases[: limits.lines]
+    )
+    return Table(headings=("compile stage", "was, s", "is, s", "difference"), rows=rows)
+
+
+def _signed_seconds(seconds: float) -> str:
+    """What is less than a millisecond is none."""
+    if abs(seconds) < 0.0005:
+        return "0"
+    return f"{'+' if seconds > 0 else compare_words.MINUS}{figure(abs(seconds))}"
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _status(
+    found: Comparison, status: str, profile: Profile, anchors: Mapping[str, str], limits: Limits
+) -> FindingStatus:
+    same = compare_words.of_status(found.findings, status)
+    groups = _groups(same)
+    shown = groups[: min(limits.findings, limits.lines)]
+    cut = len(groups) - len(shown)
+    return FindingStatus(
+        status=status,
+        symbol=compare_words.STATUS_SYMBOLS[status],
+        total=count(len(same)),
+        rows=tuple(_finding(group, profile, anchors, limits) for group in shown),
+        more=f"{count(cut)} more places in report.json" if cut else "",
+        open=status == "new" or (status == "fixed" and len(shown) <= _OPEN),
+    )
+
+
+def _groups(findings: Sequence[ComparedFinding]) -> list[tuple[ComparedFinding, ...]]:
+    """Each with the members that are the same in several runs; what fails comes first, then what grew."""
+    by_finding = {id(found.finding): found for found in findings}
+    groups = [tuple(by_finding[id(member)] for member in group.members) for group in compare_words.groups_of(findings)]
+    return sorted(groups, key=lambda group: (not any(one.fails for one in group), not any(one.grew for one in group)))
+
+
+def _finding(
+    group: Sequence[ComparedFinding], profile: Profile, anchors: Mapping[str, str], limits: Limits
+) -> FindingRow:
+    (same,) = compare_words.groups_of(group)
+    finding, place = same.first, same.first.location
+    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
+    before, after = (max(counts) for counts in zip(*((one.base_count, one.head_count) for one in group), strict=True))
+    return FindingRow(
+        rule=one_line(finding.rule, limits.name),
+        level=finding.level.value,
+        message=one_line(same.words, 2 * limits.name),
+        place=one_line(where, limits.name),
+        runs=one_line(", ".join(same.runs[: limits.lines]), 2 * limits.name),
+        counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
+        fails=any(one.fails for one in group),
+        anchor=anchors.get(finding.fingerprint, "") if group[0].status != "fixed" else "",
+    )
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _settings(changes: Sequence[SettingChange], limits: Limits) -> Table:
+    return _changes_table(("setting", "base", "head"), [(one.name, one.base, one.head) for one in changes], limits)
+
+
+def _changes_table(headings: tuple[str, ...], rows: Sequence[tuple[str, str, str]], limits: Limits) -> Table:
+    return Table(
+        headings=headings,
+        rows=tuple(tuple(one_line(cell, limits.name) or DASH for cell in row) for row in rows[: limits.lines]),
+    )

@@ -1,0 +1,166 @@
+"""A compared metric in words: what every renderer says of it, so that they cannot disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kgprof.counted import counted
+from kgprof.model import Cause, ComparedFinding, ComparedMetric, Comparison, RunComparison, Skipped
+from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.quantity import DASH, count, figure, milliseconds, size
+
+MINUS = "\N{MINUS SIGN}"
+VERDICTS = ("worse", "inconclusive", "not observed", "better", "same")  # the order in which a reader wants them
+SYMBOLS = {
+    "worse": "\N{MULTIPLICATION X}",
+    "inconclusive": "?",
+    "not observed": DASH,
+    "better": "\N{CHECK MARK}",
+    "same": "=",
+}
+STATUSES = ("new", "fixed", "unchanged")
+STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
+
+
+def metrics_of(comparison: Comparison) -> tuple[ComparedMetric, ...]:
+    """Of all runs: what decides first, by verdict as VERDICTS has them, then as the comparison has them."""
+    found = [metric for run in comparison.runs for metric in run.metrics]
+    return tuple(sorted(found, key=lambda metric: (_rank(metric.verdict), not metric.decides)))
+
+
+def _rank(verdict: str) -> int:
+    return VERDICTS.index(verdict) if verdict in VERDICTS else 0
+
+
+def value(metric: ComparedMetric, side: float | Skipped) -> str:
+    """With its unit."""
+    if isinstance(side, Skipped):
+        return DASH
+    if metric.unit == "us":
+        return f"{figure(side / 1000, 4)} ms"
+    if metric.unit == "bytes":
+        return size(round(side))
+    return f"{_plain(side)} {metric.unit}".strip()
+
+
+def _plain(number: float) -> str:
+    return count(round(number)) if number == round(number) else figure(number)
+
+
+def change(metric: ComparedMetric) -> str:
+    """In percent where there is a ratio; else, from or to nothing, as it stands."""
+    if isinstance(metric.base, Skipped) or isinstance(metric.head, Skipped):
+        return DASH
+    if metric.base == metric.head:
+        return "0"
+    if isinstance(metric.ratio, float | int):
+        return signed_percent(metric.ratio - 1)
+    more = metric.head - metric.base
+    return f"{_sign(more)}{_plain(abs(more))}"
+
+
+def interval(metric: ComparedMetric) -> str:
+    """Of the change; empty where there is none."""
+    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+        return ""
+    low, high = signed_percent(metric.low - 1), signed_percent(metric.high - 1)
+    rounds = f"{count(metric.base_rounds)} + {counted(metric.head_rounds, 'round')}"
+    return f"95 % interval {low.removesuffix(' %')} to {high}, {rounds}"
+
+
+def allowed(metric: ComparedMetric) -> str:
+    """How much worse it may become; empty where nothing limits it."""
+    if not metric.decides:
+        return ""
+    if metric.budget_percent is not None:
+        return f"at most {signed_percent(metric.budget_percent / 100)}"
+    if metric.tolerance_percent is not None:
+        return f"at most {signed_percent(metric.tolerance_percent / 100)}"
+    return "no more"
+
+
+def qualified(metric: ComparedMetric) -> str:
+    """What a reader must know beside the verdict."""
+    settle = metric.runs_to_settle
+    more = f"{counted(settle, 'round')} a side should settle it" if settle is not None else ""
+    return "; ".join(part for part in (metric.note, more) if part)
+
+
+def sentence(metric: ComparedMetric) -> str:
+    """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
+    inside = [f"{value(metric, metric.head)}, was {value(metric, metric.base)}", interval(metric)]
+    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", qualified(metric)]
+    said = "; ".join(part for part in inside if part)
+    return f"{metric.name} of {metric.run.slug}: {metric.verdict}, {change(metric)} ({said})"
+
+
+def signed_percent(share: float) -> str:
+    rounded = f"{100 * abs(share):.1f}"
+    return "0.0 %" if rounded == "0.0" else f"{_sign(share)}{rounded} %"
+
+
+def _sign(value: float) -> str:
+    return "+" if value > 0 else MINUS
+
+
+def more_ms(us: float) -> str:
+    """ "+4.50 ms"."""
+    return f"{_sign(us)}{milliseconds(abs(us))} ms" if us else "0 ms"
+
+
+# ---------------------------------------------------------------- causes
+
+
+def explains(cause: Cause, runs: Sequence[RunComparison]) -> str:
+    """ "explains 4.1 of 4.5 ms a step"; or why it is not known how much."""
+    if isinstance(cause.explains_us, Skipped):
+        return f"explains no measured time: {cause.explains_us.reason}"
+    run = next((run for run in runs if run.run == cause.run), None)
+    if run is None or isinstance(run.delta_us, Skipped):
+        return f"explains {more_ms(cause.explains_us)}"
+    return f"explains {more_ms(cause.explains_us)} of {more_ms(run.delta_us)} a {run.per}"
+
+
+def account(run: RunComparison) -> str:
+    """What of a run's change the causes explain, and what is left; empty where no change was measured."""
+    if isinstance(run.delta_us, Skipped) or isinstance(run.explained_us, Skipped):
+        return ""
+    left = "" if isinstance(run.remainder_us, Skipped) else f", {more_ms(run.remainder_us)} not explained"
+    return f"{run.run.slug}: {more_ms(run.delta_us)} a {run.per}; {more_ms(run.explained_us)} explained{left}"
+
+
+# ---------------------------------------------------------------- findings and sides
+
+
+def of_status(findings: Iterable[ComparedFinding], status: str) -> tuple[ComparedFinding, ...]:
+    return tuple(found for found in findings if found.status == status)
+
+
+def groups_of(findings: Iterable[ComparedFinding]) -> tuple[Grouped, ...]:
+    """The same finding in several runs once."""
+    return grouped(found.finding for found in findings)
+
+
+def tally(comparison: Comparison) -> str:
+    """ "3 new, 1 fixed, 7 unchanged" findings."""
+    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in STATUSES)
+
+
+def sides(comparison: Comparison) -> tuple[str, str]:
+    """What base and head are called: their sources, and the commit where it is known."""
+    base, head = comparison.base, comparison.head
+    return _called(base.source, base.git_commit), _called(head.source, head.git_commit)
+
+
+def _called(source: str, commit: str | Skipped) -> str:
+    return source if isinstance(commit, Skipped) or not commit else f"{source} ({commit[:10]})"
+
+
+def comparability(comparison: Comparison) -> str:
+    """In a sentence."""
+    if not comparison.environment:
+        return "Same machine, versions and settings of torch on both sides: times can be compared."
+    differ = counted(len(comparison.environment), "fact")
+    if comparison.comparable:
+        return f"The environments differ in {differ}, and were compared all the same, as was asked for."
+    return f"The environments differ in {differ}: times are not compared."

@@ -1,0 +1,192 @@
+"""The comparison on the page: what stands first, what is drawn, and what leads to what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from kgprof.model import ComparedMetric, RunKey, Skipped
+from kgprof.render import compare_words
+from kgprof.render.compare_part import ComparePart, compare_part
+from kgprof.render.html import LEVELS, Html
+from tests.render import profiles
+
+RUN = RunKey(strategy="fused", mode="default")
+
+
+def part() -> ComparePart:
+    found = compare_part(profiles.comparison(), {"read000": "KGP201-read000"}, LEVELS[0])
+    assert found is not None
+    return found
+
+
+def metric(**given: object) -> ComparedMetric:
+    plain = {"name": "step", "run": RUN, "unit": "us", "base": 1000.0, "head": 1124.0, "ratio": 1.124}
+    return msgspec.convert({"verdict": "worse", "run": msgspec.to_builtins(RUN), **(plain | given)}, ComparedMetric)
+
+
+def test_without_a_comparison_there_is_no_such_part() -> None:
+    assert compare_part(profiles.clean(), {}, LEVELS[0]) is None
+    assert 'id="compare"' not in Html().render(profiles.clean())
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (metric(), ("1.000 ms", "1.124 ms", "+12.4 %")),
+        (metric(base=1000.0, head=1000.0, ratio=1.0), ("1.000 ms", "1.000 ms", "0")),
+        (
+            metric(unit="sites", base=0.0, head=3.0, ratio={"kind": "skipped", "reason": "base is 0"}),
+            ("0 sites", "3 sites", "+3"),
+        ),
+        (metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5), ("1.00 GiB", "512 MiB", "\u221250.0 %")),
+        (
+            metric(unit="reads/step", base=0.25, head=0.5, ratio=2.0),
+            ("0.250 reads/step", "0.500 reads/step", "+100.0 %"),
+        ),
+        (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
+    ],
+)
+def test_both_sides_and_the_change_carry_their_unit(given: ComparedMetric, shown: tuple[str, str, str]) -> None:
+    assert (
+        compare_words.value(given, given.base),
+        compare_words.value(given, given.head),
+        compare_words.change(given),
+    ) == shown
+
+
+def test_an_interval_says_what_it_stands_on() -> None:
+    timed = metric(low=1.098, high=1.151, base_rounds=5, head_rounds=1)
+
+    assert compare_words.interval(timed) == "95 % interval +9.8 to +15.1 %, 5 + 1 round"
+    assert compare_words.interval(metric()) == ""
+
+
+def test_what_is_allowed_is_said_of_what_decides_only() -> None:
+    assert compare_words.allowed(metric(budget_percent=5.0)) == ""
+    assert compare_words.allowed(metric(budget_percent=5.0, decides=True)) == "at most +5.0 %"
+    assert compare_words.allowed(metric(tolerance_percent=1.0, decides=True)) == "at most +1.0 %"
+    assert compare_words.allowed(metric(decides=True)) == "no more"
+
+
+def test_the_worst_comes_first_and_what_decides_before_what_does_not() -> None:
+    found = profiles.comparison().comparison
+    assert found is not None
+
+    ordered = [(one.verdict, one.decides) for one in compare_words.metrics_of(found)]
+
+    assert ordered == [
+        *[("worse", True)] * 3,
+        ("inconclusive", True),
+        *[("not observed", False)] * 2,
+        *[("better", False)] * 2,
+        *[("same", False)] * 2,
+    ]
+
+
+def test_cards_are_of_what_decides_then_of_what_changed() -> None:
+    assert [(card.name, card.verdict, card.symbol) for card in part().cards] == [
+        ("step", "worse", "\u2715"),
+        ("graph breaks", "worse", "\u2715"),
+        ("graph breaks", "worse", "\u2715"),
+        ("step", "inconclusive", "?"),
+        ("peak resident", "better", "\u2713"),
+        ("peak resident", "better", "\u2713"),
+    ]
+
+
+def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
+    plot = part().cards[0].plot
+
+    # then: +15.1 % reaches nearly to the right edge, and all of the interval lies beyond the budget of +5 %
+    assert plot is not None
+    assert plot.middle == "50.000%"
+    assert plot.limit == "64.397%"
+    assert (plot.x, plot.width) == ("78.218%", "15.261%")
+    assert part().cards[1].plot is None
+
+
+def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
+    first, second, third = part().causes
+
+    assert first.explains == "explains +4.10 ms of +4.50 ms a step"
+    assert first.anchor == "KGP201-read000"
+    assert first.place == "policy.py:77 choose"
+    assert second.anchor == ""
+    assert third.explains == "explains no measured time: no time is known to be worse"
+    assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.200 ms not explained",)
+
+
+def test_a_remainder_against_the_change_keeps_its_sign() -> None:
+    found = profiles.comparison().comparison
+    assert found is not None
+    run = msgspec.structs.replace(found.runs[0], delta_us=4000.0, remainder_us=-300.0)
+
+    assert compare_words.account(run).endswith("+4.30 ms explained, \u22120.300 ms not explained")
+
+
+def test_both_sides_are_drawn_on_one_scale() -> None:
+    shown = part().runs
+    base, head = shown[0].bars
+
+    # then: head is the longest bar of all, and base is as long as its share of it
+    assert (base.name, head.name) == ("base", "head")
+    assert sum(float(segment.width.removesuffix("%")) for segment in head.segments) == pytest.approx(100, abs=0.1)
+    assert sum(float(segment.width.removesuffix("%")) for segment in base.segments) == pytest.approx(
+        100 * 2930 / 5210, abs=0.1
+    )
+    assert shown[2].bars == ()
+    assert (shown[2].missing, shown[3].missing) == ("no trace", "the run is on one side only")
+    assert [one.open for one in shown] == [True, True, False, False]
+
+
+def test_findings_stand_by_status_what_fails_first() -> None:
+    new, fixed, unchanged = part().findings
+
+    assert [(one.status, one.total, one.open) for one in (new, fixed, unchanged)] == [
+        ("new", "2", True),
+        ("fixed", "1", True),
+        ("unchanged", "20", False),
+    ]
+    assert [row.fails for row in new.rows] == [True, False]
+    assert (new.rows[0].counts, new.rows[0].anchor) == ("17, was 0", "KGP201-read000")
+    assert fixed.rows[0].anchor == ""
+
+
+def test_a_page_that_has_no_room_keeps_the_kinds() -> None:
+    bare = replace(LEVELS[0], kernel_rows=0)
+    found = compare_part(profiles.comparison(), {}, bare)
+    assert found is not None
+
+    assert [name for name, _ in found.runs[0].tables] == ["the window", "kind"]
+
+
+def test_environments_that_differ_are_said_in_the_first_lines() -> None:
+    found = compare_part(profiles.other_machine(), {}, LEVELS[0])
+    assert found is not None
+
+    assert found.comparability == "The environments differ in 2 facts: times are not compared."
+    assert found.environment.rows == (
+        ("GPU", "Invented 9000", "Invented 9001"),
+        ("flag TORCH_LOGS", "not set", "+dynamo"),
+    )
+
+
+def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
+    page = Html().render(profiles.comparison())
+
+    judged = re.findall(r'<span class="judged ([\w-]+)"><span aria-hidden="true">(.)</span> ([\w ]+)</span>', page)
+
+    assert {(style, word) for style, _, word in judged} == {
+        (word.replace(" ", "-"), word) for word in compare_words.VERDICTS
+    }
+    assert {word: symbol for _, symbol, word in judged} == compare_words.SYMBOLS
+
+
+def test_what_is_unknown_is_skipped_not_zero() -> None:
+    unknown = Skipped(reason="no trace")
+
+    assert compare_words.value(metric(), unknown) == "\u2013"
