@@ -10,13 +10,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from kgprof._version import __version__
+from kgprof.ci import Job, inert, job_of
 from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -38,9 +39,11 @@ from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kgprof.analysis.compare import CompareSettings
     from kgprof.gate import Settings
+    from kgprof.gate.accepted import Entry
     from kgprof.gate.settings import Written
-    from kgprof.model import KindOverride, Recording
+    from kgprof.model import KindOverride, Recording, RecordingHeader
     from kgprof.progress import Progress
     from kgprof.record.kept_traces import KeptTrace
     from kgprof.record.ranks import Launch
@@ -59,12 +62,22 @@ TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS), str(PassName.STACK)
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """What of a Recording a report may show."""
+
+    redact: bool = True
+    source: str = "repo"
+
+
 @dataclass
 class Context:
-    """What an error message needs to know: was -v given, and where does this run write?"""
+    """What an error message needs to know (was -v given, and where does this run write?), and how to report."""
 
     verbose: bool = False
     folder: Path | None = None
+    sharing: Sharing = Sharing()
+    job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -93,7 +106,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def say(message: str, hint: str = "") -> None:
     """The one form of an error: what happened, and what to do next."""
-    click.echo(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else ""), err=True)
+    click.echo(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")), err=True)
 
 
 def help_hint(error: click.ClickException) -> str:
@@ -225,6 +238,52 @@ def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) ->
 verbose_option = click.option(
     "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
 )
+
+
+def be_in_no_ci(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Context).job = Job() if value else job_of(os.environ)
+
+
+def be_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    context = ctx.ensure_object(Context)
+    context.sharing = replace(context.sharing, redact=not value)
+
+
+def show_source(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    context = ctx.ensure_object(Context)
+    context.sharing = replace(context.sharing, source=value)
+
+
+def sharing_options(command: Any) -> Any:
+    """What every verb takes that makes a report."""
+    options = (
+        click.option(
+            "--no-redact",
+            is_flag=True,
+            expose_value=False,
+            callback=be_unredacted,
+            help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
+        ),
+        click.option(
+            "--include-source",
+            type=click.Choice(["none", "repo", "all"]),
+            default="repo",
+            show_default=True,
+            expose_value=False,
+            callback=show_source,
+            help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
+        ),
+        click.option(
+            "--no-ci",
+            is_flag=True,
+            expose_value=False,
+            callback=be_in_no_ci,
+            help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def format_option(verb: str) -> Callable[[Any], Any]:
@@ -417,6 +476,7 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     "them; from the second on a run's compiler caches are warm. Not of a script.",
 )
 @hta_option("PROFILE")
+@sharing_options
 @verbose_option
 @click.pass_context
 def profile(
@@ -448,22 +508,24 @@ def profile(
     refuse_other_platforms()
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     if loading.asks_for_help(workload, workload_args):
-        to_stdout(loading.help_text(workload))
+        to_stdout(inert(loading.help_text(workload)))
         return EXIT_OK
     options = asked_for(workload, workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
     launched = launch_of(workload)
     folder = output_folder(output, workload, launched)
     ctx.ensure_object(Context).folder = folder
-    recording = recorded(options, folder, quiet, launched)
+    context = ctx.ensure_object(Context)
+    recording = recorded(options, folder, quiet, launched, context.job)
     if recording is None:
         return rank_exit_code(folder, launched)
-    found = read(recording, hta=hta, quiet=quiet)
+    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain(found, recording)
     if not quiet:
-        click.echo(f"kgprof: {found.verdict.text}", err=True)
-    emit(outputs, found, recording, otherwise=str(report))
+        inform(found.verdict.text)
+    add_to_job_summary(found, context.job)
+    emit(outputs, found, recording, otherwise=str(report), job=context.job)
     return found.exit_code
 
 
@@ -491,6 +553,7 @@ def profile(
 @click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
 @click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
 @torch_trace_option("CHECK_GRAPHS")
+@sharing_options
 @verbose_option
 @click.pass_context
 def check_graphs(
@@ -527,6 +590,7 @@ def check_graphs(
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
     settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    context = ctx.ensure_object(Context)
     if torch_trace is not None:
         options = traced_options(ctx, torch_trace, workload_args)
         folder = traced_folder(output, torch_trace)
@@ -539,18 +603,22 @@ def check_graphs(
         launched = launch_of(workload)
         folder = output_folder(output, workload, launched)
         ctx.ensure_object(Context).folder = folder
-        recording = recorded(options, folder, quiet, launched)
+        recording = recorded(options, folder, quiet, launched, context.job)
     if recording is None:
         return rank_exit_code(folder, launched)
     store.write_gate(recording, to_record(settings))
-    found = read(recording)
+    found = read(recording, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain_of_runs(found, recording)
     if not quiet:
-        click.echo(f"kgprof: the report is {report}", err=True)
-    say_outcome(outputs, found, recording)
+        inform(f"the report is {report}")
+    add_to_job_summary(found, context.job)
+    say_outcome(outputs, found, recording, job=context.job)
     if update_baseline:
-        return write_baseline(found, settings, whole=not options.strategies and not options.modes)
+        judged = judged_profile(
+            store.load(recording), kernel_kinds()
+        )  # with the files' names as the file of accepted findings has them
+        return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
 
 
@@ -560,6 +628,7 @@ def check_graphs(
 @torch_trace_option("REPORT")
 @hta_option("REPORT")
 @format_option("REPORT")
+@sharing_options
 @verbose_option
 @click.pass_context
 def report(
@@ -590,13 +659,15 @@ def report(
         recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
     assert recording is not None
     folder = store.resolve(recording)
-    found = read(folder, hta=hta)
+    context = ctx.ensure_object(Context)
+    found = read(folder, hta=hta, sharing=context.sharing)
+    add_to_job_summary(found, context.job)
     if output is None and outputs:
-        emit(outputs, found, folder, otherwise="")
+        emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
     where = output if output is not None else store.output_folder(folder)
     ctx.ensure_object(Context).folder = where
-    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)))
+    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
     return EXIT_OK
 
 
@@ -620,6 +691,7 @@ def report(
 @hta_option("TRACE")
 @format_option("TRACE")
 @click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+@sharing_options
 @verbose_option
 @click.pass_context
 def trace(
@@ -656,12 +728,14 @@ def trace(
         shown_progress.phase("analysis", None)
     for sentence in unread:
         click.echo(f"kgprof: left out: {sentence}", err=True)
-    found = read(recording, hta=hta, quiet=quiet)
+    context = ctx.ensure_object(Context)
+    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     report = write_report(where, found, recording)
     complain(found, recording)
     if not quiet:
-        click.echo(f"kgprof: {found.verdict.text}", err=True)
-    emit(outputs, found, recording, otherwise=str(report))
+        inform(found.verdict.text)
+    add_to_job_summary(found, context.job)
+    emit(outputs, found, recording, otherwise=str(report), job=context.job)
     return found.exit_code
 
 
@@ -704,6 +778,73 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
         store.write_export(output, speedscope_file(kept))
     to_stdout(str(output))
     return EXIT_OK
+
+
+@cli.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("head", type=click.Path(path_type=Path))
+@click.option(
+    "--max-regression",
+    "budgets",
+    envvar="KGPROF_COMPARE_MAX_REGRESSION",
+    multiple=True,
+    metavar="METRIC=PERCENT",
+    help="How much worse a metric may be, of what base has: step, evaluation, peak-allocated, kernels-a-step ... "
+    "Repeatable.  [default: step=5%, evaluation=5%]",
+)
+@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")
+@click.option(
+    "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
+)
+@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write report.html and report.json there."
+)
+@format_option("COMPARE")
+@sharing_options
+@verbose_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    base: Path,
+    head: Path,
+    budgets: tuple[str, ...],
+    fail_on: str | None,
+    allow_different_environment: bool,
+    accepted: str | None,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Is HEAD worse than BASE, and why? Two recordings of one workload beside each other; runs nothing.
+
+    BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote: the folder, its recording/, its
+    report.json, or the report.html alone, as it was attached to a pull request. Findings are new, fixed or unchanged
+    whatever lines they moved to. A time is worse when the whole of its 95 % interval is above the budget, the same when
+    all of it is below, and else inconclusive; intervals are over rounds, so record both sides with --rounds 5 or more.
+    Budgets and --fail-on can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression =
+    {step = 5}). Exit code 0: not worse; 1: a time or a budgeted metric is surely worse, results changed, or a finding
+    is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both sides; 6: it cannot be said,
+    from noise, too few rounds or another environment.
+
+    \b
+    For example:  kgprof compare base-run head-run
+                  kgprof compare main/report.html report.html --format markdown
+                  kgprof compare base-run head-run --max-regression step=2% -o comparison
+    """
+    from kgprof.analysis.compare import compare as compared
+
+    context = ctx.ensure_object(Context)
+    settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    before, after = (with_accepted(side(path, context.sharing), entries) for path in (base, head))
+    sources = (named_side(base, context.sharing), named_side(head, context.sharing))
+    found = compared(before, after, settings, sources=sources)
+    recording = recording_of(head)
+    add_to_job_summary(found, context.job)
+    if output is not None:
+        context.folder = output
+        click.echo(f"kgprof: the report is {write_report(output, found, recording)}", err=True)
+    say_outcome(outputs, found, recording, job=context.job)
+    return found.exit_code
 
 
 @cli.command()
@@ -821,6 +962,44 @@ def explain(rule: str | None, form: str) -> int:
     )
 
 
+@cli.command("ci-init")
+@click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
+@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="What the workflow profiles.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
+)
+@click.option("--force", is_flag=True, help="Replace a file that kgprof did not write.")
+@verbose_option
+def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
+    """Write a workflow that profiles a pull request's base and head on one runner and compares them.
+
+    Actions are pinned by commit, kgprof and torch by the versions that are installed here. Look at what it installs
+    before you commit it. The last line on stdout is the file's path.
+
+    \b
+    For example:  kgprof ci-init github --workload my_model.py:step
+                  kgprof ci-init gitlab -o ci/kgprof.yml
+    """
+    from kgprof.ci_init import PATHS, Wanted, refuse_to_replace, workflow
+    from kgprof.record import store
+
+    path = output if output is not None else PATHS[place]
+    if not could_be_written(path):
+        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
+    if not force:
+        refuse_to_replace(path)
+    torch = installed("torch").partition("+")[0]
+    pinned = torch if torch[:1].isdecimal() else ""
+    text = workflow(Wanted(place=place, workload=workload, torch=pinned, path=path))
+    store.write_export(path, text.encode())
+    to_stdout(str(path))
+    return EXIT_OK
+
+
 # ---------------------------------------------------------------- what they share
 
 
@@ -933,17 +1112,18 @@ def output_folder(output: Path | None, workload: str, launched: Launch | None) -
     return ranks.agreed_folder(folder_name(workload), launched) if launched else default_folder(workload)
 
 
-def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | None) -> Path | None:
+def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
     """The Recording's folder; None on a rank that leaves the rest to rank 0."""
+    from kgprof.ci import fenced
     from kgprof.record import ranks, record
 
     with sigterm_as_ctrl_c():
         if launched is None:
-            with shown(options, quiet) as progress:
-                return record(options, folder, progress, echo=echo(quiet))
+            with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
+                return record(options, folder, progress, echo=printed)
         ranks.begin(folder, launched)
-        with shown(options, quiet) as progress:
-            record(options, launched.folder(folder), progress, echo=echo(quiet))
+        with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
+            record(options, launched.folder(folder), progress, echo=printed)
         ranks.done(folder, launched)
         return ranks.gather(folder, launched) if launched.rank == 0 else None
 
@@ -980,20 +1160,30 @@ def rank_exit_code(folder: Path, launched: Launch | None) -> int:
     return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
-def read(recording: Path, *, hta: bool | None = False, quiet: bool = False) -> Profile:
-    """The Profile; of a Recording that check-graphs made, with the gate that it was held to.
+def read(recording: Path, *, hta: bool | None = False, quiet: bool = False, sharing: Sharing | None = None) -> Profile:
+    """The Profile, without what must not be shown; of a Recording that check-graphs made, with the gate it was held to.
 
     ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked about).
     """
+    from kgprof.analysis.redaction import redacted
+    from kgprof.record import store
+
+    sharing = sharing or Sharing()
+    kinds = kernel_kinds()
+    loaded = store.load(recording)
+    if hta is not False:
+        loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
+    found = judged_profile(loaded, kinds)
+    return redacted(found, loaded.header.private, source=sharing.source, redact=sharing.redact)
+
+
+def judged_profile(loaded: Recording, kinds: tuple[KindOverride, ...]) -> Profile:
+    """As it was recorded: what must not be shown is still in it."""
     from kgprof.analysis import analyse
     from kgprof.gate import judge
     from kgprof.gate.settings import from_record
     from kgprof.record import store
 
-    kinds = kernel_kinds()
-    loaded = store.load(recording)
-    if hta is not False:
-        loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
     found = analyse(loaded, kinds)
     if loaded.gate is None:
         return found
@@ -1010,7 +1200,7 @@ def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
     return holistic.asked(loaded, again=again, say=tell)
 
 
-def write_report(folder: Path, found: Profile, recording: Path) -> Path:
+def write_report(folder: Path, found: Profile, recording: Path | None) -> Path:
     """report.json and report.html; the path of the latter."""
     from kgprof import render
 
@@ -1019,7 +1209,7 @@ def write_report(folder: Path, found: Profile, recording: Path) -> Path:
     return folder / "report.html"
 
 
-def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Path) -> None:
+def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Path | None) -> None:
     """A page that stands elsewhere than its Recording gets the traces that it does not carry beside it."""
     from kgprof.record import store
     from kgprof.render.html import Html
@@ -1028,30 +1218,45 @@ def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Pa
         store.write_report(path.parent, path.name, renderer.render(found))
         return
     kept = traces_of(found, recording)
-    page = renderer.with_traces(found, [trace_to_hand_off(trace, path.parent) for trace in kept])
+    private = private_of(found, recording)
+    page = renderer.with_traces(found, [trace_to_hand_off(trace, path.parent, private) for trace in kept])
     for trace in kept:
         if trace.key not in page.carried and not inside(trace.path, path.parent):
             store.copy_trace(trace.path, path.parent / trace.file_name)
     store.write_report(path.parent, path.name, page.text)
 
 
-def rendered(renderer: Renderer, found: Profile, recording: Path) -> str:
-    """For stdout: beside a page there is nothing."""
+def rendered(renderer: Renderer, found: Profile, recording: Path | None, job: Job) -> str:
+    """For stdout: beside a page there is nothing, and a job that reads commands there gets none that a run wrote."""
+    from kgprof.ci import inert_document
     from kgprof.render.html import Html
 
-    if not isinstance(renderer, Html):
-        return renderer.render(found)
-    return renderer.with_traces(found, [trace_to_hand_off(trace, None) for trace in traces_of(found, recording)]).text
+    if isinstance(renderer, Html):
+        private = private_of(found, recording)
+        traces = [trace_to_hand_off(trace, None, private) for trace in traces_of(found, recording)]
+        text = renderer.with_traces(found, traces).text
+    else:
+        text = renderer.render(found)
+    return inert_document(text, renderer.suffix) if job.parses_log else text
 
 
-def traces_of(found: Profile, recording: Path) -> tuple[KeptTrace, ...]:
+def private_of(found: Profile, recording: Path | None) -> RecordingHeader | None:
+    """What names the traces must not say either; None where the report may say everything."""
+    from kgprof.record import store
+
+    redacted = found.contents is not None and found.contents.redaction
+    return store.load_header(recording) if redacted and recording is not None else None
+
+
+def traces_of(found: Profile, recording: Path | None) -> tuple[KeptTrace, ...]:
+    """None where there is no Recording: a comparison of two reports."""
     from kgprof.record import kept_traces
 
-    return kept_traces.kept_traces(recording, [run.key for run in found.runs])
+    return () if recording is None else kept_traces.kept_traces(recording, [run.key for run in found.runs])
 
 
-def trace_to_hand_off(trace: KeptTrace, folder: Path | None) -> TraceToHandOff:
-    """``folder``: where the page stands, if it stands anywhere."""
+def trace_to_hand_off(trace: KeptTrace, folder: Path | None, private: RecordingHeader | None) -> TraceToHandOff:
+    """``folder``: where the page stands, if it stands anywhere. ``private``: what the page must not carry."""
     from urllib.parse import quote
 
     from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff
@@ -1064,10 +1269,28 @@ def trace_to_hand_off(trace: KeptTrace, folder: Path | None) -> TraceToHandOff:
         run=trace.key,
         measured_in=trace.measured_in,
         size_bytes=trace.size_bytes,
-        data=trace.path.read_bytes() if trace.size_bytes <= CARRIED_BYTES else None,
+        data=carried_bytes(trace.path, private) if trace.size_bytes <= CARRIED_BYTES else None,
         file_name=trace.file_name,
         link=link,
     )
+
+
+def carried_bytes(path: Path, private: RecordingHeader | None) -> bytes | None:
+    """The trace as a page may carry it, gzipped; None for one that is damaged, which cannot be looked through."""
+    import gzip
+    import zlib
+
+    from kgprof.analysis.redaction import redacted_trace
+
+    data = path.read_bytes()
+    if private is None:
+        return data
+    try:
+        text = gzip.decompress(data).decode("utf-8", errors="replace")
+    except (OSError, EOFError, zlib.error):
+        return None
+    root = private.plan.environment.source_root
+    return gzip.compress(redacted_trace(text, private.private, root=root).encode("utf-8"), mtime=0)
 
 
 def inside(path: Path, folder: Path) -> bool:
@@ -1090,13 +1313,32 @@ def speedscope_file(kept: KeptTrace) -> bytes:
     return speedscope(nested, name=f"{kept.key.slug}, {kept.measured_in.upper()}")
 
 
-def emit(outputs: Sequence[Output], found: Profile, recording: Path, *, otherwise: str) -> None:
+def add_to_job_summary(found: Profile, job: Job) -> None:
+    """Where a CI job shows one. Whatever becomes of it, the report stands."""
+    if job.summary is None:
+        return
+    from kgprof.ci import append_summary
+    from kgprof.render.markdown import Markdown
+
+    url = job.run_url
+    wrong = append_summary(job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=url).render(found))
+    inform(
+        f"warning: {wrong}" if wrong else f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
+    )
+
+
+def inform(text: str) -> None:
+    """What is no error, on stderr."""
+    click.echo(inert(f"kgprof: {text}"), err=True)
+
+
+def emit(outputs: Sequence[Output], found: Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
     """Files first; on stdout the one format that was asked for there, or else one line."""
     for output in outputs:
         if output.path is not None:
             write_rendered(output.path, output.renderer, found, recording)
     on_stdout = [output for output in outputs if output.path is None]
-    text = rendered(on_stdout[0].renderer, found, recording) if on_stdout else otherwise
+    text = rendered(on_stdout[0].renderer, found, recording, job) if on_stdout else otherwise
     if text:
         to_stdout(text)
 
@@ -1226,12 +1468,106 @@ def text_of(path: Path, faults: list[str]) -> str | None:
         return None
 
 
-def say_outcome(outputs: Sequence[Output], found: Profile, recording: Path) -> None:
+def say_outcome(outputs: Sequence[Output], found: Profile, recording: Path | None, *, job: Job) -> None:
     """The gate's text on stdout, unless another format was asked for there."""
     from kgprof import render
 
     to_files_only = all(output.path is not None for output in outputs)
-    emit(outputs, found, recording, otherwise=render.by_name("text").render(found) if to_files_only else "")
+    otherwise = render.by_name("text").render(found) if to_files_only else ""
+    emit(outputs, found, recording, otherwise=otherwise, job=job)
+
+
+# ---------------------------------------------------------------- the comparison's own
+
+
+def side(path: Path, sharing: Sharing) -> Profile:
+    """BASE or HEAD. A file is read as it stands; of a folder the Recording, or the report.json where there is none.
+
+    Raises InputError.
+    """
+    from kgprof import carried
+    from kgprof.errors import InputError
+    from kgprof.record import store
+
+    file = path / "report.json" if path.is_dir() else path
+    if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == store.HEADER:
+        return read(store.resolve(path), sharing=sharing)
+    if file.suffix.lower() in (".html", ".htm"):
+        return carried.read(file).profile
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError as error:
+        hint = "give the folder that `kgprof profile` wrote, or a report of it"
+        raise InputError("no such file or folder", path=path, hint=hint) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
+    return carried.decoded(data, file)
+
+
+def named_side(path: Path, sharing: Sharing) -> str:
+    """As it was given; of a whole path only its end, because a report says nobody's folders."""
+    return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
+
+
+def recording_of(path: Path) -> Path | None:
+    """The Recording in a folder, from which a page takes its traces; None for a file that stands for itself."""
+    from kgprof.errors import InputError
+    from kgprof.record import store
+
+    if not path.is_dir():
+        return None
+    try:
+        return store.resolve(path)
+    except InputError:
+        return None
+
+
+def compare_settings(
+    budgets: tuple[str, ...], fail_on: str | None, accepted_path: str | None, allow_different_environment: bool
+) -> tuple[CompareSettings, tuple[Entry, ...]]:
+    """Options over the configuration file over the defaults. Raises UsageError with every fault of all."""
+    from kgprof.analysis.compare import FAIL_ON as NEW_FINDINGS
+    from kgprof.analysis.compare import CompareSettings
+    from kgprof.analysis.compare_metrics import BUDGETED
+    from kgprof.gate import regressions
+    from kgprof.gate.settings import refuse
+
+    faults: list[str] = []
+    folder, written = gate_configuration(faults)
+    table = written.max_regression if written is not None else None
+    from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
+    from_options = regressions.parse_options(budgets, BUDGETED, faults)
+    entries = accepted_entries(accepted_path, folder, written, faults)
+    refuse(faults, hint="`kgprof compare --help` shows every form", where="what compare is told")
+    settings = CompareSettings(
+        budgets={**from_file, **from_options},
+        fail_on=fail_on or (written.fail_on if written is not None else None) or NEW_FINDINGS,
+        allow_different_environment=allow_different_environment,
+    )
+    return settings, entries
+
+
+def accepted_entries(given: str | None, folder: Path, written: Written | None, faults: list[str]) -> tuple[Entry, ...]:
+    from kgprof.gate import accepted
+
+    path = Path(given) if given is not None else folder / ((written and written.accepted) or accepted.FILE)
+    text = text_of(path, faults)
+    if text is None and given is not None:
+        faults.append(f"{path}: there is no such file")
+    return accepted.parse(text, str(path), faults) if text is not None else ()
+
+
+def with_accepted(found: Profile, entries: Sequence[Entry]) -> Profile:
+    """Its findings, marked where the project accepts them."""
+    import msgspec
+
+    from kgprof.gate import accepted
+
+    if not entries:
+        return found
+    root, today = found.environment.source_root, found.created_utc[:10]
+    findings, _ = accepted.apply(entries, found.findings, root=root, today=today)
+    return msgspec.structs.replace(found, findings=findings)
 
 
 def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:

@@ -16,6 +16,9 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 _CACHE = Path(tempfile.mkdtemp(prefix="kgprof-tests-inductor-"))
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# The tests' own job is not the job of the commands that they run.
+for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+    os.environ.pop(_name, None)
 
 
 def pytest_unconfigure() -> None:

@@ -36,6 +36,7 @@ from kgprof.model import (
     TracePass,
 )
 from kgprof.record import store
+from kgprof.record.private_names import private_names
 from kgprof.workloads.modes import AS_IS
 
 if TYPE_CHECKING:
@@ -307,6 +308,7 @@ def _header(found: Sequence[Found], files: Sequence[TraceFile], options: Options
         schema_version=RECORDING_SCHEMA_VERSION,
         created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=("kgprof", *sys.argv[1:]),
+        private=private_names(),
         options=options,
         plan=Plan(
             workload=options.workload,

@@ -381,6 +381,11 @@ def load(path: Path) -> Recording:
     )
 
 
+def load_header(folder: Path) -> RecordingHeader:
+    """What a Recording was made of, without what it measured. Raises InputError."""
+    return _read_header(folder / HEADER)
+
+
 def _read_header(path: Path) -> RecordingHeader:
     version = _read(path, dict[str, Any]).get("schema_version")
     if not isinstance(version, int):

@@ -45,6 +45,7 @@ from kgprof.model import (
 )
 from kgprof.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store
+from kgprof.record.private_names import private_names
 from kgprof.workloads.modes import AS_IS
 
 FILES = "dedicated_log_torch_trace_*.log"
@@ -350,6 +351,7 @@ def _header(files: Sequence[TraceFile], keys: Sequence[RunKey], options: Options
         schema_version=RECORDING_SCHEMA_VERSION,
         created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=("kgprof", *sys.argv[1:]),
+        private=private_names(),
         options=options,
         plan=Plan(
             workload=options.workload,

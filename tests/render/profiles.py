@@ -684,10 +684,12 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         compile=_compile(key, step),
         kernels=_kernels(key, device),
         host=_host(step),
+        flame=flame(factor=step / 600.0),
         observers=(
             ObserverCost(observer=PassName.COMPILE, ratio=1.02, samples=17),
             ObserverCost(observer=PassName.TRACE, ratio=1.31, samples=20),
             ObserverCost(observer=PassName.HOST, ratio=1.44, samples=20),
+            ObserverCost(observer=PassName.STACK, ratio=1.83, samples=5),
             ObserverCost(observer=PassName.KERNELS, ratio=Skipped(reason="eager mode"), samples=0),
         ),
         log=LogExcerpt(text="[W1121 02:03:04] a warning from torch\nkgprof: TRACE\n", left_out_bytes=0),
