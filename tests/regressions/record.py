@@ -1,17 +1,18 @@
 """Records the evaluator with each planted regression in it, and unchanged, into the archives of fixtures/regressions.
 
-    python -m tests.regressions.record [--device cuda] [-j 4] [--into FOLDER] [--until SECONDS] [NAME ...]
+    python -m tests.regressions.record [--device cuda] [--gpus 4] [-j 4] [--into FOLDER] [--until SECONDS] [NAME ...]
 
-Each recording is one ``kgprof profile linkpred`` of a copy of this tree. An archive that is there is not made again.
-With ``-j`` up to four are made at a time, each on cores and, on CUDA, on a GPU of its own, the same for all that are
-compared with each other; what they share (memory, the host's power) is then part of the times' noise. So is a different
-GPU if the command is resumed with another ``-j``. ``--until`` starts none after so many seconds.
+Each recording is one ``kgprof profile linkpred`` (or ``check-graphs``) of a copy of this tree. An archive that is there
+is not made again. With ``--gpus`` the cores are shared out among the GPUs, and all recordings of a setting are made on
+one of them. ``-j``, a multiple, makes so many at a time: two on one GPU disturb each other, which is then part of the
+times' noise. ``--until`` starts none after so many seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.regressions.planted import PLACES, REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
+from tests.regressions.planted import REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
 
 PASSES = "compile,timing,trace,host,memory"
 LONGEST_S = 400  # of one recording: a hang costs one, not all
@@ -60,15 +61,15 @@ def wanted() -> tuple[Wanted, ...]:
     return (*again[:bases], *planted, *again[bases:])
 
 
-def places(device: str, jobs: int) -> tuple[Place, ...]:
+def places(device: str, gpus: int) -> tuple[Place, ...]:
     cores = sorted(os.sched_getaffinity(0))
-    share = max(1, len(cores) // jobs)
+    share = max(1, len(cores) // gpus)
     return tuple(
         Place(
-            cores=",".join(map(str, cores[job * share : (job + 1) * share] or cores)),
-            gpu=str(job) if device == "cuda" and jobs > 1 else "",
+            cores=",".join(map(str, cores[gpu * share : (gpu + 1) * share] or cores)),
+            gpu=str(gpu) if device == "cuda" and gpus > 1 else "",
         )
-        for job in range(jobs)
+        for gpu in range(gpus)
     )
 
 
@@ -83,10 +84,14 @@ def copy_tree(patch: Path | None, folder: Path) -> None:
 
 
 def command(each: Wanted, device: str, rounds: int) -> list[str]:
-    strategy, _, mode = each.setting.run.partition(".")
-    chosen = ["--strategy", strategy, "--mode", mode, "--device", device]
-    how = ["--passes", PASSES, "--rounds", str(rounds), "--no-hta", "--quiet", "-o", "out"]
-    return [sys.executable, "-m", "kgprof", "profile", "linkpred", *chosen, *how, "--", *each.setting.args]
+    setting = each.setting
+    strategy, _, mode = setting.run.partition(".")
+    how = {
+        "profile": ["--mode", mode, "--passes", PASSES, "--rounds", str(rounds), "--no-hta", "--device", device],
+        "check-graphs": ["--backend", "aot_eager", "--max", "syncs-per-step=9", "--device", device],
+    }[setting.verb]
+    program = [sys.executable, "-m", "kgprof", setting.verb, "linkpred"]
+    return [*program, "--strategy", strategy, *how, "--quiet", "-o", "out", "--", *setting.args]
 
 
 def record(each: Wanted, place: Place, device: str, rounds: int, archive: Path) -> str:
@@ -127,13 +132,18 @@ def pack(recording: Path, archive: Path) -> None:
     unfinished.rename(archive)
 
 
-def record_all(todo: Sequence[tuple[Wanted, Path]], device: str, jobs: int, rounds: int, until: float) -> int:
+def record_all(
+    todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], device: str, jobs: int, rounds: int, until: float
+) -> int:
     """How many could not be made."""
     end = time.monotonic() + until
-    shares = [[one for one in todo if one[0].setting.place % jobs == job] for job in range(jobs)]
+    waiting: list[queue.SimpleQueue[tuple[Wanted, Path]]] = [queue.SimpleQueue() for _ in where]
+    for one in todo:
+        waiting[one[0].setting.place % len(where)].put(one)
     threads = [
-        threading.Thread(target=_record_share, args=(share, place, device, rounds, end))
-        for share, place in zip(shares, places(device, jobs), strict=True)
+        threading.Thread(target=_record_share, args=(waiting[job % len(where)], place, device, rounds, end))
+        for job in range(jobs)
+        for place in [where[job % len(where)]]
     ]
     for thread in threads:
         thread.start()
@@ -142,19 +152,25 @@ def record_all(todo: Sequence[tuple[Wanted, Path]], device: str, jobs: int, roun
     return sum(not archive.is_file() for _, archive in todo)
 
 
-def _record_share(share: Sequence[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float) -> None:
-    for each, archive in share:
-        if time.monotonic() < end:
-            went = record(each, place, device, rounds, archive)
-            sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
-            sys.stdout.flush()
+def _record_share(
+    waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float
+) -> None:
+    while time.monotonic() < end:
+        try:
+            each, archive = waiting.get_nowait()
+        except queue.Empty:
+            return
+        went = record(each, place, device, rounds, archive)
+        sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
+        sys.stdout.flush()
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.regressions.record")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the start of a name chooses all that begin so")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("-j", "--jobs", type=int, default=1, choices=range(1, PLACES + 1))
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path, default=REGRESSIONS)
     parser.add_argument("--until", type=float, default=float("inf"), metavar="SECONDS")
@@ -162,7 +178,8 @@ def main(arguments: list[str]) -> int:
     chosen = [each for each in wanted() if not asked.names or each.name.startswith(tuple(asked.names))]
     todo = [(each, asked.into / each.archive.relative_to(REGRESSIONS)) for each in chosen]
     todo = [(each, archive) for each, archive in todo if not archive.is_file()]
-    return 1 if record_all(todo, asked.device, asked.jobs, asked.rounds, asked.until) else 0
+    where = places(asked.device, asked.gpus)
+    return 1 if record_all(todo, where, asked.device, asked.jobs, asked.rounds, asked.until) else 0
 
 
 if __name__ == "__main__":
