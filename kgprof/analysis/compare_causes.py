@@ -530,7 +530,7 @@ def _sums(
         delta = _less(step.head, step.base) if step else Skipped(reason="there is no time")
         return delta, Skipped(reason="no time is worse, so there is nothing to explain")
     us = [cause.explains_us for cause in causes if not isinstance(cause.explains_us, Skipped)]
-    return slower.delta_us, sum(us)
+    return slower.delta_us, sum(us, 0.0)
 
 
 def _less(one: float | Skipped, other: float | Skipped) -> float | Skipped:

@@ -1,0 +1,286 @@
+"""`kgprof compare` on the command line: what it reads, what it refuses, what it says and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof import cli
+from kgprof.model import PROFILE_SCHEMA_VERSION, Profile, decode_json, encode_json
+from kgprof.render import by_name
+from tests.analysis.compared import finding, profile, slower
+from tests.record import handmade
+
+
+def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
+    code = cli.run([str(arg) for arg in args])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture(autouse=True)
+def away_from_this_repositorys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+def reported(folder: Path, given: Profile) -> Path:
+    """report.html and report.json, as if they had been downloaded."""
+    folder.mkdir()
+    for name in ("html", "json"):
+        (folder / f"report.{name}").write_text(by_name(name).render(given), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return reported(tmp_path / "base", profile())
+
+
+@pytest.fixture
+def worse(tmp_path: Path) -> Path:
+    given = msgspec.structs.replace(slower(profile(), 1200.0), findings=(finding(),))
+    return reported(tmp_path / "head", given)
+
+
+# ---------------------------------------------------------------- what it reads
+
+
+@pytest.mark.parametrize("name", ["", "report.html", "report.json"])
+def test_a_folder_a_page_and_a_document_say_the_same(
+    name: str, base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = here(capsys, "compare", base / name, worse / name)
+
+    assert (code, err) == (1, "")
+    verdict = next(line for line in out.splitlines() if line.startswith("FAILED: "))
+    assert verdict.startswith(
+        "FAILED: worse: fused.default: new KGP201 at step.py:41: Tensor.item reads 1 value a step"
+    )
+    assert "fused.default  step" in out
+    assert "+20.0 %" in out
+
+
+def test_a_recording_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the folder, by recording/ and by its header; made in one round, so that nothing is said of times."""
+    handmade.write(tmp_path / "out" / "recording")
+    recording = tmp_path / "out" / "recording"
+
+    said = [here(capsys, "compare", tmp_path / "out", path) for path in (recording, recording / "recording.json")]
+
+    assert [code for code, _, _ in said] == [4, 4]  # lost.default died in head
+    assert all("lost.default" in out.splitlines()[4] for _, out, _ in said)
+
+
+def test_a_report_beside_no_recording_stands_for_the_folder(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (base / "report.html").unlink()
+
+    assert here(capsys, "compare", base, worse)[0] == 1
+
+
+# ---------------------------------------------------------------- what it refuses
+
+
+def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = here(capsys, "compare", base, tmp_path / "nowhere")
+
+    assert (code, out) == (2, "")
+    assert err.count("kgprof: error:") == 1
+    assert f"{tmp_path / 'nowhere'}: no such file or folder" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("report.html", "<!doctype html><title>another tool</title></html>", "no report.html of kgprof's"),
+        ("report.json", "{", "no Profile"),
+        ("report.json", '{"schema_version": 1}', "no Profile"),
+        ("report.json", "[" * 100_000, "no Profile"),
+        ("report.json", "", "no Profile"),
+    ],
+)
+def test_another_tools_file_and_a_broken_one_are_refused(
+    name: str, text: str, words: str, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    code, out, err = here(capsys, "compare", tmp_path / name, base)
+
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_page_that_breaks_off_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (worse / "report.html").read_text(encoding="utf-8")
+    (worse / "report.html").write_text(text[: text.index('id="profile"') + 500], encoding="utf-8")
+
+    code, _, err = here(capsys, "compare", base, worse / "report.html")
+
+    assert code == 2
+    assert "breaks off" in err
+
+
+def test_a_newer_schema_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads((worse / "report.json").read_text())
+    (worse / "report.json").write_text(json.dumps({**document, "schema_version": PROFILE_SCHEMA_VERSION + 1}))
+
+    code, _, err = here(capsys, "compare", base, worse)
+
+    assert code == 2
+    assert "newer than this kgprof reads" in err
+    assert "update kgprof" in err
+
+
+def test_a_comparison_is_refused_as_a_side(
+    base: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(capsys, "compare", base, worse, "-o", tmp_path / "compared")[0] == 1
+
+    code, _, err = here(capsys, "compare", base, tmp_path / "compared")
+
+    assert code == 2
+    assert f"{tmp_path.name}/compared is a comparison, and no side of one" in err
+
+
+def test_two_workloads_are_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = reported(tmp_path / "other", profile(workload="train.py:step"))
+
+    code, _, err = here(capsys, "compare", base, other)
+
+    assert code == 2
+    assert "two workloads" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("steps=5", "no metric 'steps' (did you mean step"),
+        ("step", "a budget is METRIC=PERCENT"),
+        ("step=five", "a budget is a percentage"),
+        ("step=-1", "a budget is a percentage"),
+        ("step=nan", "a budget is a percentage"),
+    ],
+)
+def test_a_budget_that_is_none_is_refused(
+    given: str, words: str, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = here(capsys, "compare", base, base, "--max-regression", given)
+
+    assert code == 2
+    assert words in err
+
+
+# ---------------------------------------------------------------- budgets and the configuration
+
+
+def test_a_budget_lets_a_time_pass_and_the_finding_still_fails(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allowed = ("--max-regression", "step=30%", "--max-regression", "evaluation=30")
+
+    assert here(capsys, "compare", base, worse, *allowed)[0] == 1
+    assert here(capsys, "compare", base, worse, *allowed, "--fail-on", "error")[0] == 0
+    assert here(capsys, "compare", base, worse, "--fail-on", "never")[0] == 0
+
+
+def test_budgets_stand_in_the_configuration_and_options_win(
+    base: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[tool.kgprof]\nfail-on = "error"\nmax-regression = {step = "30%", evaluation = 30}\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    assert here(capsys, "compare", base, worse)[0] == 0
+    assert here(capsys, "compare", base, worse, "--max-regression", "step=10%")[0] == 1
+
+
+def test_a_fault_in_the_configuration_is_told(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kgprof.toml").write_text("max-regression = {stepp = 5}\n")
+
+    code, _, err = here(capsys, "compare", base, base)
+
+    assert code == 2
+    assert "max-regression.stepp: no metric 'stepp' (did you mean step?)" in err
+
+
+def test_what_the_project_accepts_does_not_fail(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = reported(tmp_path / "head", profile(findings=(finding(),)))
+    entry = '[[accepted]]\nrule = "KGP201"\nfile = "step.py"\nfunction = "step"\nreason = "see #12"\nowner = "ada"\n'
+    assert here(capsys, "compare", base, head)[0] == 1
+
+    (tmp_path / "kgprof-accepted.toml").write_text(f"{entry}expires = 2027-01-31\n")
+    assert here(capsys, "compare", base, head)[0] == 0
+
+    (tmp_path / "kgprof-accepted.toml").write_text(f"{entry}expires = 2026-01-31\n")
+    assert here(capsys, "compare", base, head)[0] == 1
+
+
+# ---------------------------------------------------------------- what it writes
+
+
+def test_json_holds_heads_profile_with_the_comparison(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = here(capsys, "compare", base, worse, "--format", "json")
+
+    found = decode_json(out, Profile)
+    assert (code, found.exit_code) == (1, 1)
+    assert found.comparison is not None
+    folder = base.parent.name
+    assert (found.comparison.base.source, found.comparison.head.source) == (f"{folder}/base", f"{folder}/head")
+    _, whole, _ = here(capsys, "compare", base, worse, "--format", "json", "--no-redact")
+    assert f'"source": "{base}"' in whole
+    assert encode_json(found).decode().strip() == out.strip()
+
+
+def test_the_page_is_written_where_it_is_asked_for_and_carries_the_comparison(
+    base: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "compared"
+
+    code, out, err = here(capsys, "compare", base, worse, "-o", where)
+
+    assert code == 1
+    assert "FAILED: worse" in out
+    assert err == f"kgprof: the report is {where / 'report.html'}\n"
+    assert sorted(path.name for path in where.iterdir()) == ["report.html", "report.json"]
+    code, extracted, _ = here(capsys, "extract", where / "report.html")
+    assert decode_json(extracted, Profile).comparison is not None
+
+
+def test_another_environment_ends_with_six_unless_it_is_allowed(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = slower(profile(), 1200.0)
+    elsewhere = msgspec.structs.replace(given, environment=msgspec.structs.replace(given.environment, torch="2.14.0"))
+    head = reported(tmp_path / "head", elsewhere)
+
+    code, out, _ = here(capsys, "compare", base, head)
+
+    assert code == 6
+    assert "the environments differ, so no time is judged\n  torch: 2.13.0+cpu -> 2.14.0" in out
+    assert here(capsys, "compare", base, head, "--allow-different-environment")[0] == 1
+
+
+def test_the_same_two_give_the_same_bytes(
+    base: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        here(capsys, "compare", base, worse, "-o", tmp_path / name)
+    one, two = ((tmp_path / name / "report.html").read_bytes() for name in ("one", "two"))
+
+    assert one == two
+
+
+def test_nothing_is_left_beside_the_inputs(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(path.name for path in (*base.iterdir(), *worse.iterdir()))
+    shutil.copytree(base, base.parent / "copy")
+
+    here(capsys, "compare", base, worse)
+
+    assert sorted(path.name for path in (*base.iterdir(), *worse.iterdir())) == before
