@@ -29,6 +29,8 @@ FRAME_BYTES = 4_000  # what a carried trace needs besides its data: link, button
 _FULL = Limits(
     log_chars=300_000,
     timelines=12,
+    flames=6,
+    flame_rows=40,
     host_rows=25,
     kernel_rows=TOP_KERNELS,
     findings=500,
@@ -39,14 +41,14 @@ _FULL = Limits(
 )
 _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
-_BARE = replace(_SHORT, timelines=0, host_rows=0, kernel_rows=0, name=200, lines=50)
+_BARE = replace(_SHORT, timelines=0, flames=0, flame_rows=0, host_rows=0, kernel_rows=0, name=200, lines=50)
 LEVELS = (
     _FULL,
     _QUIET,
     _SHORT,
-    replace(_SHORT, timelines=4),
-    replace(_SHORT, timelines=2, host_rows=0),
-    replace(_SHORT, timelines=1, host_rows=0, kernel_rows=8, name=300, lines=100),
+    replace(_SHORT, timelines=4, flames=4, flame_rows=20),
+    replace(_SHORT, timelines=2, flames=2, flame_rows=12, host_rows=0),
+    replace(_SHORT, timelines=1, flames=1, flame_rows=8, host_rows=0, kernel_rows=8, name=300, lines=100),
     _BARE,
     replace(_BARE, carries=Share.NOTHING),
     replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),

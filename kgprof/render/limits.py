@@ -23,6 +23,8 @@ class Limits:
     name: int  # characters of any one name or message
     lines: int  # rows of any other table: compilations, gaps, flags, settings
     timelines: int = 0  # runs whose step is drawn, the first ones
+    flames: int = 0  # runs whose stacks are drawn, the first ones
+    flame_rows: int = 0  # of each
     carries: Share = Share.NOTHING  # of the Profile itself
 
 

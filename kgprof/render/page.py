@@ -44,6 +44,7 @@ from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.compile_table import CompileTable, compile_table
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
+from kgprof.render.flame_chart import FlameChart, drawable, flame_charts
 from kgprof.render.gate_table import GateTable, gate_table
 from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
 from kgprof.render.holistic_table import HolisticTable
@@ -122,6 +123,7 @@ class Page:
     kernels: tuple[KernelTable, ...]
     roofline: RooflinePart | None
     hosts: tuple[HostTable, ...]
+    flames: tuple[FlameChart, ...]
     holistic: tuple[HolisticTable, ...]
     hand_off: tuple[HandOffLine, ...]
     own: OwnCopy
@@ -202,6 +204,7 @@ def build(
         step_charts=timeline_chart.step_charts(runs, limits),
         roofline=roofline_part(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
+        flames=flame_charts(runs, profile.environment.source_root, limits),
         holistic=holistic_table.holistic_tables(runs, limits),
         hand_off=hand_off(traces, carried, limits),
         own=own_copy(own, profile),
@@ -255,6 +258,7 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
         ),
         (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
         (timed, Section(anchor="host", title="Host functions", short="Host")),
+        (bool(drawable(profile.runs)), Section(anchor="flame", title="Host stacks", short="Stacks")),
         (not taken_in, Section(anchor="compile", title="Compilation")),
         (bool(economics_table.weighed(profile)), Section(anchor="economics", title="Economics")),
         (memory, Section(anchor="memory", title="Reads and memory", short="Memory")),
@@ -303,6 +307,9 @@ def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
     undrawn = sum(isinstance(kernels.timeline, StepTimeline) for kernels in broken_down[limits.timelines :])
     if undrawn:
         found.append(f"the timelines of {count(undrawn)} runs")
+    undrawn = len(drawable(profile.runs[: limits.runs])) - limits.flames
+    if undrawn > 0:
+        found.append(f"the flame graphs of {counted(undrawn, 'run')}")
     if not limits.host_rows and any(isinstance(run.host, HostBreakdown) for run in profile.runs):
         found.append("the host functions")
     found += _cut_tables(profile.runs, limits)

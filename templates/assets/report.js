@@ -223,6 +223,106 @@
   }
   for (const note of document.querySelectorAll(".scripted")) note.hidden = false;
 
+  // Flame graphs: arrows walk from frame to frame, Enter or a click shows one over the whole width, Escape all again.
+  const flame = (chart) => {
+    const said = chart.nextElementSibling;
+    const title = (box) => box.element.querySelector("title").textContent;
+    const boxes = [...chart.children].map((element) => ({
+      element,
+      x: Number.parseFloat(element.getAttribute("x")),
+      width: Number.parseFloat(element.getAttribute("width")),
+      row: Number(element.getAttribute("y")) / 24,
+      children: [],
+    }));
+    const last = []; // of each row
+    for (const box of boxes) {
+      box.above = last[box.row - 1];
+      box.above?.children.push(box);
+      last[box.row] = box;
+      box.text = box.element.querySelector("text");
+      if (!box.text) {
+        box.text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        box.text.setAttribute("x", "4");
+        box.text.setAttribute("y", "16");
+        box.text.textContent = title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
+        box.element.append(box.text);
+      }
+      box.element.setAttribute("role", "treeitem");
+      box.element.setAttribute("aria-level", box.row + 1);
+      box.element.setAttribute("aria-label", title(box).replace("\n", ", "));
+      box.element.setAttribute("tabindex", "-1");
+    }
+    const within = (box, top) => {
+      for (let here = box; here; here = here.above) if (here === top) return true;
+      return false;
+    };
+    let shown = boxes[0];
+    const show = (top) => {
+      shown = top;
+      for (const box of boxes) {
+        const outside = !within(box, top);
+        const around = outside && within(top, box);
+        const width = around ? 100 : (100 * box.width) / top.width;
+        box.element.toggleAttribute("hidden", outside && !around);
+        box.element.setAttribute("x", around ? "0%" : `${(100 * (box.x - top.x)) / top.width}%`);
+        box.element.setAttribute("width", `${width}%`);
+        box.text.toggleAttribute("hidden", (chart.clientWidth * width) / 100 < 32);
+      }
+    };
+    let now = boxes[0];
+    const select = (box, focus) => {
+      now.element.setAttribute("tabindex", "-1");
+      now = box;
+      box.element.setAttribute("tabindex", "0");
+      if (focus) box.element.focus();
+    };
+    const say = (box) => {
+      said.hidden = false;
+      said.textContent = title(box).replace("\n", ": ");
+    };
+    const visible = (box) => box && !box.element.hasAttribute("hidden");
+    const beside = (by) => {
+      const row = boxes.filter((box) => box.row === now.row && visible(box));
+      return row[row.indexOf(now) + by];
+    };
+    const MOVES = {
+      ArrowUp: () => now.above,
+      ArrowDown: () => now.children.find(visible),
+      ArrowLeft: () => beside(-1),
+      ArrowRight: () => beside(1),
+      Home: () => shown,
+    };
+    chart.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "Enter" || event.key === " ") show(now);
+      else if (event.key === "Escape") show(boxes[0]);
+      else if (Object.hasOwn(MOVES, event.key)) {
+        const next = MOVES[event.key]();
+        if (next) select(next, true);
+      } else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    const boxOf = (event) => boxes.find((box) => box.element.contains(event.target));
+    chart.addEventListener("click", (event) => {
+      const box = boxOf(event);
+      if (!box) return;
+      select(box, true);
+      show(box);
+    });
+    chart.addEventListener("focusin", (event) => say(boxOf(event) ?? now));
+    chart.addEventListener("mouseover", (event) => {
+      const box = boxOf(event);
+      if (box) say(box);
+    });
+    chart.setAttribute("role", "tree");
+    select(boxes[0], false);
+    chart.closest("details")?.addEventListener("toggle", () => show(shown)); // one that was closed had no width
+    addEventListener("resize", () => show(shown));
+    show(shown);
+  };
+  for (const chart of document.querySelectorAll("svg.flame")) flame(chart);
+
   // The Profile that the page carries, unpacked and saved; nothing leaves the browser.
   const save = byId("save-profile");
   const own = byId("profile").textContent;

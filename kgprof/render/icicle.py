@@ -1,0 +1,105 @@
+"""A tree as boxes, the callers above: what a flame graph of a run and the difference of two have in common.
+
+Lengths across are per cent, so that the same drawing fits a telephone and a wall. A box is as high as a finger needs,
+because a script makes them react; without one each still says what it is, in its title.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof.counted import counted
+from kgprof.render.chart import of_width
+from kgprof.render.limits import Limits
+
+ROW = 24  # pixels
+NARROWEST = 0.0015  # of the width: two pixels of a wide screen
+_BOXES = 600  # of a page, shared by the trees that are drawn
+_MOST_BOXES = 300  # of one of them
+_LABELLED = 0.025  # of the width: with a name in it on a wide screen
+_WIDE = 0.09  # and on a telephone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A node; ``title`` is its name, and on further lines what it is and how long it took."""
+
+    parent: int  # index, and smaller than its own; -1 of the first
+    width: float  # with all below it, in any unit
+    style: str
+    label: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    style: str
+    x: str
+    y: int
+    width: str
+    label: str  # empty where there is no room for it
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Icicle:
+    height: int
+    boxes: tuple[Box, ...]
+    left_out: tuple[str, ...]  # in words
+
+
+def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1) -> Icicle:
+    """One of ``trees`` that the page draws."""
+    depth = _depths(items)
+    whole = items[0].width or 1.0
+    shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
+    most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
+    widest = sorted((items[node].width / whole for node in shallow), reverse=True)
+    # Of those as wide as the first that there is no room for none is drawn: a parent is never narrower than its child.
+    least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
+    drawn = [node for node in shallow if items[node].width / whole >= least]
+    starts = _starts(items)
+    return Icicle(
+        height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
+        boxes=tuple(_box(items[node], starts[node] / whole, whole, depth[node]) for node in drawn),
+        left_out=tuple(_left_out(len(items) - len(shallow), len(shallow) - len(drawn), least, limits)),
+    )
+
+
+def _depths(items: Sequence[Item]) -> list[int]:
+    depth: list[int] = []
+    for item in items:
+        depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
+    return depth
+
+
+def _starts(items: Sequence[Item]) -> list[float]:
+    """Side by side from the parent's start on; what is free at its end is the parent's own."""
+    starts, taken = [0.0] * len(items), [0.0] * len(items)
+    for node, item in enumerate(items):
+        if item.parent >= 0:
+            starts[node] = starts[item.parent] + taken[item.parent]
+            taken[item.parent] += item.width
+    return starts
+
+
+def _box(item: Item, start: float, whole: float, depth: int) -> Box:
+    share = item.width / whole
+    return Box(
+        style=f"{item.style}{'' if share >= _WIDE else ' narrow'}",
+        x=of_width(start),
+        y=ROW * depth,
+        width=of_width(share),
+        label=item.label if share >= _LABELLED else "",
+        title=item.title,
+    )
+
+
+def _left_out(deeper: int, narrower: int, least: float, limits: Limits) -> list[str]:
+    found = []
+    if deeper:
+        found.append(f"{counted(deeper, 'frame')} below the first {limits.flame_rows} rows")
+    if narrower:
+        found.append(f"{counted(narrower, 'frame')} narrower than {100 * least:.2g} % of the step")
+    return found
