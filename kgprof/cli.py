@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kgprof.gate import Settings
     from kgprof.gate.accepted import Entry
     from kgprof.gate.settings import Written
-    from kgprof.model import KindOverride, Recording, RecordingHeader
+    from kgprof.model import GateEntry, KindOverride, Recording, RecordingHeader
     from kgprof.progress import Progress
     from kgprof.record.kept_traces import KeptTrace
     from kgprof.record.ranks import Launch
@@ -475,6 +475,11 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     help="In how many fresh processes TIMING is made, in turn over all runs. `kgprof compare` takes its intervals over "
     "them; from the second on a run's compiler caches are warm. Not of a script.",
 )
+@click.option(
+    "--accepted",
+    metavar="PATH",
+    help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
+)
 @hta_option("PROFILE")
 @sharing_options
 @verbose_option
@@ -487,6 +492,7 @@ def profile(
     outputs: tuple[Output, ...],
     quiet: bool,
     hta: bool | None,
+    accepted: str | None,
     **given: Any,
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
@@ -502,7 +508,7 @@ def profile(
                   kgprof profile train.py --max-steps 200 -- --epochs 1
                   kgprof profile linkpred -- --help        the workload's own options
     """
-    from kgprof.record import refuse_other_platforms
+    from kgprof.record import refuse_other_platforms, store
     from kgprof.workloads import loading
 
     refuse_other_platforms()
@@ -512,6 +518,7 @@ def profile(
         return EXIT_OK
     options = asked_for(workload, workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
+    known = accepted_here(accepted)
     launched = launch_of(workload)
     folder = output_folder(output, workload, launched)
     ctx.ensure_object(Context).folder = folder
@@ -519,6 +526,7 @@ def profile(
     recording = recorded(options, folder, quiet, launched, context.job)
     if recording is None:
         return rank_exit_code(folder, launched)
+    store.write_accepted(recording, known)
     found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain(found, recording)
@@ -1555,6 +1563,20 @@ def accepted_entries(given: str | None, folder: Path, written: Written | None, f
     if text is None and given is not None:
         faults.append(f"{path}: there is no such file")
     return accepted.parse(text, str(path), faults) if text is not None else ()
+
+
+def accepted_here(given: str | None) -> tuple[GateEntry, ...]:
+    """What the project accepts, as a Recording keeps it. Raises UsageError with every fault of the files."""
+    from dataclasses import asdict
+
+    from kgprof.gate.settings import refuse
+    from kgprof.model import GateEntry
+
+    faults: list[str] = []
+    folder, written = gate_configuration(faults)
+    entries = accepted_entries(given, folder, written, faults)
+    refuse(faults, hint="nothing has been run", where="what the project accepts")
+    return tuple(GateEntry(**asdict(entry)) for entry in entries)
 
 
 def with_accepted(found: Profile, entries: Sequence[Entry]) -> Profile:

@@ -487,6 +487,7 @@ class Recording(Model, frozen=True, kw_only=True):
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
     ceilings: Ceilings | Skipped = Skipped(reason="this Recording holds no ceilings")
+    accepted: tuple[GateEntry, ...] = ()  # what the project accepted when `kgprof profile` made it; a gate has its own
 
 
 # ---------------------------------------------------------------- what is said (the Profile)
@@ -1374,6 +1375,7 @@ class Profile(Model, frozen=True, kw_only=True):
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
     kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order
     comparison: Comparison | None = None  # `kgprof compare` only; then this is the head's Profile
+    accepted: tuple[AcceptedFinding, ...] = ()  # what the project accepts, where no gate holds it
     contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
 
 

@@ -25,12 +25,15 @@ from kgprof.analysis.verdict import verdict
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.structured_trace import run_trace
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
+from kgprof.gate.accepted import EXPIRED, apply_recorded, expired_words
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
+    AcceptedFinding,
     Agreement,
     CompilePass,
     CompileSummary,
     Exit,
+    Finding,
     FlameGraph,
     Holistic,
     HolisticCheck,
@@ -63,7 +66,8 @@ def analyse(recording: Recording, kind_overrides: Sequence[KindOverride] = ()) -
     header, plan, kinds = recording.header, recording.header.plan, Kinds(kind_overrides)
     across, memories = ranks.notes(recording), memory.summaries(recording)
     runs = tuple(_report(recording, run, memories[run.key], across.get(run.key, ()), kinds) for run in recording.runs)
-    findings, weighed = collectors.findings(recording), trade_offs(recording, runs)
+    findings, known = _accepted(recording, collectors.findings(recording))
+    weighed = trade_offs(recording, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     return Profile(
         schema_version=PROFILE_SCHEMA_VERSION,
@@ -75,12 +79,13 @@ def analyse(recording: Recording, kind_overrides: Sequence[KindOverride] = ()) -
         exit_code=_exit_code(recording),
         verdict=verdict(
             runs,
-            findings,
+            [finding for finding in findings if not finding.accepted],
             baseline=plan.baseline,
             interrupted=_interrupted(recording),
             uncompared=_why_uncompared(recording),
             balance=balance,
             differences=changed,
+            expired=[expired_words(entry) for entry in known if entry.status == EXPIRED],
         ),
         environment=plan.environment,
         device=plan.device,
@@ -96,8 +101,18 @@ def analyse(recording: Recording, kind_overrides: Sequence[KindOverride] = ()) -
         trace_files=plan.trace_files,
         rank_balance=balance,
         differences=changed,
+        accepted=known,
         kind_overrides=tuple(_with_its_kernels(override, runs) for override in kind_overrides),
     )
+
+
+def _accepted(
+    recording: Recording, findings: tuple[Finding, ...]
+) -> tuple[tuple[Finding, ...], tuple[AcceptedFinding, ...]]:
+    """A gate marks them itself; the day that counts is the one of the recording."""
+    header = recording.header
+    root, today = header.plan.environment.source_root, header.created_utc[:10]
+    return apply_recorded(recording.accepted, findings, root=root, today=today)
 
 
 def _with_its_kernels(override: KindOverride, runs: Sequence[RunReport]) -> KindOverride:

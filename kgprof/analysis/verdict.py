@@ -49,21 +49,22 @@ def verdict(
     uncompared: str = "",
     balance: RankBalance | None = None,
     differences: Sequence[TraceDifference] = (),
+    expired: Sequence[str] = (),
 ) -> Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
-    ``uncompared``: why a workload that can compare its results did not.
+    ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
     remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance), *_changed(differences))
     said = tuple(remark.text for remark in remarks)
     if not headlines:
         warned = any(finding.level is Level.WARNING for finding in findings)
-        status = ATTENTION if warned or any(remark.attention for remark in remarks) else OK
-        notes = _by_message(findings)
+        status = ATTENTION if warned or expired or any(remark.attention for remark in remarks) else OK
+        notes = (*expired, *_by_message(findings))
         return Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
-    return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *said)))
+    return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *expired, *said)))
 
 
 def _ranks(balance: RankBalance | None) -> tuple[Remark, ...]:

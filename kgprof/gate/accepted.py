@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kgprof.gate.budgets import nearest
-from kgprof.model import AcceptedFinding, Finding
+from kgprof.model import AcceptedFinding, Finding, GateEntry
 from kgprof.places import relative
 
 FILE = "kgprof-accepted.toml"
@@ -114,6 +114,21 @@ def apply(
     valid = [entry for entry in entries if entry.expires >= today]
     marked = tuple(_marked(finding, valid, root) for finding in findings)
     return marked, tuple(_fared(entry, findings, root, today) for entry in entries)
+
+
+def apply_recorded(
+    entries: Sequence[GateEntry], findings: Sequence[Finding], *, root: str, today: str
+) -> tuple[tuple[Finding, ...], tuple[AcceptedFinding, ...]]:
+    """As ``apply``, with the entries as a Recording keeps them."""
+    read = [Entry(**msgspec.structs.asdict(entry)) for entry in entries]
+    return apply(read, findings, root=root, today=today)
+
+
+def expired_words(entry: AcceptedFinding) -> str:
+    """Why a finding that was accepted counts again."""
+    place = ":".join(part for part in (entry.file, entry.function) if part)
+    where = f" in {place}" if place else ""
+    return f"expired on {entry.expires}: accepted {entry.rule}{where} ({entry.owner}: {entry.reason})"
 
 
 def _marked(finding: Finding, valid: Sequence[Entry], root: str) -> Finding:

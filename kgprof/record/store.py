@@ -4,6 +4,8 @@
       recording.json                     RecordingHeader: schema number, command, options, plan, environment
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       ceilings.json ceilings_log.txt     what the card does at most, or Skipped
+      accepted.json gate.json            findings that the project accepts; what check-graphs held it to
+      PRIVATE.txt                        that nothing in here is redacted
       runs/<strategy>.<mode>/
         compile.json timing.json trace.json host.json stack.json memory.json kernels.json    one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
@@ -33,7 +35,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -58,6 +60,7 @@ from kgprof.model import (
     CompilePass,
     Evaluation,
     Exit,
+    GateEntry,
     GateSettings,
     Holistic,
     HostPass,
@@ -96,11 +99,17 @@ SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
 GATE = "gate.json"
+ACCEPTED = "accepted.json"
 LOG = "log.txt"
 PROBE_LOG = "probe_log.txt"  # child B's
 KERNEL_ORIGINS = "kernel_origins.json"
 HOLISTIC = "holistic.json"
 COMPILED_KERNELS = "compiled_kernels.json"
+PRIVATE = "PRIVATE.txt"
+_PRIVATE_TEXT = """\
+This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines, traces, names of
+this machine and its user. Show others the report.html or report.json that `kgprof report` makes from it.
+"""
 AGREEMENT_LOG = "agreement_log.txt"
 CEILINGS = "ceilings.json"
 CEILINGS_LOG = "ceilings_log.txt"
@@ -153,6 +162,7 @@ def create(folder: Path, header: RecordingHeader) -> None:
         raise UsageError(f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one")
     try:
         write_header(folder, header)
+        _write(folder / PRIVATE, _PRIVATE_TEXT.encode())
     except KgprofError as error:
         raise UsageError(error.message, hint="name a folder that can be written with -o") from error
 
@@ -201,6 +211,11 @@ def write_compiled_kernels(folder: Path, key: RunKey, value: CompiledKernels | S
 def write_gate(folder: Path, value: GateSettings) -> None:
     """What check-graphs holds this Recording to."""
     _write(folder / GATE, encode_json(value))
+
+
+def write_accepted(folder: Path, value: Sequence[GateEntry]) -> None:
+    """What the project accepts at the time of this Recording, so that it can be read again without that file."""
+    _write(folder / ACCEPTED, encode_json(tuple(value)))
 
 
 def write_agreement(folder: Path, value: Agreement | Skipped) -> None:
@@ -376,6 +391,7 @@ def load(path: Path) -> Recording:
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=_load_agreement(folder, header),
         gate=_read_if_there(folder / GATE, GateSettings),
+        accepted=_read_if_there(folder / ACCEPTED, tuple[GateEntry, ...]) or (),
         ceilings=_read_if_there(folder / CEILINGS, Ceilings | Skipped)  # type: ignore[arg-type]
         or Skipped(reason="this Recording holds no ceilings"),
     )

@@ -332,7 +332,8 @@ def _finding(group: Grouped, profile: Profile) -> str:
 
 def _accepted(profile: Profile) -> Section | None:
     groups = [group for group in grouped(profile.findings) if group.first.accepted]
-    expired = [entry for entry in profile.gate.accepted if entry.status == "expired"] if profile.gate else []
+    entries = profile.gate.accepted if profile.gate else profile.accepted
+    expired = [entry for entry in entries if entry.status == "expired"]
     if not groups and not expired:
         return None
     rows = [

@@ -26,6 +26,7 @@ from kgprof.model import (
 from kgprof.render import (
     breakdown,
     chart,
+    contents_box,
     economics_table,
     environment_facts,
     evaluation_table,
@@ -137,6 +138,7 @@ class Page:
     observers: ObserverTable
     gaps: tuple[gaps.Gap, ...]
     environment: tuple[Fact, ...]
+    contents: tuple[Fact, ...]
     options: tuple[Fact, ...]
     command: str
     kinds: tuple[tuple[str, str], ...]
@@ -218,6 +220,9 @@ def build(
         observers=observers(runs, limits),
         gaps=gaps.bounded(profile.omissions, limits),
         environment=environment_facts.environment(profile, limits),
+        contents=tuple(
+            Fact(name=fact.name, value=one_line(fact.value, 2 * limits.name)) for fact in contents_box.facts(profile)
+        ),
         options=environment_facts.options(profile, limits),
         command=one_line(" ".join(profile.command), 4 * limits.name),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
@@ -273,6 +278,7 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
         ),
         (handed_off, Section(anchor="trace-files", title="The traces themselves", short="Trace files")),
         (not taken_in, Section(anchor="logs", title="Logs")),
+        (True, Section(anchor="contents", title=contents_box.TITLE, short="-")),
     )
     return tuple(section for shown, section in offered if shown)
 

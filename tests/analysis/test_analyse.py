@@ -16,6 +16,7 @@ from kgprof.model import (
     CompileSummary,
     Exit,
     FlameGraph,
+    GateEntry,
     HostBreakdown,
     KernelBreakdown,
     Omission,
@@ -500,3 +501,32 @@ def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Opt
 
     lacking = Omission(what="the card's ceilings", reason="this Recording holds no ceilings")
     assert (lacking in profile.omissions) == said
+
+
+# ---------------------------------------------------------------- what the project accepts
+
+
+def different_results(expires: str) -> Recording:
+    """A recording of some day in 2026 whose results differ, which the project accepts up to ``expires``."""
+    made = recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, verdict="different")))
+    entry = GateEntry(rule="KGP501", file="", function="", gb="", reason="rounding", owner="ana", expires=expires)
+    return msgspec.structs.replace(made, accepted=(entry,))
+
+
+def test_an_accepted_finding_is_marked_and_leads_no_verdict() -> None:
+    profile = analyse(different_results("2099-12-31"))
+
+    (found,) = [finding for finding in profile.findings if finding.rule == "KGP501"]
+    assert found.accepted == "ana, until 2099-12-31: rounding"
+    assert profile.verdict.status != "failed"
+    assert [(entry.status, entry.findings) for entry in profile.accepted] == [("used", 1)]
+
+
+def test_an_expired_one_leads_again_and_says_so() -> None:
+    profile = analyse(different_results("2001-01-01"))
+
+    (found,) = [finding for finding in profile.findings if finding.rule == "KGP501"]
+    assert found.accepted == ""
+    assert profile.verdict.status == "failed"
+    assert "expired on 2001-01-01: accepted KGP501 (ana: rounding)" in profile.verdict.reasons
+    assert [(entry.status, entry.findings) for entry in profile.accepted] == [("expired", 1)]
