@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kgprof.model import BudgetCheck, Finding, Level, Profile, Rule, Skipped
 from kgprof.places import relative
+from kgprof.render import compare_words
 from kgprof.render.visible import clip, visible
 
 LIMIT = 10  # of each kind
@@ -42,7 +43,13 @@ class Github:
     suffix = ".annotations"
 
     def render(self, profile: Profile) -> str:
-        everything = [*_verdict(profile), *_deaths(profile), *_budgets(profile), *_findings(profile)]
+        everything = [
+            *_verdict(profile),
+            *_deaths(profile),
+            *_budgets(profile),
+            *_metrics(profile),
+            *_findings(profile),
+        ]
         lines = [a.text for command in COMMANDS for a in _fitted(command, everything)]
         return "".join(f"{line}\n" for line in lines)
 
@@ -103,9 +110,28 @@ def _over(budget: BudgetCheck) -> str:
     return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
 
 
+def _metrics(profile: Profile) -> list[Annotation]:
+    """What became worse; of what is inconclusive the verdict speaks."""
+    if profile.comparison is None:
+        return []
+    return [
+        Annotation(
+            command="error" if metric.decides else "warning",
+            title=f"kgprof: {metric.name} is worse",
+            message=compare_words.sentence(metric),
+        )
+        for metric in compare_words.metrics_of(profile.comparison)
+        if metric.verdict == "worse"
+    ]
+
+
 def _findings(profile: Profile) -> list[Annotation]:
+    """Of a comparison the new ones only: the others stand on lines that nobody is asked to look at."""
     rules = {rule.id: rule for rule in profile.rules}
-    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in profile.findings]
+    found = profile.findings
+    if profile.comparison is not None:
+        found = tuple(one.finding for one in compare_words.of_status(profile.comparison.findings, "new"))
+    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in found]
 
 
 def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:

@@ -1,4 +1,4 @@
-"""JUnit XML: one test case for each budget or rule on each run, and one for how the run ended.
+"""JUnit XML: one test case for each budget, compared metric or rule on each run, and one for how the run ended.
 
 There is no official schema; CI systems agree on testsuites, testsuite, testcase with failure, error and properties,
 and ignore a second case of the same name.
@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from kgprof.model import BudgetCheck, Finding, Level, Profile, Skipped
+from kgprof.model import BudgetCheck, ComparedMetric, Finding, Level, Profile, Skipped
 from kgprof.places import relative
+from kgprof.render import compare_words
 from kgprof.render.looked_for import was_watched
 from kgprof.render.visible import visible
 
@@ -39,7 +40,7 @@ class Junit:
     suffix = ".xml"
 
     def render(self, profile: Profile) -> str:
-        cases = [*_endings(profile), *_budgets(profile), *_rules(profile)]
+        cases = [*_endings(profile), *_budgets(profile), *_metrics(profile), *_rules(profile)]
         counts = {
             "tests": str(len(cases)),
             "failures": str(sum(bool(case.failure) for case in cases)),
@@ -65,7 +66,20 @@ def _totals(profile: Profile) -> list[tuple[str, str]]:
         *levels,
         ("device", profile.device),
         ("torch", profile.environment.torch),
+        *_of_comparison(profile),
     ]
+
+
+def _of_comparison(profile: Profile) -> list[tuple[str, str]]:
+    found = profile.comparison
+    if found is None:
+        return []
+    base, head = compare_words.sides(found)
+    counts = [
+        (f"findings.{status}", str(len(compare_words.of_status(found.findings, status))))
+        for status in compare_words.STATUSES
+    ]
+    return [("base", base), ("head", head), ("comparable", str(found.comparable).lower()), *counts]
 
 
 # ---------------------------------------------------------------- the cases
@@ -100,6 +114,38 @@ def _budgets(profile: Profile) -> Iterable[Case]:
         gone = f"expired on {entry.expires}: {entry.reason}" if entry.status == "expired" and judged else ""
         place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
         yield Case(run=EVERY_RUN, name=f"accepted {entry.rule} in {place}", failure=gone)
+
+
+def _metrics(profile: Profile) -> Iterable[Case]:
+    """Of what decides, worse is a failure, and what the measurement does not settle an error."""
+    if profile.comparison is None:
+        return
+    for metric in compare_words.metrics_of(profile.comparison):
+        said = compare_words.sentence(metric)
+        failed = metric.decides and metric.verdict == "worse"
+        untold = metric.decides and metric.verdict in ("inconclusive", "not observed")
+        yield Case(
+            run=metric.run.slug,
+            name=f"compared {metric.name}",
+            properties=_of_metric(metric),
+            failure=said if failed else "",
+            error=said if untold else "",
+            said=() if failed or untold else (said,),
+        )
+
+
+def _of_metric(metric: ComparedMetric) -> tuple[tuple[str, str], ...]:
+    sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
+    bounds = (("ratio.low", metric.low), ("ratio.high", metric.high))
+    allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
+    return (
+        ("verdict", metric.verdict),
+        ("decides", str(metric.decides).lower()),
+        ("unit", metric.unit),
+        *((name, "not observed" if isinstance(side, Skipped) else _plain(side)) for name, side in sides),
+        *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, Skipped)),
+        *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
+    )
 
 
 def _plain(value: float) -> str:
@@ -144,9 +190,12 @@ def _rules(profile: Profile) -> Iterable[Case]:
 
 
 def _failing(profile: Profile) -> frozenset[int]:
-    """The gate's own answer; without a gate, the errors."""
+    """The gate's own answer, or the comparison's; without either, the errors."""
     if profile.gate is not None:
         return frozenset(profile.gate.failing)
+    if profile.comparison is not None:
+        failing = {found.finding for found in profile.comparison.findings if found.fails}
+        return frozenset(index for index, finding in enumerate(profile.findings) if finding in failing)
     return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is Level.ERROR)
 
 

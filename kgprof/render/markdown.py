@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof.model import (
     BudgetCheck,
+    ComparedMetric,
+    Comparison,
     KernelBreakdown,
     KernelLaunches,
     Profile,
@@ -19,6 +22,7 @@ from kgprof.model import (
 from kgprof.places import relative
 from kgprof.render import (
     breakdown,
+    compare_words,
     contents_box,
     economics_table,
     gate_table,
@@ -43,6 +47,7 @@ _RESERVE = 200  # for the lines that say what was cut
 FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
 _METRICS = 8  # columns of the table of runs
+_COMPARED = 8  # rows of compared metrics, and of what else differs
 _CELL = 160  # characters of one name or message
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
@@ -88,17 +93,21 @@ class Markdown:
         self._report_url = report_url
 
     def render(self, profile: Profile) -> str:
+        runs = _traces(profile) if profile.trace_files else _runs(profile)
+        findings = _findings(profile)
         open_to_all = (
             _verdict(profile),
             _link(self._report_url),
-            _traces(profile) if profile.trace_files else _runs(profile),
+            *_compared(profile),
+            *(() if profile.comparison else (runs,)),
             _ranks(profile),
             *(_difference(one) for one in profile.differences),
             _budgets(profile),
-            _findings(profile),
+            *(() if profile.comparison else (findings,)),
             _accepted(profile),
         )
         details = (
+            *((runs, findings) if profile.comparison else ()),
             _trade_offs(profile),
             _economics(profile),
             _checklist(profile),
@@ -282,6 +291,88 @@ def _observed(budget: BudgetCheck) -> str:
         return f"{DASH} ({budget.observed.reason})"
     accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
     return amount(budget.observed, budget.unit) + accepted
+
+
+def _compared(profile: Profile) -> Iterable[Section]:
+    """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the findings."""
+    found = profile.comparison
+    if found is None:
+        return
+    base, head = map(escaped, compare_words.sides(found))
+    yield Section(head=(f"**{base}** vs **{head}**. {escaped(compare_words.comparability(found), 400)}",))
+    differ = [(change.name, change.base, change.head) for change in found.environment]
+    differ += [(change.name, change.base, change.head) for change in found.settings]
+    if differ:
+        yield Section(
+            head=_table(["differs", "base", "head"], leading_words=3),
+            rows=tuple(_row(escaped(cell) or DASH for cell in row) for row in differ[:_COMPARED]),
+            noun="differences",
+        )
+    if found.causes:
+        yield Section(head=("**Likely cause**", ""), rows=tuple(_causes(found)), noun="causes")
+    yield _metrics(found)
+    yield from _of_status(found, profile)
+
+
+def _causes(found: Comparison) -> Iterable[str]:
+    for number, cause in enumerate(found.causes, start=1):
+        of = f" ({escaped(cause.run.slug)})" if cause.run else ""
+        yield f"{number}. {escaped(cause.text, 400)}{of}: {escaped(compare_words.explains(cause, found.runs), 400)}"
+    for run in found.runs:
+        if account := compare_words.account(run):
+            yield f"- {escaped(account, 400)}"
+
+
+def _metrics(found: Comparison) -> Section:
+    """What changed or is not settled; the others are a count."""
+    metrics = compare_words.metrics_of(found)
+    changed = [metric for metric in metrics if metric.verdict in ("worse", "better", "inconclusive")]
+    rest = Counter(metric.verdict for metric in metrics if metric not in changed)
+    counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
+    more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
+    said = f"\n<sub>Further metrics: {counted_rest}{more}.</sub>" if counted_rest or more else ""
+    return Section(
+        head=_table(["metric", "run", "verdict", "base", "head", "change"], leading_words=3) if changed else (),
+        rows=tuple(_row(_metric_cells(metric)) for metric in changed[:_COMPARED]),
+        tail=(said,) if said else (),
+        noun="metrics",
+    )
+
+
+def _metric_cells(metric: ComparedMetric) -> list[str]:
+    interval, allowed = compare_words.interval(metric), compare_words.allowed(metric)
+    small = "; ".join(part for part in (interval, f"allowed: {allowed}" if allowed else "", metric.note) if part)
+    below = f"<br><sub>{escaped(small, 400)}</sub>" if small else ""
+    word = f"{compare_words.SYMBOLS.get(metric.verdict, '?')} {metric.verdict}"
+    return [
+        escaped(metric.name),
+        escaped(metric.run.slug),
+        f"**{escaped(word)}**" if metric.verdict == "worse" else escaped(word),
+        escaped(compare_words.value(metric, metric.base)),
+        escaped(compare_words.value(metric, metric.head)),
+        compare_words.change(metric) + below,
+    ]
+
+
+def _of_status(found: Comparison, profile: Profile) -> Iterable[Section]:
+    yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
+    for status in ("new", "fixed"):
+        groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
+        if not groups:
+            continue
+        more = len(groups) - FINDINGS
+        yield Section(
+            head=(f"{status.capitalize()}:", ""),
+            rows=tuple(_of_comparison(group, status, profile) for group in groups[:FINDINGS]),
+            tail=(f"- {more:,} more in the report",) if more > 0 else (),
+            noun="findings",
+        )
+
+
+def _of_comparison(group: Grouped, status: str, profile: Profile) -> str:
+    if status == "fixed":
+        return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
+    return _finding_line(group, profile)
 
 
 def _findings(profile: Profile) -> Section:

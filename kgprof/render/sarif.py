@@ -2,19 +2,25 @@
 
 GitHub keeps 5,000 results of a file and wants one physical location each, of which it reads the first; it tells
 findings of two commits apart by ``partialFingerprints.primaryLocationLineHash``.
+
+Of a comparison the results are head's findings, each with its ``baselineState`` (3.27.24): new, updated (more often
+than before) or unchanged. Those that were fixed would be ``absent``; GitHub ignores that state and would show them as
+open alerts, so they are told as notifications.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.model import Finding, Level, Location, Profile, Rule, RunReport
+from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, RunReport
 from kgprof.places import relative
+from kgprof.render import compare_words
 from kgprof.render.visible import visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -37,10 +43,11 @@ class Sarif:
 
 
 def _run(profile: Profile) -> dict[str, Any]:
-    shown = profile.findings[:LIMIT]
+    shown = _new_first(profile)[:LIMIT]
     return {
         "tool": {"driver": _driver(profile)},
-        "automationDetails": {"id": f"kgprof/{_text(profile.workload)}/{profile.device}/"},
+        "automationDetails": _automation(profile),
+        **_baseline(profile),
         "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the repository."}}},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(profile)],
@@ -50,7 +57,65 @@ def _run(profile: Profile) -> dict[str, Any]:
             "verdict": {"status": profile.verdict.status, "text": _text(profile.verdict.text)},
             "findings": len(profile.findings),
             "levels": {level.value: sum(f.level is level for f in profile.findings) for level in Level},
+            **_comparison(profile),
         },
+    }
+
+
+def _automation(profile: Profile) -> dict[str, str]:
+    told = {"id": f"kgprof/{_text(profile.workload)}/{profile.device}/"}
+    if profile.comparison is not None:
+        told["guid"] = _guid(profile.comparison.head)
+    return told
+
+
+def _baseline(profile: Profile) -> dict[str, str]:
+    """3.14.5: the run that ``baselineState`` refers to."""
+    return {} if profile.comparison is None else {"baselineGuid": _guid(profile.comparison.base)}
+
+
+def _guid(side: ComparedSide) -> str:
+    """The same recording always has the same."""
+    commit = side.git_commit if isinstance(side.git_commit, str) else ""
+    said = _text("\n".join((side.source, side.created_utc, commit)))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{said}"))
+
+
+def _comparison(profile: Profile) -> dict[str, Any]:
+    found = profile.comparison
+    if found is None:
+        return {}
+    base, head = compare_words.sides(found)
+    counts = {status: len(compare_words.of_status(found.findings, status)) for status in compare_words.STATUSES}
+    metrics = [
+        {
+            "name": _text(metric.name),
+            "run": _text(metric.run.slug),
+            "verdict": _text(metric.verdict),
+            "decides": metric.decides,
+            "text": _text(compare_words.sentence(metric)),
+        }
+        for metric in compare_words.metrics_of(found)[:LIMIT]
+    ]
+    sides = {"base": _text(base), "head": _text(head), "comparable": found.comparable}
+    return {"comparison": {**sides, "findings": counts, "metrics": metrics}}
+
+
+def _new_first(profile: Profile) -> Sequence[Finding]:
+    """So that a limit cuts what is unchanged."""
+    if profile.comparison is None:
+        return profile.findings
+    new = {found.finding for found in compare_words.of_status(profile.comparison.findings, "new")}
+    return sorted(profile.findings, key=lambda finding: finding not in new)
+
+
+def _states(profile: Profile) -> dict[Finding, str]:
+    if profile.comparison is None:
+        return {}
+    return {
+        found.finding: "updated" if found.grew else found.status
+        for found in profile.comparison.findings
+        if found.status in ("new", "unchanged")
     }
 
 
@@ -114,6 +179,10 @@ def _notifications(profile: Profile) -> list[dict[str, Any]]:
         ("note", f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}")
         for gap in profile.omissions
     ]
+    if profile.comparison is not None:
+        fixed = compare_words.of_status(profile.comparison.findings, "fixed")
+        told += [("note", f"fixed: {found.finding.rule}: {found.finding.message}") for found in fixed[:LIMIT]]
+        told += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:
         told.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
@@ -129,12 +198,14 @@ def _death(run: RunReport) -> str:
 
 def _results(findings: Sequence[Finding], profile: Profile) -> list[dict[str, Any]]:
     index = {rule.id: number for number, rule in enumerate(_rules(profile))}
+    states = _states(profile)
     seen: Counter[str] = Counter()
     results = []
     for finding in findings:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
-        results.append(_result(finding, index[finding.rule], f"{_text(mark)}:{seen[mark]}", profile))
+        result = _result(finding, index[finding.rule], f"{_text(mark)}:{seen[mark]}", profile)
+        results.append(result | ({"baselineState": states[finding]} if finding in states else {}))
     return results
 
 

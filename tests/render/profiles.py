@@ -536,6 +536,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
         profile,
         command=("kgprof", "compare", "main/report.html", "pr/report.html"),
         exit_code=1,
+        findings=(*head, *unchanged),
         verdict=Verdict(status=status, text=text, reasons=("KGP201 at part_0.py:10 is new", "batched.default: slower")),
         comparison=Comparison(
             base=side,

@@ -36,6 +36,7 @@ LEVEL = {"enum": ["none", "note", "warning", "error"]}
 COUNTING = {"type": "integer", "minimum": 1}
 URI = {"type": "string", "pattern": r"^[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+$"}
 BAG = {"type": "object"}
+GUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
 REGION = closed(
     ["startLine"],
     startLine=COUNTING,
@@ -72,6 +73,7 @@ RESULT = closed(
     relatedLocations={"type": "array", "minItems": 1, "items": LOCATION},
     partialFingerprints={"type": "object", "minProperties": 1, "additionalProperties": TEXT},
     occurrenceCount=COUNTING,
+    baselineState={"enum": ["new", "unchanged", "updated", "absent"]},
     suppressions={
         "type": "array",
         "items": closed(
@@ -93,7 +95,8 @@ INVOCATION = closed(
 RUN = closed(
     ["tool", "results"],
     tool=closed(["driver"], driver=closed(["name"], name=TEXT, version=TEXT, rules={"type": "array", "items": RULE})),
-    automationDetails=closed(["id"], id=TEXT),
+    automationDetails=closed(["id"], id=TEXT, guid=GUID),
+    baselineGuid=GUID,
     originalUriBaseIds={"type": "object", "additionalProperties": closed([], uri=URI, description=MESSAGE)},
     columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
     invocations={"type": "array", "items": INVOCATION},
