@@ -1274,6 +1274,23 @@ class Cause(Model, frozen=True, kw_only=True):
     location: Location | None = None
 
 
+class FlameDifference(Model, frozen=True, kw_only=True):
+    """The host's stacks of a run on both sides as one tree, nanoseconds a step; 0: not on that side, or pruned there.
+
+    Nodes are matched by the names on the way to them. The places are head's, of what only base has base's.
+    """
+
+    base_steps: int
+    head_steps: int
+    names: tuple[str, ...]
+    frames: tuple[StackFrame, ...]
+    parent: tuple[int, ...]  # of each node; -1 of the first, which is the step
+    frame: tuple[int, ...]
+    base_self_ns: tuple[int, ...]
+    head_self_ns: tuple[int, ...]
+    pruned_below: float  # as FlameGraph's, of the side that was pruned more
+
+
 class RunComparison(Model, frozen=True, kw_only=True):
     """One strategy x mode on both sides. ``status``: both, new (only the head has it), gone (only the base has it)."""
 
@@ -1288,6 +1305,7 @@ class RunComparison(Model, frozen=True, kw_only=True):
     traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
     scale: float | Skipped = Skipped(reason="the run is on one side only")  # a microsecond of the trace, in TIMING's
     trace: TraceDifference | None = None
+    flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
     settings: tuple[SettingChange, ...] = ()
     causes: tuple[Cause, ...] = ()

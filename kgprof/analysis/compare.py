@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kgprof.analysis import compare_verdict
+from kgprof.analysis import compare_verdict, flame_diff
 from kgprof.analysis.compare_causes import explained, overall
 from kgprof.analysis.compare_environment import (
     OF_THE_MEASUREMENT,
@@ -174,7 +174,7 @@ def _run(
         mine,
         head.environment.source_root,
     )
-    return msgspec.structs.replace(found, phases=_phases(before, after))
+    return msgspec.structs.replace(found, phases=_phases(before, after), flame=flame_diff.of_runs(before, after))
 
 
 def _named(profile: Profile, key: RunKey) -> RunReport | None:
