@@ -8,6 +8,7 @@ Inductor's estimates charge a gather for the whole table.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,8 @@ from kgprof.compile_records import KernelWork
 
 WATCHED = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
-# Operators of libraries whose bytes depend on the indices that they are given.
+SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin where it generates no code for them
+# Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
 Note = Callable[[str, KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
@@ -138,6 +140,8 @@ def _is_left_behind(buffer: Any, own: set[str]) -> bool:
 
 def _of_library(kernel: Any, kernel_name: str) -> KernelWork:
     """Its operands and its result, each once."""
+    if type(kernel).__name__ == SCATTER:
+        return _of_scatter(kernel)
     if any(word in kernel_name for word in INDEXED):
         return KernelWork(unknown="what it moves depends on the indices that it is given")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
@@ -150,6 +154,20 @@ def _of_library(kernel: Any, kernel_name: str) -> KernelWork:
         flops=flops,
         dtype=_dtype(kernel) if flops else "",
     )
+
+
+def _of_scatter(kernel: Any) -> KernelWork:
+    """As a generated one is counted: where the indices point does not matter, each of them is one element written.
+
+    An element is read first where the new value depends on it.
+    """
+    target, index, *source = _tensors(kernel.inputs)
+    elements = math.prod(map(_hint, index.get_output_spec().size))
+    written = elements * target.get_output_spec().dtype.itemsize
+    both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
+    # Of a source that is larger than the index only that part counts.
+    taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
+    return KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:

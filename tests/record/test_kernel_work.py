@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor import config, debug
+from torch._inductor import config, debug, ir
 
 from kgprof.compile_records import KernelWork
 from kgprof.record import kernel_work
@@ -66,6 +66,35 @@ def test_a_scatter_is_charged_for_what_it_adds_to_not_for_the_whole_target() -> 
 
     # Each element is added to: read and written; the source and the indices are read.
     assert work == KernelWork(bytes_moved=8 * 8 + FLOAT * 3 * 8 * 16)
+
+
+@pytest.mark.parametrize(
+    ("scatter", "of_target"),
+    [
+        (lambda total, rows, some: total.scatter_(0, rows, some), 1),  # written
+        (lambda total, rows, some: total.scatter_reduce_(0, rows, some, "prod"), 2),  # multiplied: read and written
+    ],
+)
+def test_a_librarys_scatter_is_charged_for_each_index_not_for_the_whole_target(
+    monkeypatch: pytest.MonkeyPatch, scatter: Callable[..., torch.Tensor], of_target: int
+) -> None:
+    # given: torch 2.11 tells of this call as of the others, torch 2.13 of none; so the node itself is looked at
+    found: list[KernelWork] = []
+    generate = ir.ScatterFallback.codegen
+
+    def looked_at(node: ir.ScatterFallback, wrapper: object) -> None:
+        found.append(work_of(node, "aten.scatter_"))
+        generate(node, wrapper)
+
+    monkeypatch.setattr(ir.ScatterFallback, "codegen", looked_at)
+    # when: Inductor leaves it to the library where it must be deterministic
+    torch.use_deterministic_algorithms(True)
+    try:
+        torch.compile(scatter)(torch.zeros(10_000, 4), torch.randint(0, 10_000, (8, 4)), torch.randn(32, 4))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    # then: the indices, as much of the source as there are indices, and the elements that they name
+    assert found == [KernelWork(bytes_moved=8 * 4 * (8 + FLOAT + of_target * FLOAT))]
 
 
 def test_a_slice_is_charged_as_a_slice_and_a_broadcast_row_once() -> None:
