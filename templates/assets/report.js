@@ -129,6 +129,7 @@
       `**${textOf(article.querySelector(".finding-head"))}:** ${messageOf(item.querySelector(".message"))}`,
       textOf(item.querySelector(":scope > .wrong")),
       place ? `at ${textOf(place)}` : "",
+      ...[...item.querySelectorAll(":scope > p.detail")].map(textOf),
       textOf(article.querySelector(".reason")),
       textOf(article.querySelector(".remedy")),
     ].filter(Boolean).join("\n\n") + "\n";

@@ -12,9 +12,7 @@ from kgprof.model import PassName
 from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff
 from kgprof.render.html import Html
 from tests.render import profiles
-from tests.render.test_html_in_a_browser import accessibility_violations, browser
-
-__all__ = ["browser"]
+from tests.render.in_a_browser import accessibility_violations
 
 DATA = gzip.compress(b'{"traceEvents": []}' * 5000, mtime=0)
 # Perfetto's side of the protocol: deaf until its page has loaded, then PONG to each PING, and one trace.
