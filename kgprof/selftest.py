@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kgprof.analysis import analyse
+from kgprof.ceiling_records import COPY, MATMUL
 from kgprof.compile_records import CompileRecords
 from kgprof.model import (
     CompilePass,
@@ -139,6 +140,7 @@ class Seen:
     def __init__(self, recording: Recording, profile: Profile) -> None:
         self.profile = profile
         self.run: RunRecord = recording.runs[0]
+        self.ceilings = recording.ceilings
         self.on_cuda = profile.device == "cuda"
         self.environment: Environment = profile.environment
         text = WORKLOAD.read_text(encoding="utf-8").splitlines()
@@ -324,6 +326,37 @@ def _cpp_kernels(seen: Seen) -> Answer:
     return "a C++ kernel by name", "a C++ kernel by name" if named else "none"
 
 
+def _eager_calls(seen: Seen) -> Answer:
+    if isinstance(seen.run.kernel_origins, Skipped):
+        return seen.run.kernel_origins
+    if why := seen.lacking("eager calls"):
+        return Skipped(reason=why)
+    products = [origin for origin in seen.run.kernel_origins.origins if origin.kernel == "aten.mm"]
+    at = sorted({line.line for origin in products for line in origin.lines})
+    want = f"aten.mm called {PRODUCTS} times at line {seen.line['eager call']}"
+    return want, f"aten.mm called {len(products)} times at line {_list(at)}"
+
+
+def _library_calls(seen: Seen) -> Answer:
+    """The generated code calls ATen for a scatter, which torch itself says nothing of."""
+    if isinstance(seen.run.kernel_origins, Skipped):
+        return seen.run.kernel_origins
+    if isinstance(seen.environment.compiler, Skipped) and not seen.on_cuda:
+        return seen.environment.compiler
+    origins = seen.run.kernel_origins.origins
+    scatters = [one for one in origins if one.compile_id and one.kernel.startswith("aten.scatter_reduce")]
+    at = sorted({line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)})
+    return f"a scatter from line {seen.line['library call']}", f"a scatter from line {_list(at)}"
+
+
+def _ceilings(seen: Seen) -> Answer:
+    if isinstance(seen.ceilings, Skipped):
+        return seen.ceilings
+    measured = {one.operation for one in seen.ceilings.measured if one.per_s and min(one.per_s) > 0}
+    want = f"{COPY} and {MATMUL} above 0 a second"
+    return want, want if measured == {COPY, MATMUL} else f"{_list(sorted(measured))} above 0 a second"
+
+
 def _host(seen: Seen) -> Answer:
     host = seen.run.host
     if not isinstance(host, HostPass):
@@ -412,6 +445,9 @@ CHECKS: tuple[tuple[str, Callable[[Seen], Answer]], ...] = (
     ("TIMING clock", _clock),
     ("TRACE", _trace),
     ("C++ kernel profile", _cpp_kernels),
+    ("lines of eager calls", _eager_calls),
+    ("lines of library calls", _library_calls),
+    ("ceilings of the card", _ceilings),
     ("HOST", _host),
     ("MEMORY: syncs", _syncs),
     ("MEMORY: torch.cond", _cond),

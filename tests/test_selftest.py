@@ -9,14 +9,15 @@ import msgspec
 import pytest
 
 from kgprof import cli, selftest
-from kgprof.compile_records import CompileRecords
+from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
+from kgprof.compile_records import CompileRecords, KernelOrigins
 from kgprof.model import CompilePass, MemoryPass, Recording, RunRecord, Skipped, decode_json
 from kgprof.progress import Silent
 from kgprof.record import record, store
 from kgprof.selftest import UNAVAILABLE, WORKS, WRONG, Answers, Checked
 from kgprof.sync_records import SyncRecords
 
-ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched"}
+ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "ceilings of the card"}
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +94,33 @@ def test_reads_that_were_not_counted_are_wrong(recording: Recording) -> None:
     assert statuses(selftest.compare(with_run(recording, memory=deceived)))["MEMORY: syncs"] == WRONG
 
 
+def test_lines_that_lead_elsewhere_are_wrong(recording: Recording) -> None:
+    origins = recording.runs[0].kernel_origins
+    assert isinstance(origins, KernelOrigins)
+    lost = tuple(msgspec.structs.replace(one, lines=()) for one in origins.origins)
+
+    found = statuses(
+        selftest.compare(with_run(recording, kernel_origins=msgspec.structs.replace(origins, origins=lost)))
+    )
+
+    assert (found["lines of eager calls"], found["lines of library calls"]) == (WRONG, WRONG)
+
+
+@pytest.mark.parametrize(("rate", "status"), [(1e12, WORKS), (0.0, WRONG)])
+def test_a_card_that_copies_nothing_is_wrong(recording: Recording, rate: float, status: str) -> None:
+    def timed(operation: str, per_s: float) -> CeilingSamples:
+        return CeilingSamples(operation=operation, dtype="", unit="bytes/s", per_s=(per_s,), how="")
+
+    ceilings = Ceilings(device_name="a card", measured=(timed(COPY, rate), timed(MATMUL, 1e12)))
+
+    answers = selftest.compare(msgspec.structs.replace(recording, ceilings=ceilings))
+
+    assert statuses(answers)["ceilings of the card"] == status
+
+
 def test_a_run_that_left_nothing_has_no_right_answer(recording: Recording) -> None:
     gone = Skipped(reason="the run was killed")
-    passes = ("compile", "timing", "trace", "host", "kernels", "memory", "records")
+    passes = ("compile", "timing", "trace", "host", "kernels", "memory", "records", "kernel_origins")
 
     answers = selftest.compare(with_run(recording, log="", **dict.fromkeys(passes, gone)))
 

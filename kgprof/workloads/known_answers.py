@@ -43,12 +43,14 @@ def chooses(x: torch.Tensor) -> torch.Tensor:
 
 
 def generated(x: torch.Tensor) -> torch.Tensor:
-    return (x.sin() * x.cos() + 1).sum(dim=-1)
+    sums = (x.sin() * x.cos() + 1).sum(dim=-1)
+    # Inductor generates no code for a product of what is scattered.
+    return sums.scatter_reduce(0, torch.arange(ROWS, device=x.device), sums, "prod")  # answer: library call
 
 
 def known_work(matrix: torch.Tensor) -> torch.Tensor:
     for _ in range(PRODUCTS):
-        matrix = torch.mm(matrix, matrix)
+        matrix = torch.mm(matrix, matrix)  # answer: eager call
     return matrix
 
 
