@@ -518,6 +518,21 @@ class Location(Model, frozen=True, kw_only=True):
     text: str = ""  # the line itself, where it could be read
 
 
+class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
+    """What a finding was measured to cost, and where."""
+
+    value: float
+    unit: str  # "us/step", or "s" for what is paid once
+    what: str  # "the host waited", "the device did nothing"
+    measured_in: tuple[PassName, ...]
+    samples: int
+
+    @property
+    def weight(self) -> tuple[bool, float]:
+        """Larger is costlier: what each step pays weighs more than what is paid once."""
+        return self.unit == "us/step", self.value
+
+
 class Finding(Model, frozen=True, kw_only=True):
     rule: str  # the rule's id
     level: Level
@@ -529,6 +544,7 @@ class Finding(Model, frozen=True, kw_only=True):
     related: tuple[Location, ...] = ()  # other places that matter: the call that recompiled, the frame that fell back
     detail: str = ""  # torch's own words, over several lines
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
+    cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
 
 
 class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):

@@ -86,8 +86,9 @@ def test_breaks_and_recompiles_are_found_as_in_a_report() -> None:
             watched(torch.ones(4), factor)
     watched.stop()
 
-    assert [rule for rule, _ in said(watched.findings)][:2] == ["KGP101", "KGP103"]
-    assert said(watched.findings)[0] == ("KGP101", "torch._dynamo.graph_break()")
+    # what the recompile cost was measured, what the break costs was not
+    assert [rule for rule, _ in said(watched.findings)][:2] == ["KGP103", "KGP101"]
+    assert said(watched.findings)[1] == ("KGP101", "torch._dynamo.graph_break()")
 
 
 def test_each_call_of_step_is_a_step_of_a_block_and_a_rebound_buffer_is_seen() -> None:

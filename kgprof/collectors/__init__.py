@@ -25,9 +25,9 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.coverage import measured
-from kgprof.model import Finding, Level, Recording, Rule
+from kgprof.model import Finding, Level, Recording, Rule, Skipped
 
-__all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured"]
+__all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "weight"]
 
 
 class Collector(Protocol):
@@ -70,6 +70,14 @@ _SEVERITY = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 
 
 def findings(recording: Recording) -> tuple[Finding, ...]:
-    """What every collector found: errors first, then by rule, then in the plan's order."""
+    """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
     found = [finding for collector in COLLECTORS for finding in collector.diagnose(collector.collect(recording))]
-    return tuple(sorted(found, key=lambda finding: (_SEVERITY[finding.level], finding.rule)))
+    return tuple(sorted(found, key=weight))
+
+
+def weight(finding: Finding) -> tuple[int, bool, bool, float, str]:
+    """For sorting, the gravest first: one whose cost is not known stands behind those of its level whose cost is."""
+    if isinstance(finding.cost, Skipped):
+        return _SEVERITY[finding.level], True, False, 0.0, finding.rule
+    each_step, value = finding.cost.weight
+    return _SEVERITY[finding.level], False, not each_step, -value, finding.rule

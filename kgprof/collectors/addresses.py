@@ -11,6 +11,7 @@ launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU bo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from kgprof.collectors.tensor_facts import (
 from kgprof.errors import InputError
 from kgprof.model import (
     Finding,
+    FindingCost,
     Level,
     Location,
     Model,
@@ -39,6 +41,9 @@ from kgprof.model import (
 )
 from kgprof.record import store
 from kgprof.tensor_records import GraphInput, Held, WatchedBuffer, WatchedGraph
+
+if TYPE_CHECKING:
+    from kgprof.analysis.kineto import Columns
 
 COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
 
@@ -105,6 +110,7 @@ class CopiedInput(Model, frozen=True, kw_only=True):
     names: tuple[str, ...]
     functions: tuple[str, ...]
     size_bytes: int  # of all of them, in one replay of each graph
+    cost: FindingCost | Skipped  # of the copies
     copies_per_step: float | Skipped  # seen in TRACE, of the whole step
     on_cuda: bool
 
@@ -261,7 +267,7 @@ def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iter
     graphs = [graph for graph in tensors.tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
     if not graphs:
         return
-    launches, copies = _copies(recording, tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU)
+    launches, copies, took = _copies(recording, tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, Location | None]]] = {}
@@ -281,8 +287,16 @@ def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iter
             functions=_once(_function(tensors, graph) for graph, _, _, _ in found),
             size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
             copies_per_step=copies,
+            cost=took if len(sites) == 1 else _of_one_site(took, len(sites)),
             on_cuda=on_cuda,
         )
+
+
+def _of_one_site(took: FindingCost | Skipped, sites: int) -> Skipped:
+    """A trace does not say whose input a copy is."""
+    if isinstance(took, Skipped):
+        return took
+    return Skipped(reason=f"the inputs of {sites} places are copied together: {took.value:,.1f} us a step in all")
 
 
 NOT_ON_CPU = Skipped(reason="not observable on CPU")
@@ -294,22 +308,40 @@ def _is_copied(tensor: GraphInput, held: Held, *, on_cuda: bool) -> bool:
     return not tensor.static and on_device and held.last.size_bytes > 0 and not held.made_now
 
 
-def _copies(recording: Recording, run: RunRecord) -> tuple[float | Skipped, float | Skipped]:
-    """Launches of CUDA graphs, and copies inside compiled regions, a step of TRACE."""
+def _copies(recording: Recording, run: RunRecord) -> tuple[float | Skipped, float | Skipped, FindingCost | Skipped]:
+    """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those before a replay took."""
     from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
 
     if not isinstance(run.trace, TracePass):
-        return run.trace, run.trace
+        return run.trace, run.trace, run.trace
     try:
         columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
     except InputError as error:
-        return Skipped(reason=error.message), Skipped(reason=error.message)
+        unread = Skipped(reason=error.message)
+        return unread, unread, unread
     steps = max(1, len(run.trace.step_us))
     regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
     inside = 0
     for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
         inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
-    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps
+    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, _took(columns, steps)
+
+
+def _took(columns: Columns, steps: int) -> FindingCost | Skipped:
+    # analysis reads this room: it is not there yet when this module is loaded
+    from kgprof.analysis.input_copies import input_copies
+    from kgprof.analysis.kernel_kinds import Kinds
+    from kgprof.analysis.launches import launched
+
+    copied = input_copies(columns, launched(columns), Kinds())
+    if isinstance(copied, Skipped):
+        return copied
+    if not copied.count:
+        return Skipped(reason="TRACE shows no copy on the device before a replay")
+    what = "copies before each replay took, on the device"
+    return FindingCost(
+        value=copied.total_us / steps, unit="us/step", what=what, measured_in=(PassName.TRACE,), samples=steps
+    )
 
 
 # ---------------------------------------------------------------- findings
@@ -367,6 +399,7 @@ def _copied_finding(event: CopiedInput) -> Finding:
         location=event.location,
         count=len(event.names),
         fingerprint=_fingerprint(COPIED, event.run, event.location, event.names),
+        cost=event.cost,
     )
 
 

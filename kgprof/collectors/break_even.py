@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.model import BreakEven, Economics, Finding, Level, Recording, Rule, Skipped
+from kgprof.model import BreakEven, Economics, Finding, FindingCost, Level, PassName, Recording, Rule, Skipped
 
 LATE_AFTER_H = 24.0  # of nothing but steps; a break-even beyond it is remarked on
 
@@ -64,4 +64,12 @@ def _finding(event: Economics, level: Level) -> Finding:
         message=f"{event.text}{late}",
         run=event.run,
         fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
+        cost=_cost(event.cold_s),
     )
+
+
+def _cost(cold_s: float | Skipped) -> FindingCost | Skipped:
+    if isinstance(cold_s, Skipped):
+        return cold_s
+    what = "compiling took, on a cold cache"
+    return FindingCost(value=cold_s, unit="s", what=what, measured_in=(PassName.COMPILE,), samples=1)

@@ -14,6 +14,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.errors import InputError
 from kgprof.model import (
     Finding,
+    FindingCost,
     HostSpan,
     KernelBreakdown,
     Level,
@@ -91,6 +92,10 @@ class DeviceTime(Model, frozen=True, kw_only=True):
     host_spans: tuple[HostSpan, ...]  # of TRACE's window, while the device waited for the host
 
     @property
+    def idle_us(self) -> float:
+        return max(0.0, self.step_us - self.busy_us)
+
+    @property
     def idle_share(self) -> float:
         return max(0.0, 1 - self.busy_us / self.step_us)
 
@@ -148,6 +153,13 @@ def _finding(event: DeviceTime) -> Finding:
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
         detail=_detail(event),
+        cost=FindingCost(
+            value=event.idle_us,
+            unit="us/step",
+            what="the device did nothing",
+            measured_in=(PassName.TIMING, PassName.TRACE),
+            samples=event.samples,
+        ),
     )
 
 

@@ -15,9 +15,10 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.source_text import user_function
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 from kgprof.compile_records import RegistryEntry, TraceRecord
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
 
 ARTIFACT = "dynamo_graph_break_reason"
+UNMEASURED = Skipped(reason="what a break costs in a step is not told apart from the work around it")
 GRAPH_BREAK = Rule(
     id="KGP101",
     name="graph-break",
@@ -268,6 +269,7 @@ def _finding(event: GraphBreak, ordinal: str) -> Finding:
         related=(event.library_line,) if event.library_line else (),
         detail=detail_of(event.cause),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
+        cost=UNMEASURED,
     )
 
 

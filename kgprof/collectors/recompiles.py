@@ -17,7 +17,7 @@ from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.source_text import is_resumed
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
 from kgprof.counted import counted
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
+from kgprof.model import Finding, FindingCost, Level, Location, Model, PassName, Recording, Rule, RunKey, Skipped
 
 ARTIFACT = "recompile_reasons"
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
@@ -344,6 +344,7 @@ def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompi
         count=max(1, len(recompiles)),
         related=_call_sites(recompiles),
         detail=_detail(event, recompiles),
+        cost=_cost(recompiles),
         fingerprint=fingerprint(rule.id, event.run, event.identity, *sorted({guard.kind for guard in guards})),
     )
 
@@ -360,8 +361,20 @@ def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str)
         count=len(recompiles),
         related=_call_sites(recompiles),
         detail=_detail(event, recompiles),
+        cost=_cost(recompiles),
         fingerprint=fingerprint(IN_STEADY_STATE.id, event.run, "converged", event.identity),
     )
+
+
+def _cost(recompiles: Sequence[Recompile]) -> FindingCost | Skipped:
+    """The compilations that the finding counts; calls that ran in eager since are not in it."""
+    seconds = [recompile.duration_s for recompile in recompiles]
+    known = [value for value in seconds if not isinstance(value, Skipped)]
+    if not known or len(known) < len(seconds):
+        lacking = counted(len(seconds) - len(known), "compilation")
+        return Skipped(reason=f"torch gave no duration for {lacking}" if seconds else "it was not compiled again")
+    what = "compiling again took, in all"
+    return FindingCost(value=sum(known), unit="s", what=what, measured_in=(PassName.COMPILE,), samples=len(known))
 
 
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:

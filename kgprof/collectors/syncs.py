@@ -10,12 +10,26 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.source_text import SourceText
 from kgprof.collectors.tensor_facts import sources_of
-from kgprof.model import Finding, Level, Location, MemoryPass, Model, Recording, Rule, RunKey, RunRecord, Skipped
+from kgprof.model import (
+    Finding,
+    FindingCost,
+    Level,
+    Location,
+    MemoryPass,
+    Model,
+    PassName,
+    Recording,
+    Rule,
+    RunKey,
+    RunRecord,
+    Skipped,
+)
 from kgprof.sync_records import Frame, SyncRecord
 
 HOST_DEVICE_SYNC = Rule(
@@ -340,6 +354,19 @@ def _finding(event: Sync) -> Finding:
         location=place,
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
+        cost=_cost(event),
+    )
+
+
+def _cost(event: Sync) -> FindingCost | Skipped:
+    if isinstance(event.waited_us, Skipped):
+        return event.waited_us
+    return FindingCost(
+        value=median(event.waited_us),
+        unit="us/step",
+        what="the host waited, under the probes",
+        measured_in=(PassName.MEMORY,),
+        samples=len(event.waited_us),
     )
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Finding
-from kgprof.render.quantity import count, span
+from kgprof.model import Finding, FindingCost
+from kgprof.render.quantity import count, figure, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,13 @@ class Grouped:
         return times([finding.count for finding in self.members], self.words)
 
     @property
+    def cost(self) -> str:
+        """ "310 us/step (the host waited; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
+        known = [found.cost for found in self.members if isinstance(found.cost, FindingCost)]
+        units = {cost.unit for cost in known}
+        return said_cost(known) if len(units) == 1 else ""
+
+    @property
     def message(self) -> str:
         return f"{', '.join(self.runs)}: {self.words}" if self.runs else self.words
 
@@ -54,3 +61,12 @@ def times(counts: Sequence[int], said: str) -> str:
     """ "4 times", or a range over the runs; empty for once, and where ``said`` holds it already."""
     how_often = f"{span(count(min(counts)), count(max(counts)))} times"
     return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often
+
+
+def said_cost(costs: Sequence[FindingCost]) -> str:
+    """Of one unit: the range of the values, what it is and where it was measured."""
+    values, first = [cost.value for cost in costs], costs[0]
+    passes = "".join(f"{name.upper()}, " for name in first.measured_in)
+    samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
+    unit = "us/step" if first.unit == "us/step" else f"{first.unit}, once"
+    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}n = {samples})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Finding, Level, Location, Profile, Rule
+from kgprof.model import Finding, FindingCost, Level, Location, Profile, Rule
 from kgprof.places import relative
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.limits import Limits
@@ -31,6 +31,8 @@ class FindingLine:
     runs: tuple[str, ...]
     message: str
     times: str  # how often, where more than once
+    cost: str  # as it was measured; empty where it was not
+    weight: int  # of the cost: a larger number is costlier; -1 where it is not known
     fails: str  # that the gate fails because of it, and in which runs where not in all of them; empty: it does not
     accepted: str  # who accepts it and why
     place: Place | None
@@ -49,6 +51,10 @@ class FindingGroup:
     folded: tuple[FindingLine, ...]
 
     @property
+    def weight(self) -> int:
+        return max((line.weight for line in (*self.lines, *self.folded)), default=-1)
+
+    @property
     def total(self) -> int:
         return len(self.lines) + len(self.folded)
 
@@ -63,11 +69,12 @@ def finding_list(profile: Profile, limits: Limits) -> FindingList:
     """Rules in the Profile's order, which is by level first; what fails the gate comes first, what is accepted last."""
     rules = {rule.id: rule for rule in profile.rules}
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
+    weights = sorted({finding.cost.weight for finding in profile.findings if isinstance(finding.cost, FindingCost)})
     used: set[str] = set()
     anchors: dict[str, str] = {}
     groups: dict[tuple[str, Level], list[FindingLine]] = {}
     for same in _ordered(grouped(profile.findings[: limits.findings]), failing):
-        line = _line(same, _anchor(same.first, used), failing, profile, limits)
+        line = _line(same, _anchor(same.first, used), failing, profile, limits, weights)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
         anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
     found = (
@@ -84,18 +91,21 @@ def finding_list(profile: Profile, limits: Limits) -> FindingList:
 
 
 def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Grouped]:
-    """By level, then as they weigh; within one rule by place, so that what one line does stands together."""
+    """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
     given = list(groups)
     first_of_rule: dict[tuple[str, Level], int] = {}
     for index, same in enumerate(given):
         first_of_rule.setdefault((same.first.rule, same.first.level), index)
 
-    def weight(same: Grouped) -> tuple[int, bool, bool, str, int]:
+    def weight(same: Grouped) -> tuple[int, bool, bool, bool, float, str, int]:
         place = same.first.location
+        each_step, value = max(_weights(same), default=(False, -1.0))
         return (
             first_of_rule[same.first.rule, same.first.level],
             bool(same.first.accepted),
             failing.isdisjoint(same.members),
+            not each_step,
+            -value,
             place.file if place else "",
             place.line if place else 0,
         )
@@ -103,19 +113,32 @@ def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Gro
     return sorted(given, key=weight)
 
 
-def _line(same: Grouped, anchor: str, failing: frozenset[Finding], profile: Profile, limits: Limits) -> FindingLine:
+def _line(
+    same: Grouped,
+    anchor: str,
+    failing: frozenset[Finding],
+    profile: Profile,
+    limits: Limits,
+    weights: Sequence[tuple[bool, float]],
+) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
     return FindingLine(
         anchor=anchor,
         runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
         message=one_line(same.words, 2 * limits.name),
         times=same.times,
+        cost=one_line(same.cost, limits.name),
+        weight=max((weights.index(one) for one in _weights(same)), default=-1),
         fails=_fails(same, failing, limits),
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
         related=tuple(place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]),
         words=_paragraphs(finding.detail, min(_WORDS, 8 * limits.name)),
     )
+
+
+def _weights(same: Grouped) -> Iterator[tuple[bool, float]]:
+    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, FindingCost))
 
 
 def _fails(same: Grouped, failing: frozenset[Finding], limits: Limits) -> str:

@@ -418,7 +418,8 @@ def _finding(group: Grouped, profile: Profile) -> str:
     place = group.first.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
     times = f" ({group.times})" if group.times else ""
-    return escaped(f"{where}{group.message}{times}", 400)
+    cost = f" (costs {group.cost})" if group.cost else ""
+    return escaped(f"{where}{group.message}{times}", 400) + escaped(cost, 200)
 
 
 def _accepted(profile: Profile) -> Section | None:

@@ -199,7 +199,8 @@ def _findings(console: Console, profile: Profile) -> None:
         level, place = same.first.level, same.first.location
         where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
         times = f" ({same.times})" if same.times else ""
-        _say(console, f"{level.value} {same.first.rule}: {where}{same.message}{times}", _LEVELS[level])
+        cost = f"; costs {same.cost}" if same.cost else ""
+        _say(console, f"{level.value} {same.first.rule}: {where}{same.message}{times}{cost}", _LEVELS[level])
     console.print()
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors.device_idle import DEVICE_IDLE, LAUNCH_BOUND, collect, diagnose
-from kgprof.model import Finding, Level, Recording
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording
 from tests.collectors.written_device import RUN, steps
 
 
@@ -22,6 +22,13 @@ def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() ->
     assert finding.message == (
         "fused.default: the device does nothing in 95 % of a step: 20 us of work in 400 us, with 4.0 launches, "
         "one every 100.0 us"
+    )
+    assert finding.cost == FindingCost(
+        value=380.0,
+        unit="us/step",
+        what="the device did nothing",
+        measured_in=(PassName.TIMING, PassName.TRACE),
+        samples=5,
     )
     assert finding.detail.splitlines()[:3] == [
         "step: median of 5 steps, TIMING",

@@ -58,6 +58,7 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
             "Hint: Please report an issue to PyTorch."
         ),
         fingerprint=found.fingerprint,
+        cost=graph_breaks.UNMEASURED,
     )
 
 

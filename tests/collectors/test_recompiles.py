@@ -9,7 +9,7 @@ import pytest
 from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
-from kgprof.model import Finding, Level, Skipped
+from kgprof.model import Finding, FindingCost, Level, PassName, Skipped
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import (
@@ -82,6 +82,9 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         related=(CALL_SITE,),
         detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
         fingerprint=found.fingerprint,
+        cost=FindingCost(
+            value=0.5, unit="s", what="compiling again took, in all", measured_in=(PassName.COMPILE,), samples=1
+        ),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kgprof import collectors
 from kgprof.collectors import COLLECTORS, RULES, Collector
-from kgprof.model import Finding, Level, Recording, Rule
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
 from tests.collectors import written, written_device, written_syncs, written_tensors
@@ -105,6 +105,24 @@ def test_findings_come_errors_first() -> None:
 
     assert levels == sorted(levels, key=[Level.ERROR, Level.WARNING, Level.NOTE].index)
     assert len(set(levels)) == 2
+
+
+def test_of_one_level_what_each_step_pays_comes_first_then_what_is_paid_once_then_what_is_not_known() -> None:
+    def costing(rule: str, value: float, unit: str, level: Level = Level.WARNING) -> Finding:
+        cost = FindingCost(value=value, unit=unit, what="", measured_in=(PassName.MEMORY,), samples=1)
+        return Finding(rule=rule, level=level, message="", cost=cost)
+
+    found = [
+        Finding(rule="KGP101", level=Level.WARNING, message=""),
+        costing("KGP103", 90.0, "s"),
+        costing("KGP201", 3.0, "us/step"),
+        costing("KGP602", 700.0, "us/step"),
+        costing("KGP305", 9000.0, "us/step", Level.NOTE),
+        Finding(rule="KGP501", level=Level.ERROR, message=""),
+    ]
+
+    ordered = [finding.rule for finding in sorted(found, key=collectors.weight)]
+    assert ordered == ["KGP501", "KGP602", "KGP201", "KGP103", "KGP101", "KGP305"]
 
 
 def mixed() -> Recording:

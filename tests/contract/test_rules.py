@@ -16,7 +16,7 @@ import pytest
 
 from kgprof import cli, collectors
 from kgprof.collectors import RULES
-from kgprof.model import Level, Recording, Rule
+from kgprof.model import FindingCost, Level, PassName, Recording, Rule
 from kgprof.record import store
 from kgprof.render.rules_page import rules_page
 from tests.contract.test_collectors import CLEAN, DIRTY
@@ -117,6 +117,29 @@ def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, l
 def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rule) -> None:
     assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
     assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "program", "unit", "passes"),
+    [
+        ("KGP103", "dtype_changes", "s", (PassName.COMPILE,)),
+        ("KGP104", "size_changes_every_other_call", "s", (PassName.COMPILE,)),
+        ("KGP105", "module_counts_calls", "s", (PassName.COMPILE,)),
+        ("KGP201", "read_item", "us/step", (PassName.MEMORY,)),
+        ("KGP202", "while_loop_predicate", "us/step", (PassName.MEMORY,)),
+        ("KGP305", "replay_copies_input", "us/step", (PassName.TRACE,)),
+        ("KGP602", "batched.default", "us/step", (PassName.TIMING, PassName.TRACE)),
+    ],
+)
+def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
+    rule: str, program: str, unit: str, passes: tuple[PassName, ...], load: Load
+) -> None:
+    (cost,) = {finding.cost for finding in collectors.findings(load(program)) if finding.rule == rule}
+
+    assert isinstance(cost, FindingCost), cost
+    assert (cost.unit, cost.measured_in) == (unit, passes)
+    assert cost.value > 0
+    assert cost.samples > 0
 
 
 # ---------------------------------------------------------------- the page

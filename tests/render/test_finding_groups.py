@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.model import Finding, Level, Location
+from kgprof.model import Finding, FindingCost, Level, Location, PassName
 from kgprof.render import by_name
 from kgprof.render.finding_groups import grouped, times
 from tests.render import profiles
@@ -82,3 +82,26 @@ def test_how_often_is_a_range_over_the_runs(counts: tuple[int, int], times: str)
 @pytest.mark.parametrize(("said", "shown"), [("read 4 times a step", ""), ("read 14 times a step", "4 times")])
 def test_how_often_is_not_said_twice(said: str, shown: str) -> None:
     assert times([4], said) == shown
+
+
+def test_the_cost_of_several_runs_is_a_range_in_one_unit() -> None:
+    def costs(value: float, unit: str = "us/step", samples: int = 17) -> Finding:
+        cost = FindingCost(value=value, unit=unit, what="it waited", measured_in=(PassName.MEMORY,), samples=samples)
+        return msgspec.structs.replace(found("read", second=samples != 17), cost=cost)
+
+    (both,) = grouped((costs(280.0), costs(310.0, samples=20), found("read")))
+    (unlike,) = grouped((costs(280.0), costs(3.0, "s", samples=1)))
+    (unknown,) = grouped((found("read"),))
+
+    assert both.cost == "280\N{EN DASH}310 us/step (it waited; MEMORY, n = 17\N{EN DASH}20)"
+    assert (unlike.cost, unknown.cost) == ("", "")
+
+
+@pytest.mark.parametrize("name", ["html", "text", "markdown"])
+def test_every_renderer_for_people_says_the_cost(name: str) -> None:
+    cost = FindingCost(value=310.0, unit="us/step", what="it waited", measured_in=(PassName.MEMORY,), samples=17)
+    same = msgspec.structs.replace(found("compiled anew"), cost=cost)
+
+    shown = by_name(name).render(msgspec.structs.replace(profiles.clean(), findings=(same,)))
+
+    assert "costs 310 us/step (it waited; MEMORY, n = 17)" in " ".join(shown.split())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from kgprof.model import Finding, Level, Location, Rule
+from kgprof.model import Finding, FindingCost, Level, Location, PassName, Rule
 from kgprof.render.finding_list import OPEN, FindingLine, Place, finding_list
 from kgprof.render.html import LEVELS
 from tests.render import profiles
@@ -36,12 +38,43 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
         runs=("batched.default", "torch_cond.default"),
         message="graph break in derive: Data-dependent branching (GB0170)",
         times="4 times",
+        cost="",
+        weight=-1,
         fails="Fails the gate in batched.default.",
         accepted="",
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
         related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
         words=("Detected data-dependent branching.", "Hint: Use `torch.cond` to express dynamic control flow."),
     )
+
+
+def costing(value: float, unit: str, **given: Any) -> Finding:
+    cost = FindingCost(value=value, unit=unit, what="it waited", measured_in=(PassName.MEMORY,), samples=17)
+    return msgspec.structs.replace(at(**given), cost=cost)
+
+
+def test_within_a_rule_what_each_step_pays_comes_first_and_what_is_not_known_last() -> None:
+    made = finding_list(
+        msgspec.structs.replace(
+            profiles.clean(),
+            findings=(
+                at("a.py", 1),
+                costing(9.0, "s", file="b.py", line=2),
+                costing(3.0, "us/step", file="c.py", line=3),
+                costing(310.0, "us/step", file="d.py", line=4),
+            ),
+        ),
+        LIMITS,
+    )
+
+    (group,) = made.groups
+    assert [(line.place.where, line.cost, line.weight) for line in group.lines if line.place] == [
+        ("d.py:4", "310 us/step (it waited; MEMORY, n = 17)", 2),
+        ("c.py:3", "3.00 us/step (it waited; MEMORY, n = 17)", 1),
+        ("b.py:2", "9.00 s, once (it waited; MEMORY, n = 17)", 0),
+        ("a.py:1", "", -1),
+    ]
+    assert group.weight == 2
 
 
 def test_what_fails_the_gate_comes_first_and_what_is_accepted_last() -> None:
@@ -110,6 +143,8 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
             runs=(),
             message="odd",
             times="",
+            cost="",
+            weight=-1,
             fails="",
             accepted="",
             place=None,
