@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kgprof.analysis.compare_findings import FROM_TIMES
 from kgprof.analysis.compare_intervals import INCONCLUSIVE, WORSE
 from kgprof.analysis.compare_metrics import (
     ALLOCATED,
@@ -20,6 +21,7 @@ from kgprof.analysis.compare_metrics import (
     EVALUATION,
     GRAPH_LAUNCHES,
     KERNELS,
+    LAUNCH_CALLS,
     RESERVED,
     RESIDENT,
     STEP,
@@ -397,7 +399,10 @@ def _alike(sides: Sides, left: Sequence[Part], slower: _Regression) -> list[_Ran
 
 
 def _untimed(sides: Sides, findings: Sequence[ComparedFinding]) -> list[_Ranked]:
-    """No time is worse: a new finding is what there is to tell. One that can cost time comes before one that cannot."""
+    """No time is worse: a new finding is what there is to tell, but for one that is judged from times.
+
+    One that can cost time comes before one that cannot.
+    """
     return [
         _Ranked(
             rank=_SYMPTOM if one.finding.rule in _SYMPTOMS else _FINDING,
@@ -405,6 +410,7 @@ def _untimed(sides: Sides, findings: Sequence[ComparedFinding]) -> list[_Ranked]
             share=-_weight(one) + 0.5 * (one.finding.rule in CAN_COST),
         )
         for one in _told(findings, "")
+        if one.finding.rule not in FROM_TIMES
     ]
 
 
@@ -479,11 +485,12 @@ def _facts(
 
 
 def _lost_graphs(sides: Sides, metrics: Sequence[ComparedMetric]) -> str:
-    """Empty where no launch of a CUDA graph is gone, or where the work is gone with it."""
-    metric, kernels = _named(metrics, GRAPH_LAUNCHES), _named(metrics, KERNELS)
+    """Empty where no launch of a CUDA graph is gone, or where nothing is launched in its place."""
+    metric = _named(metrics, GRAPH_LAUNCHES)
     if metric is None or metric.verdict != WORSE:
         return ""
-    if kernels is not None and not isinstance(kernels.ratio, Skipped) and kernels.ratio < ACCOUNTED_FOR:
+    calls = _named(metrics, LAUNCH_CALLS)
+    if calls is None or isinstance(calls.ratio, Skipped) or calls.ratio < 1:
         return ""
     return f"{_from_to(metric)} launches of CUDA graphs a step"
 

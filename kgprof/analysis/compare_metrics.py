@@ -39,7 +39,7 @@ from kgprof.model import (
 )
 
 STEP, EVALUATION, CANDIDATE = "step", "evaluation", "ms/candidate"
-KERNELS, LAUNCHES, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
+KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
 READS, STEPS = "reads a step", "steps an evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
@@ -57,7 +57,7 @@ TOLERANCES: Mapping[str, float] = {
     WARM_COMPILE: 50.0,
     # Steps of an evaluation differ in what they meet, and the traced ones are some of them.
     KERNELS: 1.0,
-    LAUNCHES: 1.0,
+    LAUNCH_CALLS: 1.0,
     GRAPH_LAUNCHES: 1.0,
     READS: 1.0,
 }
@@ -290,7 +290,7 @@ _COUNTS: tuple[tuple[str, str, Callable[[RunReport], float | Skipped]], ...] = (
     (STEPS, "steps", _steps),
     (READS, "reads/step", _reads),
     (KERNELS, "kernels/step", _a_step(_kernels)),
-    (LAUNCHES, "launches/step", _a_step(lambda kernels: kernels.launches)),
+    (LAUNCH_CALLS, "launches/step", _a_step(lambda kernels: kernels.launches)),
     (GRAPH_LAUNCHES, "launches/step", _a_step(lambda kernels: kernels.graph_launches)),
     (ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes)),
     (RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes)),

@@ -4,14 +4,16 @@ Kernels of one name are launched n times and take t each: the difference of n·t
 launches and (mean n)·(change of t) for the kernel, which add up to it. Inductor numbers its kernels, so the numbers are
 taken off before names are matched; kernels that only one side has are one pool, because fusion gives new names to old
 work. What is left of the window is the host's: on a GPU the time in which the device had nothing to do, on a CPU the
-time in no operator, and in both the frames of Dynamo and of compiled regions.
+time in no operator, and in both the frames of Dynamo and of compiled regions. Of the host's part a launch more is taken
+to cost what each of base's launches left the device waiting (on a CPU: cost outside of the operators), no more than
+there is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgprof.counted import counted
 from kgprof.model import Change, HostRow, KernelBreakdown, KernelKind, Location, RunReport, Skipped, TraceDifference
@@ -74,14 +76,28 @@ def parts(trace: TraceDifference, base: RunReport, head: RunReport, root: str) -
     copies = [one for one in worked if one.kind is KernelKind.COPY]
     computing = [one for one in worked if one.kind is not KernelKind.COPY]
     place = _places(head)
-    found = (
+    work = (
         *_copies(copies, place),
         *_launches([one for one in computing if one.on_both], place),
         *_slower([one for one in computing if one.on_both], place),
         *_pool([one for one in computing if not one.on_both], place),
-        _host(trace, [one for one in kernels if one.kind is KernelKind.FRAMEWORK], base, head, root),
     )
-    return tuple(part for part in found if part.us or part.more)
+    host = _host(trace, [one for one in kernels if one.kind is KernelKind.FRAMEWORK], base, head, root)
+    return tuple(part for part in _with_launching(work, host, trace, worked) if part.us or part.more)
+
+
+def _with_launching(
+    work: Sequence[Part], host: Part, trace: TraceDifference, worked: Sequence[_Kernel]
+) -> Iterable[Part]:
+    """Moves to what is launched more often what launching it costs the host."""
+    launched = sum(one.before for one in worked)
+    waited = next((row.before_us for row in trace.window if row.name == "idle"), 0.0)
+    each, left = (waited / launched if launched else 0.0), host.us
+    for part in work:
+        us = min(max(0.0, part.more) * each, max(0.0, left)) if part.what in (LAUNCHES, COPIES) else 0.0
+        left -= us
+        yield replace(part, us=part.us + us)
+    yield replace(host, us=left)
 
 
 def plain_name(name: str) -> str:

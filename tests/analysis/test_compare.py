@@ -26,6 +26,7 @@ from tests.analysis.compared import (
     KEY,
     ROUNDS,
     STEP_US,
+    STEPS,
     finding,
     kernels,
     profile,
@@ -403,6 +404,7 @@ def test_without_comparable_traces_the_whole_difference_is_the_remainder() -> No
 def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
     rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
     base = traced(profile(), *rows, device="cuda", graphs=2)
+    base = with_run(base, kernels=msgspec.structs.replace(base.runs[0].kernels, launches=2 * STEPS))
     head = traced(slower(base, 1800.0), *rows, idle_us=1200.0, device="cuda", graphs=0)
     head = msgspec.structs.replace(head, findings=(finding("KGP301", message="a CPU tensor"),))
 
@@ -412,6 +414,30 @@ def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
     assert cause.text == "2 -> 0 launches of CUDA graphs a step: KGP301 a CPU tensor"
     assert cause.explains_us == pytest.approx(800.0, rel=0.01)
     assert cause.location is not None
+
+
+def test_fewer_cuda_graphs_because_there_is_less_to_launch_are_none_lost() -> None:
+    rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
+
+    assert causes(traced(profile(), *rows, device="cuda", graphs=2), traced(profile(), *rows[:1], device="cuda")) == []
+
+
+def test_what_launching_costs_the_host_is_told_with_the_launches() -> None:
+    """Base waits 400 us over 20 launches: of 10 more, 200 us; the other 100 us of waiting are the host's own."""
+    rows = (("gemm", KernelKind.GEMM, 20.0, 600.0),)
+    base = traced(profile(), *rows, device="cuda")
+    more = (*rows, ("mul", KernelKind.POINTWISE, 10.0, 20.0))
+    head = traced(slower(base, 1320.0), *more, idle_us=700.0, device="cuda")
+
+    first, second = only_run(base, head).causes
+
+    assert (first.cause, first.explains_us) == ("launches", pytest.approx(220.0, rel=0.01))
+    assert (second.cause, second.explains_us) == ("host", pytest.approx(100.0, rel=0.01))
+
+
+@pytest.mark.parametrize("rule", ["KGP601", "KGP602", "KGP603", "KGP503"])
+def test_what_is_judged_from_times_is_no_cause_where_no_time_is_worse(rule: str) -> None:
+    assert causes(profile(), profile(findings=(finding(rule),))) == []
 
 
 # ---------------------------------------------------------------- causes that need no clock
