@@ -181,7 +181,7 @@ def _notes(flame: FlameGraph, drawing: Icicle | None, limits: Limits) -> list[st
             f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
         )
     if drawing and drawing.left_out:
-        said.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds them")
+        said.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
     if flame.other_threads_ns:
         said.append(
             f"Other threads ran operators for {milliseconds(flame.other_threads_ns / flame.steps / 1e3)} ms a "

@@ -18,6 +18,7 @@ from kgprof.model import (
     PassName,
     Profile,
     Rule,
+    RunComparison,
     RunKey,
     RunReport,
     Skipped,
@@ -46,6 +47,8 @@ from kgprof.render.compile_table import CompileTable, compile_table
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
 from kgprof.render.flame_chart import FlameChart, drawable, flame_charts
+from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
+from kgprof.render.flame_difference_chart import FlameDifferenceChart, differing, flame_difference_charts
 from kgprof.render.gate_table import GateTable, gate_table
 from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
 from kgprof.render.holistic_table import HolisticTable
@@ -125,6 +128,8 @@ class Page:
     roofline: RooflinePart | None
     hosts: tuple[HostTable, ...]
     flames: tuple[FlameChart, ...]
+    flame_differences: tuple[FlameDifferenceChart, ...]
+    flame_legend: tuple[tuple[str, str, str], ...]
     holistic: tuple[HolisticTable, ...]
     hand_off: tuple[HandOffLine, ...]
     own: OwnCopy
@@ -207,6 +212,8 @@ def build(
         roofline=roofline_part(runs, limits),
         hosts=kernel_table.host_tables(runs, limits),
         flames=flame_charts(runs, profile.environment.source_root, limits),
+        flame_differences=flame_difference_charts(_compared_runs(profile), profile.environment.source_root, limits),
+        flame_legend=FLAME_DIFFERENCES,
         holistic=holistic_table.holistic_tables(runs, limits),
         hand_off=hand_off(traces, carried, limits),
         own=own_copy(own, profile),
@@ -263,6 +270,10 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
         ),
         (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
         (timed, Section(anchor="host", title="Host functions", short="Host")),
+        (
+            bool(differing(_compared_runs(profile))),
+            Section(anchor="flame-difference", title="Host stacks, base and head", short="Stacks, both"),
+        ),
         (bool(drawable(profile.runs)), Section(anchor="flame", title="Host stacks", short="Stacks")),
         (not taken_in, Section(anchor="compile", title="Compilation")),
         (bool(economics_table.weighed(profile)), Section(anchor="economics", title="Economics")),
@@ -281,6 +292,10 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
         (True, Section(anchor="contents", title=contents_box.TITLE, short="-")),
     )
     return tuple(section for shown, section in offered if shown)
+
+
+def _compared_runs(profile: Profile) -> tuple[RunComparison, ...]:
+    return profile.comparison.runs if profile.comparison is not None else ()
 
 
 def _noteworthy(profile: Profile) -> bool:
@@ -313,9 +328,9 @@ def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
     undrawn = sum(isinstance(kernels.timeline, StepTimeline) for kernels in broken_down[limits.timelines :])
     if undrawn:
         found.append(f"the timelines of {count(undrawn)} runs")
-    undrawn = len(drawable(profile.runs[: limits.runs])) - limits.flames
-    if undrawn > 0:
-        found.append(f"the flame graphs of {counted(undrawn, 'run')}")
+    trees = len(drawable(profile.runs[: limits.runs])), len(differing(_compared_runs(profile)[: limits.runs]))
+    if undrawn := sum(max(0, of_a_kind - limits.flames) for of_a_kind in trees):
+        found.append(counted(undrawn, "flame graph"))
     if not limits.host_rows and any(isinstance(run.host, HostBreakdown) for run in profile.runs):
         found.append("the host functions")
     found += _cut_tables(profile.runs, limits)

@@ -26,6 +26,15 @@ STEP: tuple[Line, ...] = (
     (1, "(other)", "", 0, "pruned", 0.5, 9),
 )
 
+# The kernel slower, the policy's module gone, and something new in its place.
+SLOWER: tuple[Line, ...] = (
+    *STEP[:5],
+    (5, "<built-in function kernel>", "", 0, "builtin", 480.0, 12),
+    *STEP[6:10],
+    (3, "mask", "/src/policy.py", 90, "python", 30.0, 1),
+    *STEP[12:],
+)
+
 
 def flame(lines: Iterable[Line] = STEP, *, steps: int = 5, factor: float = 1.0, top: int = 25) -> FlameGraph:
     """``factor`` times as long."""

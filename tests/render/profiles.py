@@ -8,6 +8,7 @@ import msgspec
 
 from kgprof import collectors
 from kgprof.analysis import trace_diff
+from kgprof.analysis.flame_diff import flame_difference
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
@@ -75,7 +76,7 @@ from kgprof.model import (
     TradeOff,
     Verdict,
 )
-from tests.render.flames import flame
+from tests.render.flames import SLOWER, flame
 
 # What a renderer must let through as nothing but text.
 HOSTILE = (
@@ -518,6 +519,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             traced_us=5850.0,
             scale=0.77,
             trace=_difference(slower),
+            flame=flame_difference(flame(), flame(SLOWER, factor=1.1)),
             phases=(
                 PhaseChange(name="capture", base_s=1.25, head_s=1.5),
                 PhaseChange(name="machine code", base_s=8.0, head_s=8.0),
@@ -1252,6 +1254,65 @@ def _checklist() -> tuple[ChecklistItem, ...]:
             findings=("read000", "copied"),
         ),
         ChecklistItem(id="cuda-graphs", title="CUDA graphs replay", status="not observed", evidence="a CPU run"),
+    )
+
+
+def _rounds(step_us: float) -> Rounds:
+    """Of five rounds the third was lost."""
+    return Rounds(
+        asked=5,
+        numbers=(1, 2, 4, 5),
+        step_us=(step_us,) * 4,
+        evaluation_s=(step_us * 102 / 1e6,) * 4,
+        warm_first_call_s=(2.0, 2.5, 3.0),
+        step=_spread(step_us, 4, "us"),
+        evaluation_time=_spread(step_us * 102 / 1e6, 4, "s"),
+        ms_per_candidate=_spread(step_us * 102 / 1e3 / 5040, 4, "ms/candidate"),
+        warm_first_call=_spread(2.5, 3, "s"),
+        graphs_from_cache=(2, 2, 2),
+        graphs_compiled=(0, 0, 0),
+        lost=("round 3 was killed during TIMING: SIGKILL",),
+    )
+
+
+def _economics(key: RunKey) -> Economics | Skipped:
+    """batched.default pays, torch_cond.default never does, fused.default has no eager run to be held against."""
+    if key.mode == "eager":
+        return Skipped(reason="mode eager is what compiled runs are held against")
+    eager = RunKey(strategy=key.strategy, mode="eager")
+    unseen = Skipped(reason="this strategy was not run in mode eager; add --mode eager")
+    pays = Economics(
+        run=key,
+        eager=eager,
+        cold_s=14.2,
+        warm_s=_spread(2.1, 3, "s"),
+        eager_s=0.2,
+        per="candidate",
+        compiled_time=_spread(0.0593, 4, "ms/candidate"),
+        eager_time=_spread(0.105, 4, "ms/candidate"),
+        rounds=4,
+        saved_us=45.7,
+        cold=BreakEven(steps=6200.0, candidates=306_346.0, after_s=18.2),
+        warm=BreakEven(steps=841.0, candidates=41_575.0, after_s=2.47),
+        verdict="pays",
+        text=f"{key.slug}: it has earned back the 14.2 s that compiling takes on a cold cache after 6,200 steps",
+    )
+    if key == KEYS[1]:
+        return pays
+    if key == KEYS[3]:
+        slower = Skipped(reason="it is not faster than eager beyond the noise")
+        return msgspec.structs.replace(
+            pays, saved_us=-4.0, cold=slower, warm=slower, verdict="never", text=f"{key.slug}: it never earns back"
+        )
+    return msgspec.structs.replace(
+        pays,
+        eager_s=unseen,
+        eager_time=unseen,
+        saved_us=unseen,
+        cold=unseen,
+        warm=unseen,
+        verdict="not observed",
+        text=f"{key.slug}: it was not weighed against eager: {unseen.reason}",
     )
 
 

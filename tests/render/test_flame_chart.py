@@ -56,7 +56,7 @@ def test_what_is_not_drawn_is_said() -> None:
     assert found.notes == (
         "Of a longer recording: of 9 steps the first 5",
         "34 frames with less than 0.05 % each, 0.3 % of the time in all, stand together as (other)",
-        "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds them",
+        "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it",
         "Other threads ran operators for 1.00 ms a step, which are not drawn",
     )
 
