@@ -73,20 +73,41 @@ class Html:
 
     def with_traces(self, profile: Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
         """Traces get what room the page leaves: nothing else of it goes for them."""
-        packing = cache(lambda share: packed(profile, share))
-        for limits in LEVELS:
-            own = packing(limits.carries)
-            if len(own.text) > MAX_BYTES:
-                continue
-            text = _rendered(profile, limits, own, traces)
-            left = MAX_BYTES - len(text.encode("utf-8"))
-            if left < 0:
-                continue
-            which = carried(traces[: limits.runs], left - FRAME_BYTES * len(traces))
-            if which:
-                text = _rendered(profile, limits, own, traces, which)
-            return WithTraces(text=text, carried=which)
+        made = _first_that_fits(profile, traces)
+        left = MAX_BYTES - len(made.text.encode("utf-8"))
+        which = carried(traces[: made.limits.runs], left - FRAME_BYTES * len(traces))
+        text = _rendered(profile, made.limits, made.own, traces, which) if which else made.text
+        return WithTraces(text=text, carried=which)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    limits: Limits
+    own: Packed
+    text: str
+
+
+def _first_that_fits(profile: Profile, traces: Sequence[TraceToHandOff]) -> _Made:
+    """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving."""
+    packing = cache(lambda share: packed(profile, share))
+
+    def attempt(level: int) -> _Made | None:
+        limits = LEVELS[level]
+        own = packing(limits.carries)
+        if len(own.text) > MAX_BYTES:
+            return None
+        text = _rendered(profile, limits, own, traces)
+        return _Made(limits=limits, own=own, text=text) if len(text.encode("utf-8")) <= MAX_BYTES else None
+
+    found = attempt(0)
+    low, high = 1, len(LEVELS) - 1 if found is None else 0
+    while low <= high:
+        middle = (low + high) // 2
+        tried = attempt(middle)
+        found, low, high = (tried, low, middle - 1) if tried else (found, middle + 1, high)
+    if found is None:
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
+    return found
 
 
 def _rendered(

@@ -10,16 +10,19 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import msgspec
 import pytest
 
 from kgprof import resources
-from kgprof.model import LogExcerpt, Skipped
+from kgprof.carried import Share, packed
+from kgprof.model import LogExcerpt, Profile, Skipped
 from kgprof.render import html
-from kgprof.render.html import LEVELS, Html
+from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names, short_name
+from kgprof.render.limits import Limits
 from tests.render import profiles
 
 TEMPLATES = sorted(Path(str(resources.directory("templates"))).rglob("*.jinja"))
@@ -73,6 +76,28 @@ def test_each_level_holds_no_more_than_the_one_before() -> None:
     for larger, smaller in pairwise(dataclasses.astuple(limits) for limits in LEVELS):
         assert all(before >= after for before, after in zip(larger, smaller, strict=True))
         assert larger != smaller
+
+
+def test_the_first_level_that_fits_is_found_without_trying_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given: what each level of a large page takes, one by one
+    profile = profiles.huge()
+    packs = {share: packed(profile, share) for share in Share}
+    sizes = [len(html._rendered(profile, limits, packs[limits.carries]).encode()) for limits in LEVELS]
+    first = next(level for level, size in enumerate(sizes) if size <= MAX_BYTES)
+    tried = []
+    rendered = html._rendered
+
+    def counted(given: Profile, limits: Limits, *others: Any) -> str:
+        tried.append(LEVELS.index(limits))
+        return rendered(given, limits, *others)
+
+    monkeypatch.setattr(html, "_rendered", counted)
+    page = Html().render(profile)
+
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(page.encode()) == sizes[first]
+    assert len(tried) <= 5
+    assert first in tried
 
 
 def test_logs_are_the_first_to_go() -> None:
