@@ -1297,8 +1297,8 @@ def carried_bytes(path: Path, private: RecordingHeader | None) -> bytes | None:
         text = gzip.decompress(data).decode("utf-8", errors="replace")
     except (OSError, EOFError, zlib.error):
         return None
-    root = private.plan.environment.source_root
-    return gzip.compress(redacted_trace(text, private.private, root=root).encode("utf-8"), mtime=0)
+    safe = redacted_trace(text, private.private, root=private.plan.environment.source_root)
+    return data if safe == text else gzip.compress(safe.encode("utf-8"), mtime=0)
 
 
 def inside(path: Path, folder: Path) -> bool:

@@ -1,0 +1,151 @@
+"""What leaves the machine through the command line: reports without private names, summaries where a CI job has one."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof import cli
+from kgprof.ci import SUMMARY_BYTES
+from kgprof.model import PassName, PrivateNames, Profile, decode_json
+from kgprof.record import store
+from tests.record import handmade
+
+HERE = PrivateNames(users=("analima",), hosts=("gpu-node17",), homes=("/srv/people/analima",))
+SECRET = "hf_" + "Qw" * 17
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A Recording by somebody: their name, their machine's and a token are in its command, a log and a trace."""
+    recording = handmade.write(tmp_path / "out" / "recording")
+    words = ("kgprof", "profile", "/srv/people/analima/project/a.py", "--", "--where", "gpu-node17", SECRET)
+    header = msgspec.structs.replace(recording.header, private=HERE, command=words)
+    folder = Path(recording.folder)
+    store.write_header(folder, header)
+    log = store.run_folder(folder, handmade.BATCHED) / store.LOG
+    log.write_text(f"loading /srv/people/analima/weights with {SECRET}\n", encoding="utf-8")
+    trace = store.trace_path(recording, handmade.BATCHED, PassName.TRACE)
+    document = json.loads(gzip.decompress(trace.read_bytes()))
+    document["traceEvents"][0]["args"] = {"file": "/srv/people/analima/project/a.py", "host": "gpu-node17"}
+    trace.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return tmp_path / "out"
+
+
+def carried_traces(page: str) -> str:
+    data = re.findall(r'href="data:application/gzip;base64,([^"]+)"', page)
+    assert data
+    return "".join(gzip.decompress(base64.b64decode(one)).decode() for one in data)
+
+
+def private_in(text: str) -> set[str]:
+    return {name for name in ("analima", "gpu-node17", SECRET) if name in text}
+
+
+def test_what_a_report_holds_names_neither_people_nor_machines(recorded: Path) -> None:
+    assert cli.run(["report", str(recorded)]) == 0
+
+    for name in ("report.html", "report.json"):
+        assert private_in((recorded / name).read_text(encoding="utf-8")) == set()
+    assert private_in(carried_traces((recorded / "report.html").read_text(encoding="utf-8"))) == set()
+    found = decode_json((recorded / "report.json").read_bytes(), Profile)
+    assert found.command == ("kgprof", "profile", "~/project/a.py", "--", "--where", "<host>", "<token>")
+    assert found.contents is not None
+    assert found.contents.redaction
+    # then: the Recording is as it was, and says so
+    assert private_in((recorded / "recording" / "recording.json").read_text(encoding="utf-8"))
+
+
+def test_no_redact_leaves_everything_and_the_page_says_so(recorded: Path) -> None:
+    assert cli.run(["report", str(recorded), "--no-redact"]) == 0
+
+    page = (recorded / "report.html").read_text(encoding="utf-8")
+    assert private_in(page) == {"analima", "gpu-node17", SECRET}
+    assert private_in(carried_traces(page)) == {"analima", "gpu-node17"}
+    assert "nothing: this report is not redacted" in page
+
+
+def test_a_trace_that_cannot_be_looked_through_is_not_carried(recorded: Path) -> None:
+    trace = store.trace_path(store.load(recorded), handmade.BATCHED, PassName.TRACE)
+    trace.write_bytes(trace.read_bytes()[:-20])
+
+    assert cli.carried_bytes(trace, store.load_header(recorded / "recording")) is None
+
+
+def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
+    cli.run(["report", str(recorded)])
+
+    page = (recorded / "report.html").read_text(encoding="utf-8")
+    box = page[page.index('<section aria-labelledby="contents"') :]
+    assert re.search(r"home directories \(\d+\), host names \(\d+\), tokens and keys \(\d+\)", box)
+    assert "1 variable: TORCHINDUCTOR_VEC_ISA_OK" in box
+
+
+def test_a_new_recording_says_that_it_is_private(recorded: Path) -> None:
+    assert "nothing in it is redacted" in (recorded / "recording" / store.PRIVATE).read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------- the job summary
+
+
+def test_a_job_gets_the_summary_and_is_told(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = recorded / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    assert cli.run(["report", str(recorded)]) == 0
+
+    said = capsys.readouterr()
+    assert said.err == f"kgprof: the summary is added to the job's: {summary} (--no-ci leaves it out)\n"
+    assert said.out == f"{recorded / 'report.html'}\n"
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("### kgprof: invented on ")
+    assert private_in(text) == set()
+
+
+def test_no_ci_leaves_the_summary_alone(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(recorded / "summary.md"))
+
+    assert cli.run(["report", str(recorded), "--no-ci"]) == 0
+
+    assert capsys.readouterr().err == ""
+    assert not (recorded / "summary.md").exists()
+
+
+@pytest.mark.parametrize("state", ["full", "a folder"])
+def test_a_summary_that_cannot_be_had_costs_no_report(
+    state: str, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = recorded / "summary.md"
+    if state == "full":
+        summary.write_bytes(b"x" * SUMMARY_BYTES)
+    else:
+        summary.mkdir()
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    assert cli.run(["report", str(recorded)]) == 0
+
+    assert capsys.readouterr().err.startswith("kgprof: warning: the job summary ")
+    assert (recorded / "report.html").exists()
+
+
+def test_stdout_of_a_github_job_holds_no_command(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = store.run_folder(recorded / "recording", handmade.BATCHED) / store.LOG
+    log.write_text("::error::from the workload\n##[error]too\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+
+    for name in ("json", "html", "junit", "sarif", "text", "markdown"):
+        assert cli.run(["report", str(recorded), "--format", name]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.strip().startswith("::error") or "##[" in line] == [], name
