@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgprof._version import __version__
 from kgprof.analysis import kineto, timeline
 from kgprof.analysis.launches import DEVICE_CATEGORIES
 from kgprof.errors import InputError
@@ -35,7 +34,7 @@ from kgprof.model import (
     TraceFile,
     TracePass,
 )
-from kgprof.record import store
+from kgprof.record import elsewhere, store
 from kgprof.record.private_names import private_names
 from kgprof.workloads.modes import AS_IS
 
@@ -326,24 +325,12 @@ def _header(found: Sequence[Found], files: Sequence[TraceFile], options: Options
 
 def _environment(found: Sequence[Found]) -> Environment:
     """Of the machines that were traced, as far as the files say; nothing of the one that reads."""
-    unknown = Skipped(reason=NOT_SHOWN)
-    return Environment(
-        kgprof=__version__,
-        python="(version not in the trace)",
-        torch="(version not in the trace)",
-        triton=unknown,
+    names = dict.fromkeys(name for one in found for name in _devices(one))
+    return elsewhere.environment(
+        reason=NOT_SHOWN,
+        device_name=", ".join(names) or "an unnamed machine",
         cuda=_version(found, "cuda_runtime_version"),
         driver=_version(found, "cuda_driver_version"),
-        device_name=", ".join(dict.fromkeys(name for one in found for name in _devices(one))) or "an unnamed machine",
-        cpu_name="(not in the trace)",
-        cpu_count=unknown,
-        torch_threads=unknown,
-        memory_bytes=unknown,
-        platform="(not in the trace)",
-        compiler=unknown,
-        git_commit=unknown,
-        git_dirty=unknown,
-        flags={},
     )
 
 
@@ -354,8 +341,7 @@ def _devices(one: Found) -> Iterator[str]:
             yield name
 
 
-def _version(found: Sequence[Found], field: str) -> str | Skipped:
-    """CUDA writes 13.0 as 13000."""
+def _version(found: Sequence[Found], field: str) -> str:
+    """CUDA writes 13.0 as 13000; empty where no file says it."""
     numbers = dict.fromkeys(number for one in found if (number := _number(one.head.get(field))) is not None)
-    said = ", ".join(f"{number // 1000}.{number % 1000 // 10}" for number in numbers)
-    return said or Skipped(reason=NOT_SHOWN)
+    return ", ".join(f"{number // 1000}.{number % 1000 // 10}" for number in numbers)

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kgprof._version import __version__
 from kgprof.compile_records import TraceRecord
 from kgprof.errors import InputError
 from kgprof.model import (
@@ -44,7 +43,7 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.project import ProjectFiles
-from kgprof.record import kept_records, project_sources, store
+from kgprof.record import elsewhere, kept_records, project_sources, store
 from kgprof.record.private_names import private_names
 from kgprof.workloads.modes import AS_IS
 
@@ -373,29 +372,15 @@ def _on_cuda(record: TraceRecord) -> bool:
 
 def _environment(files: Sequence[TraceFile]) -> Environment:
     """Of the machine that was traced, as far as its files say; nothing of the one that reads."""
-    unknown = Skipped(reason=NOT_THERE)
-    versions = ", ".join(dict.fromkeys(file.torch for file in files if file.torch))
-    return Environment(
-        kgprof=__version__,
-        python=_python(files),
-        torch=versions or "(version not in the trace)",
-        triton=unknown,
-        cuda=unknown,
-        driver=unknown,
+    return elsewhere.environment(
+        reason=NOT_THERE,
         device_name="the machine that was traced",
-        cpu_name="(not in the trace)",
-        cpu_count=unknown,
-        torch_threads=unknown,
-        memory_bytes=unknown,
-        platform="(not in the trace)",
-        compiler=unknown,
-        git_commit=unknown,
-        git_dirty=unknown,
-        flags={},
+        python=_python(files),
+        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)),
     )
 
 
 def _python(files: Sequence[TraceFile]) -> str:
+    """Empty where no path says it."""
     names = (str(r.metadata["str"][0]) for file in files for r in file.records if "str" in r.metadata)
-    found = next((match[1] for name in names if (match := re.search(r"[/\\]python(3\.\d+)t?[/\\]", name))), "")
-    return found or "(version not in the trace)"
+    return next((match[1] for name in names if (match := re.search(r"[/\\]python(3\.\d+)t?[/\\]", name))), "")
