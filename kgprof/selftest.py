@@ -365,6 +365,22 @@ def _host(seen: Seen) -> Answer:
     return f"known_work called {STEPS} times", f"known_work called {calls} times"
 
 
+def _stacks(seen: Seen) -> Answer:
+    """A function of a known name stands under its caller, and its products under it."""
+    flame = seen.profile.runs[0].flame
+    if isinstance(flame, Skipped):
+        return flame
+    names = [flame.names[flame.frames[frame].name] for frame in flame.frame]
+    at = [node for node, name in enumerate(names) if name == "known_work" and names[flame.parent[node]] == "step"]
+    below = set(at)
+    for node, parent in enumerate(flame.parent):  # parents come first
+        if parent in below:
+            below.add(node)
+    products = sum(flame.calls[node] for node in below if names[node] == "aten::mm")
+    want = f"known_work under step, {PRODUCTS * flame.steps} products in {flame.steps} steps"
+    return want, f"known_work under {'step' if at else 'nothing'}, {products} products in {flame.steps} steps"
+
+
 def _syncs(seen: Seen) -> Answer:
     memory = seen.run.memory
     if not isinstance(memory, MemoryPass):
@@ -449,6 +465,7 @@ CHECKS: tuple[tuple[str, Callable[[Seen], Answer]], ...] = (
     ("lines of library calls", _library_calls),
     ("ceilings of the card", _ceilings),
     ("HOST", _host),
+    ("STACK", _stacks),
     ("MEMORY: syncs", _syncs),
     ("MEMORY: torch.cond", _cond),
     ("MEMORY: tensor probe", _tensors),

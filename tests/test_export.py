@@ -89,6 +89,22 @@ def test_the_pass_can_be_chosen(recorded: Path, capsys: pytest.CaptureFixture[st
     assert "aten::relu" in whole_ns(document)
 
 
+def test_the_stacks_can_be_had_for_either_viewer(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = recorded.parent / "stacks.json"
+    asked = ("export", recorded, "--run", "fused.default", "--pass", "stack", "-o", file)
+
+    assert here(capsys, *asked, "--to", "perfetto")[0] == 0
+    perfetto = file.read_bytes()
+    assert here(capsys, *asked, "--to", "speedscope")[0] == 0
+    written = json.loads(file.read_bytes())
+
+    assert perfetto == trace_of(recorded, "fused.default", "stack_trace").read_bytes()
+    assert faults(written) == []
+    assert written["name"] == "fused.default, STACK"
+    assert {"name": "forward", "file": "/src/invented.py", "line": 10} in written["shared"]["frames"]
+    assert here(capsys, *asked[:2], "--run", "lost.default", *asked[4:], "--to", "perfetto")[0] == 2
+
+
 def test_the_only_run_with_such_a_trace_needs_no_name(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recorded.parent / "x.json.gz"
 

@@ -11,11 +11,12 @@ import pytest
 from kgprof import cli, selftest
 from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.compile_records import CompileRecords, KernelOrigins
-from kgprof.model import CompilePass, MemoryPass, Recording, RunRecord, Skipped, decode_json
+from kgprof.model import CompilePass, MemoryPass, PassName, Recording, RunRecord, Skipped, decode_json
 from kgprof.progress import Silent
 from kgprof.record import record, store
 from kgprof.selftest import UNAVAILABLE, WORKS, WRONG, Answers, Checked
 from kgprof.sync_records import SyncRecords
+from tests.record import handmade
 
 ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "ceilings of the card"}
 
@@ -71,6 +72,21 @@ def test_a_trace_without_its_breaks_is_wrong(recording: Recording) -> None:
     assert found["sources agree"] == WRONG  # the frame hook still saw it
 
 
+def test_a_stack_trace_of_another_program_is_wrong_and_one_that_is_missing_unavailable(recording: Recording) -> None:
+    other = handmade.write(Path(recording.folder).parent / "other")
+    path = store.trace_path(recording, recording.runs[0].key, PassName.STACK)
+    kept = path.read_bytes()
+    path.write_bytes(store.trace_path(other, handmade.FUSED, PassName.STACK).read_bytes())
+
+    wrong = {check.capture: check for check in selftest.compare(recording).checks}["STACK"]
+    path.write_bytes(kept)
+    missing = selftest.compare(with_run(recording, stack=Skipped(reason="no python_function events")))
+
+    assert (wrong.status, wrong.expected) == (WRONG, "known_work under step, 6 products in 2 steps")
+    assert wrong.got == "known_work under nothing, 0 products in 2 steps"
+    assert statuses(missing)["STACK"] == UNAVAILABLE
+
+
 def test_frames_that_were_not_seen_are_wrong_and_a_hook_that_is_missing_is_unavailable(recording: Recording) -> None:
     compiled = recording.runs[0].compile
     assert isinstance(compiled, CompilePass)
@@ -120,7 +136,7 @@ def test_a_card_that_copies_nothing_is_wrong(recording: Recording, rate: float, 
 
 def test_a_run_that_left_nothing_has_no_right_answer(recording: Recording) -> None:
     gone = Skipped(reason="the run was killed")
-    passes = ("compile", "timing", "trace", "host", "kernels", "memory", "records", "kernel_origins")
+    passes = ("compile", "timing", "trace", "host", "stack", "kernels", "memory", "records", "kernel_origins")
 
     answers = selftest.compare(with_run(recording, log="", **dict.fromkeys(passes, gone)))
 
