@@ -623,9 +623,8 @@ def check_graphs(
     add_to_job_summary(found, context.job)
     say_outcome(outputs, found, recording, job=context.job)
     if update_baseline:
-        judged = judged_profile(
-            store.load(recording), kernel_kinds()
-        )  # with the files' names as the file of accepted findings has them
+        # That file names files as they were recorded, not as a report may show them.
+        judged = judged_profile(store.load(recording), kernel_kinds())
         return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
 
@@ -845,8 +844,8 @@ def compare(
     settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
     before, after = (with_accepted(side(path, context.sharing), entries) for path in (base, head))
     sources = (named_side(base, context.sharing), named_side(head, context.sharing))
-    found = compared(before, after, settings, sources=sources)
     recording = recording_of(head)
+    found = fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
     add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
@@ -1515,6 +1514,14 @@ def side(path: Path, sharing: Sharing) -> Profile:
 def named_side(path: Path, sharing: Sharing) -> str:
     """As it was given; of a whole path only its end, because a report says nobody's folders."""
     return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
+
+
+def fit_to_show(found: Profile, sharing: Sharing) -> Profile:
+    """A side that came as a report may have been made with --no-redact, and the other side's page would say it."""
+    from kgprof.analysis.redaction import redacted
+    from kgprof.record.private_names import private_names
+
+    return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
 
 
 def recording_of(path: Path) -> Path | None:

@@ -71,6 +71,20 @@ def test_no_redact_leaves_everything_and_the_page_says_so(recorded: Path) -> Non
     assert "nothing: this report is not redacted" in page
 
 
+def test_a_comparison_is_redacted_whatever_its_sides_were(recorded: Path) -> None:
+    # given: a base that is a report with everything in it, a head that is a Recording
+    base, out = recorded.parent / "base", recorded.parent / "comparison"
+    cli.run(["report", str(recorded), "--no-redact", "-o", str(base)])
+
+    cli.run(["compare", str(base / "report.html"), str(recorded), "-o", str(out)])
+
+    found = decode_json((out / "report.json").read_bytes(), Profile)
+    assert found.comparison is not None
+    # then: what has a shape; the names of another machine stand in its own Recording only
+    assert SECRET not in (out / "report.json").read_text(encoding="utf-8")
+    assert SECRET not in (out / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_trace_that_cannot_be_looked_through_is_not_carried(recorded: Path) -> None:
     trace = store.trace_path(store.load(recorded), handmade.BATCHED, PassName.TRACE)
     trace.write_bytes(trace.read_bytes()[:-20])
