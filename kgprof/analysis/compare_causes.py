@@ -1,15 +1,16 @@
 """What a regression is put down to, with what each cause explains of it, and what is left.
 
 TIMING says how much slower; the traces say where, under an instrument that costs something. So a microsecond of the
-trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), and what the
-causes do not account for is the remainder. A new finding takes over the parts that its rule can be the reason of. Facts
-that need no clock (a CUDA graph less, other results, a new finding) are causes also where no time can be called worse.
+trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), or for less
+where the trace would explain more than there is; and what the causes do not account for is the remainder. A new finding
+takes over the parts that its rule can be the reason of. Facts that need no clock (a CUDA graph less, other results, a
+new finding) are causes also where no time can be called worse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from kgprof.analysis.compare_findings import FROM_TIMES
 from kgprof.analysis.compare_intervals import INCONCLUSIVE, WORSE
@@ -104,7 +105,6 @@ class _Regression:
     scale: float | Skipped
     steps: float = 1.0
     between_steps_us: float = 0.0
-    left: list[Part] = field(default_factory=list)
 
 
 def explained(
@@ -117,6 +117,7 @@ def explained(
     """One run's causes, with the sums. ``findings``: those of this run."""
     found = parts(trace, sides.base, sides.head, root)
     slower = _regression(sides, metrics, trace)
+    slower = slower and _fitted(slower, found, _more_steps(sides, metrics, slower)[1])
     ranked = [
         *_results(sides, findings),
         *_settings(sides, metrics),
@@ -154,6 +155,15 @@ def _once(causes: Iterable[Cause]) -> Iterable[Cause]:
 
 
 # ---------------------------------------------------------------- how much
+
+
+def _fitted(slower: _Regression, found: Sequence[Part], by_steps_us: float) -> _Regression:
+    """A profiler makes each event longer, and so also what more events cost: a trace that explains more than there is
+    is scaled to what there is."""
+    shown_us, left_us = sum(part.us for part in found) * slower.steps, slower.delta_us - by_steps_us
+    if isinstance(slower.scale, Skipped) or left_us <= 0 or shown_us * slower.scale <= left_us:
+        return slower
+    return replace(slower, scale=left_us / shown_us)
 
 
 def _named(metrics: Sequence[ComparedMetric], name: str) -> ComparedMetric | None:
@@ -463,11 +473,13 @@ def _facts(
         if lost := _lost_graphs(sides, metrics):
             told.append(("cuda-graphs", lost, 8.0))
         copies = [part for part in found if part.what == COPIES and part.more >= LEAST_MORE]
-        told += [("copies", part.text, 6.0) for part in copies]
+        told += [("copies", part.text, 5.0 + _share(part.more)) for part in copies]
         only_copies = sum(part.more for part in copies) >= sum(part.more for part in found) - LEAST_MORE
         if KERNELS in worse and not only_copies:
-            launched = [part.text for part in found if part.what == LAUNCHES and part.more >= LEAST_MORE]
-            told.append(("launches", f"{_from_to(worse[KERNELS])} kernels a step: {'; '.join(launched)}", 5.0))
+            launched = [part for part in found if part.what == LAUNCHES and part.more >= LEAST_MORE]
+            said = "; ".join(part.text for part in launched)
+            more = _share(sum(part.more for part in launched))
+            told.append(("launches", f"{_from_to(worse[KERNELS])} kernels a step: {said}", 5.0 + more))
     peak = next((worse[name] for name in (ALLOCATED, RESERVED, RESIDENT) if name in worse), None)
     if peak is not None:
         told.append(("memory", f"{peak.name} {_mib(peak.base)} -> {_mib(peak.head)}", 4.0))
@@ -482,6 +494,11 @@ def _facts(
         )
         for kind, text, weight in told
     ]
+
+
+def _share(more: float) -> float:
+    """Between 0 and 1, larger for more: what there is more of is told first."""
+    return max(0.0, more) / (1 + max(0.0, more))
 
 
 def _lost_graphs(sides: Sides, metrics: Sequence[ComparedMetric]) -> str:

@@ -83,16 +83,22 @@ def parts(trace: TraceDifference, base: RunReport, head: RunReport, root: str) -
         *_pool([one for one in computing if not one.on_both], place),
     )
     host = _host(trace, [one for one in kernels if one.kind is KernelKind.FRAMEWORK], base, head, root)
-    return tuple(part for part in _with_launching(work, host, trace, worked) if part.us or part.more)
+    each = _launching(base, sum(one.before for one in worked))
+    return tuple(part for part in _with_launching(work, host, each) if part.us or part.more)
 
 
-def _with_launching(
-    work: Sequence[Part], host: Part, trace: TraceDifference, worked: Sequence[_Kernel]
-) -> Iterable[Part]:
+def _launching(base: RunReport, launched: float) -> float:
+    """What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there."""
+    kernels = base.kernels
+    assert isinstance(kernels, KernelBreakdown)  # or there is no difference of traces
+    calls = 0.0 if isinstance(kernels.launches, Skipped) else kernels.launches / (kernels.steps or 1)
+    waited = kernels.idle_us / (kernels.steps or 1)
+    return waited / (calls or launched) if calls or launched else 0.0
+
+
+def _with_launching(work: Sequence[Part], host: Part, each: float) -> Iterable[Part]:
     """Moves to what is launched more often what launching it costs the host."""
-    launched = sum(one.before for one in worked)
-    waited = next((row.before_us for row in trace.window if row.name == "idle"), 0.0)
-    each, left = (waited / launched if launched else 0.0), host.us
+    left = host.us
     for part in work:
         us = min(max(0.0, part.more) * each, max(0.0, left)) if part.what in (LAUNCHES, COPIES) else 0.0
         left -= us

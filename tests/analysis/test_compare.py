@@ -536,3 +536,36 @@ def test_rounds_are_counted() -> None:
     (step,) = [m for m in only_run(profile(), profile()).metrics if m.name == "step"]
 
     assert (step.base_rounds, step.head_rounds) == (len(ROUNDS), len(ROUNDS))
+
+
+def test_a_trace_never_explains_more_than_there_is() -> None:
+    """Under the profiler ten copies took 150 us more, in TIMING 60."""
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1060.0), *changed(BEFORE, "aten::copy_", 12.0, 250.0))  # type: ignore[arg-type]
+
+    run = only_run(base, head)
+
+    assert run.causes[0].cause == "copies"
+    assert run.explained_us == pytest.approx(60.0, rel=0.01)
+    assert run.remainder_us == pytest.approx(0.0, abs=0.1)
+    assert run.scale == pytest.approx(60 / 150, rel=0.01)
+
+
+def test_of_launches_in_a_cuda_graph_those_outside_of_it_cost_the_host() -> None:
+    """One call replays the graph of 14 kernels, and the device waits 100 us for it; three copies wait as long."""
+    rows = (("gemm", KernelKind.GEMM, 14.0, 600.0),)
+    base = traced(profile(), *rows, idle_us=100.0, device="cuda", graphs=1)
+    base = with_run(base, kernels=msgspec.structs.replace(base.runs[0].kernels, launches=STEPS))
+    copied = (*rows, ("Memcpy DtoD", KernelKind.COPY, 3.0, 10.0))
+    head = traced(slower(base, 1250.0), *copied, idle_us=300.0, device="cuda", graphs=1)
+
+    (cause,) = only_run(base, head).causes
+
+    assert (cause.cause, cause.explains_us) == ("copies", pytest.approx(210.0, rel=0.2))
+
+
+def test_where_no_time_is_worse_what_there_is_more_of_is_told_first() -> None:
+    fill = ("fill", KernelKind.COPY, 1.0, 1.0)
+    more = [(f"mul{i}_of", KernelKind.POINTWISE, 1.0, 1.0) for i in range(6)]
+
+    assert causes(traced(profile(), *BEFORE), traced(profile(), *BEFORE, fill, *more)) == ["launches", "copies"]
