@@ -37,7 +37,7 @@ class Setting:
     """What is recorded, of whatever tree: one run with the workload's own options.
 
     All recordings of a setting are made at one ``place``: on one machine, one after the other on the same GPU (places 0
-    to 3 of the first machine; place 4 is a second one, whose recordings were made six at a time; 5 is a CPU).
+    to 3 of the first machine; place 4 is a second one, whose recordings were made seven at a time; CPU is none).
     """
 
     run: str
@@ -45,45 +45,86 @@ class Setting:
     args: tuple[str, ...] = ()
     sizes: str = "small"
     verb: str = "profile"
+    passes: tuple[str, ...] = ("compile", "timing", "trace", "host", "memory")
+    rounds: int = 5
 
     @property
     def name(self) -> str:
-        return f"{self.run}.{self.sizes}.{self.place}"
+        return f"{self.run}.{self.sizes}.{self.device}{self.place if self.place != CPU else ''}"
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self.place == CPU else "cuda"
 
 
-WIDE = (  # matrix products enough for their number format to matter
-    *("--dtype", "float32", "--embedding", "256", "--hidden", "512"),
-    *("--layers", "4", "--batch-size", "1024", "--allow-tf32"),
-)
-FEW = ("--queries", "20", "--batch-size", "32")
+CPU = -1
 DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_4 = (Setting(run="fused.default", place=place) for place in (0, 1, 3, 4))
 REPLAYED_2, REPLAYED_4 = (Setting(run="fused.reduce-overhead", place=place) for place in (2, 4))
-REPLAYED_WIDE = Setting(run="fused.reduce-overhead", place=4, args=WIDE, sizes="wide")
-LOCKSTEP = Setting(run="batched.default", place=4)
 # Each compilation of a step that is compiled anew in every call takes Inductor 12 s: the gate needs none of its code.
-GATED = Setting(run="fused.default", place=5, args=FEW, sizes="few", verb="check-graphs")
+GATED = Setting(
+    run="fused.default", place=CPU, args=("--queries", "20", "--batch-size", "32"), sizes="gated", verb="check-graphs"
+)
+FEW = ("--queries", "40", "--batch-size", "32")
+IN_ONE_PROCESS = ("compile", "timing", "trace", "host")
+EAGER = Setting(run="fused.eager", place=CPU, args=FEW, sizes="few", passes=IN_ONE_PROCESS, rounds=3)
+WIDE = Setting(  # matrix products enough for their number format to matter
+    run="fused.eager",
+    place=CPU,
+    args=("--queries", "20", "--batch-size", "64", "--dtype", "float32", "--embedding", "128", "--hidden", "256"),
+    sizes="wide",
+    passes=IN_ONE_PROCESS,
+    rounds=3,
+)
+COMPILED = Setting(run="fused.default", place=CPU, args=FEW, sizes="few", passes=("compile", "timing"), rounds=3)
 
 # How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
 UNCHANGED = {
-    DEFAULT_0: 1,
-    DEFAULT_1: 1,
-    DEFAULT_3: 1,
-    REPLAYED_2: 1,
-    DEFAULT_4: 3,
-    REPLAYED_4: 3,
-    REPLAYED_WIDE: 1,
-    LOCKSTEP: 2,
-    GATED: 2,
+    **dict.fromkeys((DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_4, REPLAYED_2), 1),
+    **dict.fromkeys((REPLAYED_4, WIDE, COMPILED, GATED), 2),
+    EAGER: 3,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two recordings of the unchanged tree, each by its setting and number."""
+
+    base: tuple[Setting, int]
+    head: tuple[Setting, int]
+
+    @property
+    def name(self) -> str:
+        return " and ".join(f"{setting.name} {number}" for setting, number in (self.base, self.head))
+
+    @property
+    def on_two_devices(self) -> bool:
+        return self.base[0] != self.head[0]
+
+
+NO_CHANGE = (
+    # Two GPUs of one machine, by CUDA_VISIBLE_DEVICES: another environment, which compare has to be told to allow.
+    Pair(base=(DEFAULT_0, 0), head=(DEFAULT_1, 0)),
+    Pair(base=(DEFAULT_1, 0), head=(DEFAULT_3, 0)),
+    Pair(base=(DEFAULT_3, 0), head=(DEFAULT_0, 0)),
+    Pair(base=(REPLAYED_4, 0), head=(REPLAYED_4, 1)),
+    Pair(base=(EAGER, 0), head=(EAGER, 1)),
+    Pair(base=(EAGER, 1), head=(EAGER, 2)),
+    Pair(base=(EAGER, 2), head=(EAGER, 0)),
+    Pair(base=(WIDE, 0), head=(WIDE, 1)),
+    Pair(base=(COMPILED, 0), head=(COMPILED, 1)),
+    Pair(base=(GATED, 0), head=(GATED, 1)),
+)
 
 SETTING_OF = {  # by the regression's number
     **dict.fromkeys(("01", "02", "03"), DEFAULT_0),
     **dict.fromkeys(("11", "13", "14"), DEFAULT_1),
     **dict.fromkeys(("07", "09"), REPLAYED_2),
-    **dict.fromkeys(("06", "10", "15", "18", "19", "20"), DEFAULT_4),
-    **dict.fromkeys(("12", "16", "17"), REPLAYED_4),
-    "08": REPLAYED_WIDE,
-    **dict.fromkeys(("04", "05"), GATED),
+    **dict.fromkeys(("06", "10"), DEFAULT_4),
+    **dict.fromkeys(("12", "17"), REPLAYED_4),
+    **dict.fromkeys(("04", "05", "19"), GATED),
+    **dict.fromkeys(("15", "16", "20"), EAGER),
+    "08": WIDE,
+    "18": COMPILED,
 }
 
 

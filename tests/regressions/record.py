@@ -26,8 +26,7 @@ from pathlib import Path
 
 from tests.regressions.planted import REGRESSIONS, ROOT, UNCHANGED, Setting, regressions, unchanged
 
-PASSES = "compile,timing,trace,host,memory"
-LONGEST_S = 400  # of one recording: a hang costs one, not all
+LONGEST_S = 900  # of one recording: a hang costs one, not all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +82,21 @@ def copy_tree(patch: Path | None, folder: Path) -> None:
     (folder / ".git").mkdir()
 
 
-def command(each: Wanted, device: str, rounds: int) -> list[str]:
+def command(each: Wanted) -> list[str]:
     setting = each.setting
     strategy, _, mode = setting.run.partition(".")
     how = {
-        "profile": ["--mode", mode, "--passes", PASSES, "--rounds", str(rounds), "--no-hta", "--device", device],
-        "check-graphs": ["--backend", "aot_eager", "--max", "syncs-per-step=9", "--device", device],
+        "profile": [
+            *("--mode", mode, "--passes", ",".join(setting.passes)),
+            *("--rounds", str(setting.rounds), "--no-hta", "--device", setting.device),
+        ],
+        "check-graphs": ["--backend", "eager", "--device", setting.device],
     }[setting.verb]
     program = [sys.executable, "-m", "kgprof", setting.verb, "linkpred"]
     return [*program, "--strategy", strategy, *how, "--quiet", "-o", "out", "--", *setting.args]
 
 
-def record(each: Wanted, place: Place, device: str, rounds: int, archive: Path) -> str:
+def record(each: Wanted, place: Place, archive: Path) -> str:
     """How it went, in a few words; an archive is left only where kgprof made a report."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kgprof-planted-") as scratch:
@@ -105,7 +107,7 @@ def record(each: Wanted, place: Place, device: str, rounds: int, archive: Path) 
             environment["CUDA_VISIBLE_DEVICES"] = place.gpu
         try:
             done = subprocess.run(
-                ["taskset", "-c", place.cores, *command(each, device, rounds)],
+                ["taskset", "-c", place.cores, *command(each)],
                 cwd=folder,
                 env=environment,
                 capture_output=True,
@@ -132,16 +134,14 @@ def pack(recording: Path, archive: Path) -> None:
     unfinished.rename(archive)
 
 
-def record_all(
-    todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], device: str, jobs: int, rounds: int, until: float
-) -> int:
+def record_all(todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], jobs: int, until: float) -> int:
     """How many could not be made."""
     end = time.monotonic() + until
     waiting: list[queue.SimpleQueue[tuple[Wanted, Path]]] = [queue.SimpleQueue() for _ in where]
     for one in todo:
         waiting[one[0].setting.place % len(where)].put(one)
     threads = [
-        threading.Thread(target=_record_share, args=(waiting[job % len(where)], place, device, rounds, end))
+        threading.Thread(target=_record_share, args=(waiting[job % len(where)], place, end))
         for job in range(jobs)
         for place in [where[job % len(where)]]
     ]
@@ -152,15 +152,13 @@ def record_all(
     return sum(not archive.is_file() for _, archive in todo)
 
 
-def _record_share(
-    waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, device: str, rounds: int, end: float
-) -> None:
+def _record_share(waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, end: float) -> None:
     while time.monotonic() < end:
         try:
             each, archive = waiting.get_nowait()
         except queue.Empty:
             return
-        went = record(each, place, device, rounds, archive)
+        went = record(each, place, archive)
         sys.stdout.write(f"{each.name} (GPU {place.gpu or 'any'}): {went}\n")
         sys.stdout.flush()
 
@@ -171,15 +169,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path, default=REGRESSIONS)
     parser.add_argument("--until", type=float, default=float("inf"), metavar="SECONDS")
     asked = parser.parse_args(arguments)
-    chosen = [each for each in wanted() if not asked.names or each.name.startswith(tuple(asked.names))]
+    chosen = [
+        each
+        for each in wanted()
+        if each.setting.device == asked.device and (not asked.names or each.name.startswith(tuple(asked.names)))
+    ]
     todo = [(each, asked.into / each.archive.relative_to(REGRESSIONS)) for each in chosen]
     todo = [(each, archive) for each, archive in todo if not archive.is_file()]
     where = places(asked.device, asked.gpus)
-    return 1 if record_all(todo, where, asked.device, asked.jobs, asked.rounds, asked.until) else 0
+    return 1 if record_all(todo, where, asked.jobs, asked.until) else 0
 
 
 if __name__ == "__main__":
