@@ -165,11 +165,11 @@ def _run(
     before, after = _named(base, key), _named(head, key)
     if before is None or after is None:
         return RunComparison(run=key, status="new" if before is None else "gone")
-    sides = Sides(base=before, head=after, settings=(*options, *declared_changes(before, after)))
+    sides = Sides(base=before, head=after, settings=(*options, *declared_changes(before, after)), doubt=doubt)
     mine = [one for one in findings if one.finding.run == key]
     found = explained(
         sides,
-        metrics(sides, budgets, mine, doubt),
+        metrics(sides, budgets, mine),
         difference(before.kernels, after.kernels, run=key, against=key),
         mine,
         head.environment.source_root,

@@ -85,6 +85,11 @@ class Sides:
     base: RunReport
     head: RunReport
     settings: tuple[SettingChange, ...]  # that make a step another amount of work
+    doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
+
+    @property
+    def comparable(self) -> bool:
+        return not self.doubt
 
     @property
     def other_step(self) -> str:
@@ -110,12 +115,12 @@ class Sides:
 
 
 def metrics(
-    sides: Sides, budgets: Mapping[str, float], findings: Sequence[ComparedFinding], doubt: str
+    sides: Sides, budgets: Mapping[str, float], findings: Sequence[ComparedFinding]
 ) -> tuple[ComparedMetric, ...]:
-    """``budgets``: percent, by metric. ``doubt``: why times cannot be compared at all (another machine); else empty."""
+    """``budgets``: percent, by metric."""
     counts = [_count(sides, name, unit, of, budgets) for name, unit, of in _COUNTS]
     sites = [_sites(sides, name, rules, budgets, findings) for name, rules in _SITES.items()]
-    found = [*_times(sides, budgets, doubt), *sites, *counts]
+    found = [*_times(sides, budgets), *sites, *counts]
     return tuple(one for one in found if one is not None)
 
 
@@ -147,7 +152,7 @@ _TIMES = (
 )
 
 
-def _times(sides: Sides, budgets: Mapping[str, float], doubt: str) -> list[ComparedMetric]:
+def _times(sides: Sides, budgets: Mapping[str, float]) -> list[ComparedMetric]:
     """The step decides where it is the same work, the evaluation where that is, else the time a candidate."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation}
     on_both = {one.name for one in _TIMES if _samples(one, sides.base) and _samples(one, sides.head)}
@@ -155,14 +160,12 @@ def _times(sides: Sides, budgets: Mapping[str, float], doubt: str) -> list[Compa
     if EVALUATION not in deciding and CANDIDATE in on_both:
         deciding.add(CANDIDATE)
     return [
-        _time(one, sides, budgets, doubt, other_work=other_work.get(one.name, ""), decides=one.name in deciding)
+        _time(one, sides, budgets, other_work=other_work.get(one.name, ""), decides=one.name in deciding)
         for one in _TIMES
     ]
 
 
-def _time(
-    one: _Time, sides: Sides, budgets: Mapping[str, float], doubt: str, *, other_work: str, decides: bool
-) -> ComparedMetric:
+def _time(one: _Time, sides: Sides, budgets: Mapping[str, float], *, other_work: str, decides: bool) -> ComparedMetric:
     base, head = _samples(one, sides.base), _samples(one, sides.head)
     budget = budgets.get(one.name, budgets[EVALUATION])
     before, after = _middle(one, sides.base), _middle(one, sides.head)
@@ -187,7 +190,7 @@ def _time(
         return replace(metric, note=gone.reason)
     if other_work:
         return replace(metric, note=f"not the same work on both sides: {other_work}")
-    return _judged(metric, base, head, budget / 100, doubt)
+    return _judged(metric, base, head, budget / 100, sides.doubt)
 
 
 def _judged(
@@ -209,6 +212,16 @@ def _judged(
     settle = rounds_to_settle(base, head, budget)
     need = f"about {settle} rounds a side would settle it" if settle else f"{MOST_ROUNDS} rounds would not settle it"
     return replace(metric, verdict=verdict, runs_to_settle=settle, note=f"the interval straddles the budget; {need}")
+
+
+def round_times(name: str, run: RunReport) -> Sequence[float]:
+    """As _samples, of one of the times by its name."""
+    return next((_samples(one, run) for one in _TIMES if one.name == name), ())
+
+
+def one_process(name: str, run: RunReport) -> Spread | Skipped:
+    """The samples of the first process."""
+    return next(one.spread(run) for one in _TIMES if one.name == name)
 
 
 def _samples(one: _Time, run: RunReport) -> Sequence[float]:

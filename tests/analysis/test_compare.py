@@ -569,3 +569,46 @@ def test_where_no_time_is_worse_what_there_is_more_of_is_told_first() -> None:
     more = [(f"mul{i}_of", KernelKind.POINTWISE, 1.0, 1.0) for i in range(6)]
 
     assert causes(traced(profile(), *BEFORE), traced(profile(), *BEFORE, fill, *more)) == ["launches", "copies"]
+
+
+@pytest.mark.parametrize(
+    ("base_rounds", "head_rounds", "expected"),
+    [
+        ((1.0, 0.9, 1.1), (1.2, 1.15, 1.4), ["kernel"]),  # every one above every one
+        ((1.0, 0.9, 1.1), (1.2, 1.05, 1.4), []),
+        ((1.0, 1.1), (1.2, 1.4), []),  # one in six, by chance
+        ((1.0,), (1.3,), []),
+        ((1.0,), (1.6,), []),  # one sample a process has no spread
+    ],
+)
+def test_an_unsettled_time_is_explained_only_where_the_rounds_lie_apart(
+    base_rounds: tuple[float, ...], head_rounds: tuple[float, ...], expected: list[str]
+) -> None:
+    base = traced(with_run(profile(), **_times(base_rounds, 1.0)), *BEFORE)
+    head = with_run(profile(), **_times(head_rounds, 1.0))
+    head = traced(head, *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+
+    assert metrics_of(only_run(base, head))["step"] == "inconclusive"
+    assert causes(base, head) == expected
+
+
+@pytest.mark.parametrize(("step_us", "expected"), [(1400.0, []), (1600.0, ["kernel"])])
+def test_one_process_a_side_is_explained_from_half_as_much_more_on(step_us: float, expected: list[str]) -> None:
+    """Each process has many samples, which lie close together."""
+
+    def one(us: float) -> Profile:
+        given = with_run(profile(), **_times(ROUNDS, us / STEP_US))
+        return with_run(given, rounds=Skipped(reason="one process"))
+
+    base = traced(one(STEP_US), *BEFORE)
+    head = traced(one(step_us), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+
+    assert causes(base, head) == expected
+
+
+def test_in_another_environment_no_time_is_explained() -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 2000.0), *changed(BEFORE, "aten::addmm", 4.0, 1300.0))  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, torch="2.14.0"))
+
+    assert causes(base, head) == []
