@@ -70,3 +70,9 @@ def said_cost(costs: Sequence[FindingCost]) -> str:
     samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
     unit = "us/step" if first.unit == "us/step" else f"{first.unit}, once"
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}n = {samples})"
+
+
+def cost_order(findings: Iterable[Finding]) -> tuple[bool, float]:
+    """Sorts what each step pays before what is paid once, the costlier first, and what nobody measured last."""
+    each_step, value = max((f.cost.weight for f in findings if isinstance(f.cost, FindingCost)), default=(False, 0.0))
+    return not each_step, -value

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kgprof.model import BudgetCheck, Finding, Level, Profile, Rule, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
+from kgprof.render.finding_groups import cost_order
 from kgprof.render.visible import clip, visible
 
 LIMIT = 10  # of each kind
@@ -131,7 +132,9 @@ def _findings(profile: Profile) -> list[Annotation]:
     found = profile.findings
     if profile.comparison is not None:
         found = tuple(one.finding for one in compare_words.of_status(profile.comparison.findings, "new"))
-    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in found]
+    failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
+    worst_first = sorted(found, key=lambda one: (bool(one.accepted), one not in failing, *cost_order([one])))
+    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in worst_first]
 
 
 def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:

@@ -14,6 +14,7 @@ from kgprof.model import (
     Comparison,
     KernelBreakdown,
     KernelLaunches,
+    Level,
     Profile,
     RunReport,
     Skipped,
@@ -35,7 +36,7 @@ from kgprof.render import (
     trace_table,
 )
 from kgprof.render.environment_facts import cores
-from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.finding_groups import Grouped, cost_order, grouped
 from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.looked_for import looked_for
@@ -407,7 +408,15 @@ def _more_findings(profile: Profile) -> Section | None:
 def _by_weight(profile: Profile) -> list[Grouped]:
     failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
     same = [group for group in grouped(profile.findings) if not group.first.accepted]
-    return sorted(same, key=lambda group: failing.isdisjoint(group.members))
+    levels = tuple(Level)
+    return sorted(
+        same,
+        key=lambda group: (
+            failing.isdisjoint(group.members),
+            levels.index(group.first.level),
+            *cost_order(group.members),
+        ),
+    )
 
 
 def _finding_line(group: Grouped, profile: Profile) -> str:

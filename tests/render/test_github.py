@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.gate import judge
-from kgprof.model import Finding, Level, Profile
+from kgprof.model import Finding, FindingCost, Level, PassName, Profile
 from kgprof.render import by_name
 from kgprof.render.github import escaped, escaped_property
 from tests.gate import gated
@@ -109,3 +109,17 @@ def test_whatever_the_names_are_each_line_is_one_command_and_the_counts_add_up(f
         said = len(of_kind) + (int(more[1]) - 1 if more else 0)
         assert len(of_kind) <= 10
         assert said == sum(finding.level is level for finding in found) + verdicts
+
+
+def test_within_a_kind_the_costlier_finding_comes_first() -> None:
+    def costing(message: str, value: float, unit: str) -> Finding:
+        cost = FindingCost(value=value, unit=unit, what="the host waited", measured_in=(PassName.MEMORY,), samples=9)
+        return msgspec.structs.replace(gated.finding(level=Level.WARNING), message=message, cost=cost)
+
+    unknown = msgspec.structs.replace(gated.finding(level=Level.WARNING), message="unknown")
+    found = (unknown, costing("once", 9.0, "s"), costing("little", 2.0, "us/step"), costing("much", 300.0, "us/step"))
+
+    read = commands(msgspec.structs.replace(gated.profile(), findings=found))
+
+    said = [message for command, _, message in read if command == "warning"]
+    assert said == ["much", "little", "once", "unknown"]
