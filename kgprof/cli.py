@@ -389,7 +389,7 @@ def run_options(verb: str) -> Callable[[Any], Any]:
             type=click.IntRange(min=1),
             default=DEFAULTS.steps,
             show_default=True,
-            help="Steps of the compile, trace and host passes; and of each group that the timing pass times where "
+            help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the timing pass times where "
             "the workload has no evaluations.",
         ),
         click.option(
@@ -458,7 +458,7 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     metavar="PASS,...",
     callback=parsed_passes,
     help="Which passes to make.  [default: all; of a script compile,memory,trace, which come from one run of it. "
-    "timing and host run it once more each]",
+    "timing, host and stack run it once more each]",
 )
 @click.option(
     "--evaluations",
@@ -1091,8 +1091,6 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
     if programs.is_program(workload):
         if PassName.KERNELS in passes:
             raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
-        if PassName.STACK in passes:
-            raise UsageError("a script has no STACK pass", hint="profile a function of it, file.py:name")
         return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():

@@ -40,12 +40,12 @@ from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.record.private_names import private_names
 from kgprof.workloads import modes, programs
 
-RERUNS = (PassName.TIMING, PassName.HOST)  # of a program: each runs it once more
+RERUNS = (PassName.TIMING, PassName.HOST, PassName.STACK)  # of a program: each runs it once more
 ONE_RUN = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)  # what one run of a program gives
 UNASKED = {
     PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
     PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
-    PassName.STACK: "a script is run once, and without stacks",
+    PassName.STACK: "a script is run once, and without stacks; --passes with stack in it runs it once more",
     PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
 }
 NOT_REPEATED = Exit(outcome="not started", message="the first round has no TIMING")

@@ -2,8 +2,8 @@
 
 The program has no steps that could be called, so the instruments follow it: COMPILE's sources and the reads of tensors
 are listened to from its first line on, torch.profiler is on for some of its steps, and what was seen is written down
-again and again, because a program may end in any way it likes. TIMING and HOST are reruns of it under a clock or
-cProfile alone.
+again and again, because a program may end in any way it likes. TIMING, HOST and STACK are reruns of it under a clock,
+cProfile or torch.profiler with stacks alone.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class Place:
                 return Timed(self)
             case (PassName.HOST,):
                 return HostProfiled(self)
+            case (PassName.STACK,):
+                return Stacked(self)
         return Capture(self)
 
     def write(self, name: PassName, value: Model) -> None:
@@ -584,3 +586,34 @@ class HostProfiled:
         steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
         why = f"the rerun for HOST had no whole step after --warmup {self._place.options.warmup}"
         self._result = host_table(self._profiler, steps) if steps else Skipped(reason=why)
+
+
+class Stacked:
+    """STACK: a rerun with torch.profiler and Python's stacks on for a few of its steps."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._steps = Steps(self._marked)
+        self._marks = StepMarks(self._steps)
+        path = place.folder / store.TRACE_FILES[PassName.STACK]
+        self._window = TraceWindow(self._steps, place.device, place.options, path, with_stack=True)
+        self._over = False
+
+    def begin(self) -> None:
+        self._marks.__enter__()
+        self._window.__enter__()
+
+    def write_now(self) -> None:
+        return None  # half a rerun is none
+
+    def end(self, why: str = "") -> None:
+        if self._over:
+            return
+        self._over = True
+        self._steps.paused = True
+        self._window.__exit__(None, None, None)
+        self._marks.__exit__(None, None, None)
+        self._place.write(PassName.STACK, self._window.result or Skipped(reason="torch.profiler was never on"))
+
+    def _marked(self, kind: Kind) -> None:
+        self._window.marked(kind)

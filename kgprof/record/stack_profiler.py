@@ -22,7 +22,10 @@ STEPS = 5  # or --steps, where that is fewer
 WARMUP = 1
 MOST_CALLS = 2_000_000  # of functions, over all steps: an event each, with some 300 bytes in memory
 STACK_BYTES = 12 * 2**20  # gzipped; of the 64 MiB that a strategy may take
-NO_STACKS = "capture Python stacks unavailable: this torch's with_stack=True gave no python_function events"
+NO_STACKS = (
+    "capture Python stacks unavailable: torch.profiler's with_stack=True gave no python_function events (this torch "
+    "gives none, or another profiler held Python's hook)"
+)
 _PYTHON_EVENT = b'"python_function"'
 _PIECE = 2**20
 

@@ -1,4 +1,4 @@
-"""TRACE of a script: torch.profiler over some of its steps, while it runs.
+"""TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs.
 
 Kineto has one session a process. A program that profiles itself has the first claim on it: the window closes before
 the program's own session begins.
@@ -19,7 +19,7 @@ from torch.profiler import profile as torch_profile
 from torch.profiler import schedule
 
 from kgprof.model import Options, Skipped, TracePass
-from kgprof.record import store, timing
+from kgprof.record import stack_profiler, timing
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
 
@@ -32,13 +32,17 @@ class TraceWindow:
     name = "trace window"
     unavailable = ""
 
-    def __init__(self, steps: Steps, device: torch.device, options: Options, path: Path) -> None:
+    def __init__(
+        self, steps: Steps, device: torch.device, options: Options, path: Path, *, with_stack: bool = False
+    ) -> None:
+        """``with_stack``: STACK, which takes fewer steps."""
         self.result: TracePass | Skipped | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
         self._steps, self._device, self._path = steps, device, path
         self._opens_after = options.warmup + BARE_STEPS
-        self._wanted = options.steps
+        self._with_stack = with_stack
+        self._wanted = min(options.steps, stack_profiler.STEPS) if with_stack else options.steps
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
@@ -81,7 +85,9 @@ class TraceWindow:
     def _open(self, kind: Kind) -> None:
         self.kind, self.opened_at = kind, self._steps.current
         window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
-        self._profiler = torch_profile(activities=activities(self._device), schedule=window)
+        self._profiler = torch_profile(
+            activities=activities(self._device), schedule=window, with_stack=self._with_stack
+        )
         timing.synchronize(self._device)
         self._tell(self._profiler.start)
 
@@ -95,12 +101,14 @@ class TraceWindow:
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> TracePass | Skipped:
-        with store.replacing(self._path) as partial:
-            profiler.export_chrome_trace(str(partial))
-        size = self._path.stat().st_size
-        if size > TRACE_BYTES:
+        size, most_bytes = stack_profiler.export(profiler, self._path), TRACE_BYTES
+        if self._with_stack:
+            most_bytes = stack_profiler.STACK_BYTES
+        if size > most_bytes:
             self._path.unlink()
-            return Skipped(reason=f"the trace of {len(step_us)} steps takes {size} bytes, more than {TRACE_BYTES}")
+            return Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
+        if self._with_stack:
+            return stack_profiler.kept(self._path, step_us, size)
         return TracePass(step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False)
 
     # ---- beside a program that profiles itself

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.model import HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
-from kgprof.record import children
+from kgprof.analysis import kineto
+from kgprof.analysis.host_stacks import flame_graph
+from kgprof.model import FlameGraph, HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
+from kgprof.record import children, store
 from kgprof.record.script import renumbered
 from tests.record.scripted import CAPTURED, COMPILES, ran
 
@@ -324,6 +326,18 @@ def test_a_rerun_under_cprofile_gives_host(tmp_path: Path) -> None:
     assert isinstance(done.run.host, HostPass)
     assert len(done.run.host.step_us) == 10
     assert {row.function: row.calls for row in done.run.host.rows}["SGD.step"] == 10
+
+
+def test_a_rerun_with_stacks_gives_stack(tmp_path: Path) -> None:
+    done = ran(tmp_path, TRAINS, passes=(PassName.STACK,), steps=10, warmup=8)  # step 6 compiles
+
+    assert isinstance(done.run.stack, TracePass)
+    assert len(done.run.stack.step_us) == 5
+    trace = kineto.read(store.run_folder(done.folder, done.run.key) / done.run.stack.trace_file)
+    flame = flame_graph(trace.columns, measured_in=PassName.STACK)
+    assert isinstance(flame, FlameGraph)
+    calls = {flame.names[flame.frames[row.frame].name]: row.calls for row in flame.top}
+    assert calls["loss_of"] == calls["aten::linear"] == flame.steps
 
 
 def test_lines_are_told_the_number_of_their_step() -> None:
