@@ -13,6 +13,7 @@ from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
     BoundTotal,
+    BreakEven,
     BudgetCheck,
     CapCounters,
     Cause,
@@ -26,11 +27,13 @@ from kgprof.model import (
     CompileStages,
     CompileSummary,
     DeviceIdle,
+    Economics,
     Environment,
     EnvironmentChange,
     Evaluation,
     Exit,
     Finding,
+    FindingCost,
     Gate,
     HolisticCall,
     HolisticCheck,
@@ -60,6 +63,7 @@ from kgprof.model import (
     Profile,
     RankMetrics,
     Roofline,
+    Rounds,
     RunAgreement,
     RunComparison,
     RunKey,
@@ -277,11 +281,16 @@ def watched() -> Profile:
         fingerprint="copied",
         related=(Location(file="/src/queue.py", line=12, function="refill", text="self.slots = torch.cat(parts)"),),
         detail="slots: a new address in each of 17 calls\nfilled: a new address in 9 of 17 calls",
+        cost=FindingCost(
+            value=41.5, unit="us/step", what="copies before each replay", measured_in=(PassName.TRACE,), samples=20
+        ),
     )
     runs = tuple(
         msgspec.structs.replace(
             _run(key),
             memory=_memory(key),
+            rounds=_rounds(_STEP_US[key]),
+            economics=_economics(key),
             observers=(*_run(key).observers, ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17)),
         )
         for key in KEYS
@@ -368,7 +377,14 @@ def hostile() -> Profile:
     """Every string of every part is one that tries to be more than text."""
     told, seen = findings(), watched()
     runs = tuple(
-        msgspec.structs.replace(run, memory=seen.runs[0].memory, holistic=_holistic(run.key)) for run in told.runs
+        msgspec.structs.replace(
+            run,
+            memory=seen.runs[0].memory,
+            holistic=_holistic(run.key),
+            rounds=seen.runs[0].rounds,
+            economics=seen.runs[-1].economics,
+        )
+        for run in told.runs
     )
     broken = (_broken(KEYS[1], 41, ""), _broken(KEYS[1], 58, "ada, until 2027-01-31: see #12"))
     return _poisoned(

@@ -1,0 +1,58 @@
+"""Compile time against time saved: the figures of each run, and what is not known of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.render import by_name
+from kgprof.render.economics_table import HEADINGS, economics_table, sentences
+from kgprof.render.html import LEVELS
+from tests.render import profiles
+
+LIMITS = LEVELS[0]
+
+
+def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> None:
+    shown = economics_table(profiles.watched(), LIMITS)
+
+    assert shown.table.headings == HEADINGS
+    assert shown.table.rows[0] == (
+        "batched.default",
+        "pays",
+        "14.2",
+        "2.10 (1.97\N{EN DASH}2.52, n = 3, min\N{EN DASH}max)",
+        "0.200",
+        "0.0593 ms/candidate (0.0557\N{EN DASH}0.0712, n = 4, min\N{EN DASH}max)",
+        "0.105 ms/candidate (0.0987\N{EN DASH}0.126, n = 4, min\N{EN DASH}max)",
+        "0.0457 ms/candidate",
+        "6,200 steps, 306,346 candidates (18.2 s)",
+        "841 steps, 41,575 candidates (2.47 s)",
+    )
+    assert [row[:2] for row in shown.table.rows] == [
+        ("batched.default", "pays"),
+        ("torch_cond.default", "never"),
+        ("fused.default", "not observed"),
+    ]
+
+
+def test_what_is_not_known_is_said_once_a_run_with_its_reason() -> None:
+    assert economics_table(profiles.watched(), LIMITS).unknown == (
+        "torch_cond.default, the break-even: it is not faster than eager beyond the noise",
+        "fused.default, the eager run: this strategy was not run in mode eager; add --mode eager",
+    )
+
+
+@pytest.mark.parametrize("name", ["text", "markdown"])
+def test_reports_without_the_table_say_which_runs_pay(name: str) -> None:
+    said = by_name(name).render(profiles.watched())
+
+    (sentence,) = sentences(profiles.watched())
+    assert sentence in " ".join(said.split()).replace("\\", "")
+    assert "torch\\_cond.default: it never earns back" not in said
+
+
+def test_the_section_stands_behind_compilation_where_a_run_was_weighed_and_is_nowhere_else() -> None:
+    page = by_name("html").render(profiles.watched())
+
+    assert 0 < page.index('<h2 id="compile">') < page.index('<h2 id="economics">')
+    assert 'id="economics"' not in by_name("html").render(profiles.gate())
