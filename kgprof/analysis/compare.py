@@ -98,7 +98,7 @@ def compare(
     return msgspec.structs.replace(
         head,
         comparison=compared,
-        verdict=compare_verdict.verdict(found, compared, head.runs),
+        verdict=compare_verdict.verdict(found, compared, head.environment.source_root),
         exit_code=compare_verdict.exit_code(found),
     )
 

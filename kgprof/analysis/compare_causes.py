@@ -165,7 +165,7 @@ def _once(causes: Iterable[Cause]) -> Iterable[Cause]:
 def _fitted(slower: _Regression, found: Sequence[Part], by_steps_us: float) -> _Regression:
     """A profiler makes each event longer, and so also what more events cost: a trace that explains more than there is
     is scaled to what there is."""
-    shown_us, left_us = sum(part.us for part in found) * slower.steps, slower.delta_us - by_steps_us
+    shown_us, left_us = sum(max(0.0, part.us) for part in found) * slower.steps, slower.delta_us - by_steps_us
     if isinstance(slower.scale, Skipped) or left_us <= 0 or shown_us * slower.scale <= left_us:
         return slower
     return replace(slower, scale=left_us / shown_us)

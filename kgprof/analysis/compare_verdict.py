@@ -22,7 +22,6 @@ from kgprof.model import (
     Comparison,
     Profile,
     RunComparison,
-    RunReport,
     Skipped,
     Verdict,
 )
@@ -43,8 +42,8 @@ def reasons(base: Profile, head: Profile, compared: Comparison) -> tuple[Reason,
     """Everything that keeps the comparison from passing, worst first."""
     found = (
         *_deaths(head, EXIT_WORKLOAD),
-        *_findings(compared, head.environment.source_root),
         *_metrics(compared),
+        *_findings(compared, head.environment.source_root),
         *_results(compared),
         *_nothing(compared),
         *_deaths(base, EXIT_INCONCLUSIVE, side="base: "),
@@ -126,7 +125,8 @@ def _unseen(metric: ComparedMetric) -> str:
 # ---------------------------------------------------------------- in words
 
 
-def verdict(found: Sequence[Reason], compared: Comparison, runs: Sequence[RunReport]) -> Verdict:
+def verdict(found: Sequence[Reason], compared: Comparison, root: str) -> Verdict:
+    """``root``: of head's sources, from which places are named."""
     if not found:
         return Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
     code = found[0].exit_code
@@ -139,7 +139,7 @@ def verdict(found: Sequence[Reason], compared: Comparison, runs: Sequence[RunRep
     }[code]
     return Verdict(
         status=_STATUS.get(code, "inconclusive"),
-        text=f"{lead}: {found[0].text}{_cause(compared) if code == EXIT_GATE_FAILED else ''}",
+        text=f"{lead}: {found[0].text}{_cause(compared, root) if code == EXIT_GATE_FAILED else ''}",
         reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
     )
 
@@ -148,14 +148,15 @@ def exit_code(found: Sequence[Reason]) -> int:
     return found[0].exit_code if found else EXIT_OK
 
 
-def _cause(compared: Comparison) -> str:
+def _cause(compared: Comparison, root: str) -> str:
     """Of the run that got slowest; empty where no time is worse."""
     explained = [run for run in compared.runs if not isinstance(run.explained_us, Skipped)]
     first = compared.causes[0] if compared.causes else None
     of = next((run for run in explained if first is not None and run.run == first.run), None)
     if first is None or of is None:
         return ""
-    return f"; likely cause: {one_sentence(first, of)}"
+    where = f"{relative(first.location.file, root)}:{first.location.line}: " if first.location else ""
+    return f"; likely cause: {where}{one_sentence(first, of)}"
 
 
 def one_sentence(cause: Cause, run: RunComparison) -> str:
