@@ -882,6 +882,14 @@ class RankBalance(Model, frozen=True, kw_only=True):
     straggler: RunKey | None = None
     text: str
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why
+    hta: RanksByHolistic | Skipped = Skipped(reason="HTA was not asked about these ranks")
+
+
+class RanksByHolistic(Tagged, frozen=True, kw_only=True, tag="ranksbyholistic"):
+    """What HTA says of the ranks, beside ours; of the whole trace of each. It is asked about one trace at a time."""
+
+    figures: tuple[HolisticFigure, ...]  # "rank 0, device computing"
+    calls: tuple[HolisticCall, ...]  # those that are about several ranks
 
 
 class Change(Model, frozen=True, kw_only=True):

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+import msgspec
+
 from kgprof.model import (
     Communication,
+    HolisticCall,
+    HolisticCheck,
+    HolisticFigure,
     KernelBreakdown,
     RankBalance,
     RankLoad,
+    RanksByHolistic,
     RankSpread,
     RunKey,
     RunReport,
@@ -22,6 +28,14 @@ from kgprof.model import (
     TraceFile,
 )
 
+# Read in HTA 0.5.0 (analyzers/straggler.py); tests/analysis/test_holistic.py holds it to that.
+HTA_STRAGGLERS = HolisticCall(
+    name="get_potential_stragglers",
+    outcome="not called",
+    reason="it looks for kernels named ncclKernel, raises where NCCL calls them ncclDevKernel, as it does today, and "
+    "compares when they began by the clocks of different ranks",
+)
+_BY_HTA = ("device computing", "device idle", "communication overlapped")
 STRAGGLES_FROM = 1.05  # largest compute time over the median; below it ranks are called level
 
 _QUANTITIES = (
@@ -57,7 +71,34 @@ def rank_balance(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> Ra
         return RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
     spreads = tuple(_spreads(ranks))
     straggler, text = _straggler(ranks)
-    return RankBalance(ranks=ranks, spreads=spreads, straggler=straggler, text=text, left_out=tuple(left_out))
+    return RankBalance(
+        ranks=ranks,
+        spreads=spreads,
+        straggler=straggler,
+        text=text,
+        left_out=tuple(left_out),
+        hta=_by_hta(ranks, {report.key: report.holistic for report in reports}),
+    )
+
+
+def _by_hta(ranks: Sequence[RankLoad], checks: dict[RunKey, HolisticCheck | Skipped]) -> RanksByHolistic | Skipped:
+    """Skipped with the first reason where it has said nothing of any rank."""
+    figures: list[HolisticFigure] = []
+    reasons: list[Skipped] = []
+    for load in ranks:
+        check = checks[load.run]
+        if isinstance(check, Skipped):
+            reasons.append(check)
+            continue
+        known = {figure.name: figure for figure in check.figures}
+        figures += [_of_rank(known[name], load.rank) for name in _BY_HTA if name in known]
+    if not figures and reasons:
+        return reasons[0]
+    return RanksByHolistic(figures=tuple(figures), calls=(HTA_STRAGGLERS,))
+
+
+def _of_rank(figure: HolisticFigure, rank: int) -> HolisticFigure:
+    return msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
 
 
 def _load(key: RunKey, rank: int, kernels: KernelBreakdown | Skipped) -> RankLoad | str:

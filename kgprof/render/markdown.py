@@ -244,7 +244,14 @@ def _ranks(profile: Profile) -> Section | None:
     return Section(
         head=(f"**Ranks**, us per step: {escaped(found.text, 600)}", "", *headings),
         rows=tuple(_row(map(escaped, row)) for row in found.table.rows),
-        tail=tuple(f"\n<sub>not compared: {escaped(one, 400)}</sub>" for one in found.left_out),
+        tail=tuple(
+            f"\n<sub>{escaped(said, 600)}</sub>"
+            for said in (
+                *(f"not compared: {one}" for one in found.left_out),
+                *(f"{name}: kgprof {ours}, HTA {hta} ({difference})" for name, ours, hta, difference in found.hta.rows),
+                *found.hta_notes,
+            )
+        ),
         noun="ranks",
     )
 

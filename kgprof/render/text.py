@@ -171,6 +171,10 @@ def _traces(console: Console, profile: Profile) -> None:
             _print_table(console, ranks.table)
         for left_out in ranks.left_out:
             _say(console, f"not compared: {left_out}")
+        if ranks.hta.rows:
+            _print_table(console, ranks.hta)
+        for note in ranks.hta_notes:
+            _say(console, note)
         console.print()
     for found in profile.differences:
         shown = trace_table.difference_tables(found, limits, rows=_KERNELS, name=_KERNEL_NAME)

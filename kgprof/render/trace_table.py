@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.counted import counted
-from kgprof.model import Change, KernelBreakdown, Profile, RankBalance, Skipped, TraceDifference
-from kgprof.render import breakdown
+from kgprof.model import (
+    Change,
+    KernelBreakdown,
+    Profile,
+    RankBalance,
+    RanksByHolistic,
+    Skipped,
+    TraceDifference,
+)
+from kgprof.render import breakdown, holistic_table
 from kgprof.render.evaluation_table import Table
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
@@ -21,6 +29,7 @@ _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
 FILE_HEADINGS = ("run", "file", "size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
 _RANK_HEADINGS = ("rank", "step", "device busy", "compute", "communication", "of it exposed", "idle")
+_HTA_HEADINGS = ("by HolisticTraceAnalysis", "kgprof", "HTA", "difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,8 @@ class RankTable:
     text: str
     table: Table  # us per step
     left_out: tuple[str, ...]
+    hta: Table  # HTA's figures beside ours; without rows where it gave none
+    hta_notes: tuple[str, ...]  # why it gave none, and which of its calls were not made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +138,33 @@ def rank_table(balance: RankBalance | None, limits: Limits) -> RankTable | None:
         text=one_line(balance.text, 4 * limits.name),
         table=Table(headings=_RANK_HEADINGS, rows=tuple(rows)),
         left_out=tuple(one_line(one, 2 * limits.name) for one in balance.left_out[: limits.lines]),
+        hta=_ranks_by_hta(balance.hta, limits),
+        hta_notes=tuple(one_line(note, 2 * limits.name) for note in _hta_notes(balance.hta)),
     )
+
+
+def _ranks_by_hta(found: RanksByHolistic | Skipped, limits: Limits) -> Table:
+    rows = () if isinstance(found, Skipped) else found.figures[: limits.lines]
+    return Table(
+        headings=_HTA_HEADINGS,
+        rows=tuple(
+            (
+                one_line(row.name, limits.name),
+                holistic_table.quantity(row.ours, row.unit),
+                holistic_table.quantity(row.hta, row.unit),
+                holistic_table.difference(row),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _hta_notes(found: RanksByHolistic | Skipped) -> Iterator[str]:
+    if isinstance(found, Skipped):
+        yield f"HolisticTraceAnalysis' figures of the ranks: {found.reason}"
+        return
+    for call in found.calls:
+        yield f"HolisticTraceAnalysis' {call.name}: {call.outcome}{f', {call.reason}' if call.reason else ''}"
 
 
 # ---------------------------------------------------------------- differences
