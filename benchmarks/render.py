@@ -11,8 +11,9 @@ own. Every part of a report is there, and each run has as much of it as one trac
 Each measurement is a process of its own. ``seconds`` is what `kgprof report` spends on writing the formats once it has
 the Profile: the renderers' own imports (jinja2, rich) are inside, reading the Profile is not. ``peak_bytes`` is the
 largest resident memory of that whole process, interpreter, imports and the Profile included. ``cpu_seconds`` is the
-processor's part of the time, for a machine that does other things meanwhile. It fails where one format, or all of them
-together, take longer than LIMIT_S (median) or more than LIMIT_BYTES.
+processor's part of it, and what decides: rendering is one thread that waits for nothing, so that this is the time on a
+machine that does nothing else, also where it was measured on one that does. It fails where one format, or all of them
+together, take more than LIMIT_S (median) or LIMIT_BYTES.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def main() -> int:
         "runs": asked.runs,
         "findings": asked.findings,
         "profile_bytes": profile_bytes,
-        "limits": {"seconds": LIMIT_S, "peak_bytes": LIMIT_BYTES},
+        "limits": {"cpu_seconds": LIMIT_S, "peak_bytes": LIMIT_BYTES},
+        "load_average": os.getloadavg(),  # what else the machine did
         "rows": rows,
     }
     print(table(rows))
@@ -245,11 +247,12 @@ def measured(own: tuple[str, ...], arm: str, repeats: int) -> dict[str, Any]:
         whole.append(time.perf_counter() - began)
     seconds, peak = [run["seconds"] for run in runs], max(run["peak_bytes"] for run in runs)
     (size,) = {run["bytes"] for run in runs}  # the same Profile gives the same bytes
-    held = statistics.median(seconds) <= LIMIT_S and peak <= LIMIT_BYTES
+    worked = [run["cpu_seconds"] for run in runs]
+    held = statistics.median(worked) <= LIMIT_S and peak <= LIMIT_BYTES
     return {
         "format": arm,
         "seconds": seconds,
-        "cpu_seconds": [run["cpu_seconds"] for run in runs],
+        "cpu_seconds": worked,
         "whole_process_seconds": whole,  # the interpreter's start and reading the Profile too
         "peak_bytes": peak,
         "bytes": size,

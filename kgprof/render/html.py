@@ -15,6 +15,7 @@ from kgprof.model import Profile, RunKey
 from kgprof.render import page
 from kgprof.render.hand_off import TraceToHandOff, carried
 from kgprof.render.limits import TOP_KERNELS, Limits
+from kgprof.render.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -146,6 +147,11 @@ def _asset(name: str) -> str:
     return (resources.directory("templates") / "assets" / name).read_text(encoding="utf-8")
 
 
+def _shown(value: object) -> object:
+    """Whatever a template writes, so that no field is forgotten. What is Markup has been through here."""
+    return visible(value, keep="\n\t") if type(value) is str else value
+
+
 @cache
 def _environment() -> Environment:
     # jinja2 is imported late: `kgprof --help` names the formats and must not pay for it.
@@ -156,6 +162,7 @@ def _environment() -> Environment:
         # By default only names that end in .html are escaped, and ours end in .html.jinja.
         autoescape=select_autoescape(["html.jinja"]),
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

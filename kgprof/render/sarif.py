@@ -54,7 +54,7 @@ def _run(profile: Profile) -> dict[str, Any]:
         "results": _results(shown, profile),
         "properties": {
             "exitCode": profile.exit_code,
-            "verdict": {"status": profile.verdict.status, "text": _text(profile.verdict.text)},
+            "verdict": {"status": _text(profile.verdict.status), "text": _text(profile.verdict.text)},
             "findings": len(profile.findings),
             "levels": {level.value: sum(f.level is level for f in profile.findings) for level in Level},
             **_comparison(profile),
@@ -63,7 +63,7 @@ def _run(profile: Profile) -> dict[str, Any]:
 
 
 def _automation(profile: Profile) -> dict[str, str]:
-    told = {"id": f"kgprof/{_text(profile.workload)}/{profile.device}/"}
+    told = {"id": f"kgprof/{_text(profile.workload)}/{_text(profile.device)}/"}
     if profile.comparison is not None:
         told["guid"] = _guid(profile.comparison.head)
     return told
@@ -125,7 +125,7 @@ def _states(profile: Profile) -> dict[Finding, str]:
 def _driver(profile: Profile) -> dict[str, Any]:
     return {
         "name": "kgprof",
-        "version": profile.kgprof_version,
+        "version": _text(profile.kgprof_version),
         "rules": [_rule(rule) for rule in _rules(profile)],
     }
 

@@ -27,7 +27,7 @@ from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
-from kgprof.render.visible import one_line
+from kgprof.render.visible import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +64,9 @@ class Text:
 
     def render(self, profile: Profile) -> str:
         if profile.comparison is not None:
-            return "".join(f"{_inert(line)}\n" for line in compare_text.lines(profile, profile.comparison))
+            return "".join(f"{_inert(visible(line))}\n" for line in compare_text.lines(profile, profile.comparison))
         if profile.gate is not None:
-            return "".join(f"{_inert(line)}\n" for line in gate_text.lines(profile, profile.gate))
+            return "".join(f"{_inert(visible(line))}\n" for line in gate_text.lines(profile, profile.gate))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         if profile.trace_files:
@@ -187,7 +187,7 @@ def _traces(console: Console, profile: Profile) -> None:
 def _print_table(console: Console, plain: PlainTable) -> None:
     table = _table(plain.headings)
     for row in plain.rows:
-        table.add_row(*row)
+        table.add_row(*(one_line(cell, _NAME) for cell in row))
     console.print(table)
 
 

@@ -1,0 +1,58 @@
+"""The Profile in the page, in a browser: saved by its button, inert whatever it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kgprof.model import Profile, decode_json
+from kgprof.render.html import Html
+from tests.render import profiles
+from tests.render.everything import everything
+from tests.render.in_a_browser import OPEN_ALL, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def test_the_button_saves_the_profile_that_the_page_shows(
+    browser: Browser, reports: dict[str, Path], tmp_path: Path
+) -> None:
+    with browser.new_context(accept_downloads=True) as context:
+        visited = visit(context, reports["comparison"])
+        with visited.page.expect_download() as waiting:
+            visited.page.click("#save-profile")
+        waiting.value.save_as(tmp_path / "saved.json")
+        name = waiting.value.suggested_filename
+
+    assert name == "report.json"
+    assert decode_json((tmp_path / "saved.json").read_bytes(), Profile) == profiles.comparison()
+    # then: the bytes came from the page itself
+    assert [url for url in visited.requests if not url.startswith(("file:", "blob:"))] == []
+    assert visited.messages == []
+
+
+def test_without_scripts_there_is_no_button(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(java_script_enabled=False) as context:
+        page = visit(context, reports["comparison"]).page
+
+        assert not page.locator("#save-profile").is_visible()
+        assert "kgprof extract" in page.inner_text("footer")
+
+
+@pytest.mark.parametrize("skipped", [False, True], ids=["present", "skipped"])
+def test_no_field_of_a_profile_runs_or_asks_for_anything(browser: Browser, tmp_path: Path, skipped: bool) -> None:
+    # given: every string field of every Struct holds one of the hostile texts
+    report = tmp_path / "hostile.html"
+    report.write_text(Html().render(everything(profiles.HOSTILE, skipped=skipped)), encoding="utf-8")
+
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        visited = visit(context, report)
+        visited.page.evaluate(OPEN_ALL)
+
+        assert visited.page.evaluate("window.pwned") is None
+        assert visited.page.evaluate("document.querySelectorAll('script').length") == 2
+        assert visited.requests == [report.as_uri()]
+        assert visited.messages == []
