@@ -1049,11 +1049,31 @@ class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
     rows_left_out: int
 
 
+class RecompileEntry(Model, frozen=True, kw_only=True):
+    """A compilation that was made because every compiled entry of the function had been rejected.
+
+    ``refused``: torch's limit was reached, so that it made none and the call ran in eager.
+    """
+
+    compile_id: str  # "0/1"; empty where torch refused
+    location: Location | None  # the function's def; for a library's the project's line that leads there
+    call: int | None  # of COMPILE; None: calls were not told apart
+    steady: bool  # after the warm-up calls
+    reason: str  # of the newest entry, in our words: "size of x, dimension 0: expected 8, got 9"
+    words: str  # the same in torch's
+    duration_s: float | Skipped
+    call_site: Location | None = None
+    refused: bool = False
+
+
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...]
+    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(
+        reason="this Recording holds no records of the compiler"
+    )  # in the order of the calls
 
 
 class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):

@@ -23,6 +23,7 @@ from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.collectors.compilations import compilations
+from kgprof.collectors.recompiles import ledger
 from kgprof.collectors.structured_trace import run_trace
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
 from kgprof.gate.accepted import EXPIRED, apply_recorded, expired_words
@@ -168,12 +169,14 @@ def _trace_notes(recording: Recording, key: RunKey) -> tuple[str, ...]:
 
 
 def _compile_summary(run: RunRecord) -> CompileSummary | Skipped:
-    """With the stages of each compilation, where the Recording holds the compiler's spans."""
+    """With the stages of each compilation and the recompiles, where the Recording holds the compiler's records."""
     summary = host.compile_summary(run.compile)
     trace = run_trace(run)
     if isinstance(summary, Skipped) or trace is None:
         return summary
-    return msgspec.structs.replace(summary, compilations=compilations(trace) or summary.compilations)
+    return msgspec.structs.replace(
+        summary, compilations=compilations(trace) or summary.compilations, recompiles=ledger(trace)
+    )
 
 
 def _records_lacking(run: RunRecord) -> str:

@@ -17,7 +17,19 @@ from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.source_text import is_resumed
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
 from kgprof.counted import counted
-from kgprof.model import Finding, FindingCost, Level, Location, Model, PassName, Recording, Rule, RunKey, Skipped
+from kgprof.model import (
+    Finding,
+    FindingCost,
+    Level,
+    Location,
+    Model,
+    PassName,
+    RecompileEntry,
+    Recording,
+    Rule,
+    RunKey,
+    Skipped,
+)
 
 ARTIFACT = "recompile_reasons"
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
@@ -256,6 +268,38 @@ def _without_a_reason(compiled: Compiled) -> Guard:
     name = compiled.frame.function if compiled.frame else ""
     text = "to torch it is a function that it never met: it was made anew, or torch._dynamo.reset() was called"
     return Guard(kind="identity", entry="", source=name, text=text)
+
+
+def ledger(trace: RunTrace) -> tuple[RecompileEntry, ...]:
+    """Every recompile of a run, and each time that torch's limit stood against one, in the order of the calls."""
+    entries = (entry for event in _of_run(trace) for entry in _entries(event))
+    return tuple(sorted(entries, key=lambda entry: -1 if entry.call is None else entry.call))
+
+
+def _entries(event: RecompiledFunction) -> Iterator[RecompileEntry]:
+    for recompile in event.recompiles:
+        yield RecompileEntry(
+            compile_id=recompile.compile_id,
+            location=event.location,
+            call=recompile.call if event.calls_known else None,
+            steady=event.calls_known and recompile.call >= event.steady_from,
+            reason=in_words(recompile.guard),
+            words=recompile.guard.text,
+            duration_s=recompile.duration_s,
+            call_site=recompile.call_site,
+        )
+    if event.limit_call is not None:
+        guard = event.limit_guard
+        yield RecompileEntry(
+            compile_id="",
+            location=event.location,
+            call=event.limit_call if event.calls_known else None,
+            steady=event.calls_known and event.limit_call >= event.steady_from,
+            reason=in_words(guard) if guard else "torch gave no reason",
+            words=guard.text if guard else "",
+            duration_s=Skipped(reason="torch's recompile limit was reached: nothing was compiled"),
+            refused=True,
+        )
 
 
 # ---------------------------------------------------------------- what the graphs tell

@@ -60,6 +60,7 @@ from kgprof.render.observer_table import ObserverTable, observers, passes
 from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
 from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
+from kgprof.render.recompile_table import RecompileTable, recompile_table
 from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
 from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
 from kgprof.render.trace_table import TracesPart, traces_part
@@ -138,6 +139,8 @@ class Page:
     metrics: Table
     settings: tuple[Fact, ...]
     compiles: CompileTable
+    recompiles: RecompileTable
+    contract: tuple[Practice, ...]
     isa_probe: str
     economics: economics_table.EconomicsTable
     observers: ObserverTable
@@ -222,6 +225,8 @@ def build(
         metrics=evaluation_table.metrics(runs, limits),
         settings=evaluation_table.settings(runs, limits),
         compiles=compile_table(runs, limits),
+        recompiles=recompile_table(runs, profile.environment.source_root, limits),
+        contract=practices.memory_contract(profile, found.anchors, limits),
         isa_probe=_isa_probe(profile.vector_isa_probe_s, limits),
         economics=economics_table.economics_table(profile, limits),
         observers=observers(runs, limits),

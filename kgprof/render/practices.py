@@ -14,6 +14,9 @@ from kgprof.render.spread import ranged, sampled
 from kgprof.render.visible import one_line
 
 STATUSES = ("fail", "pass", "not observed")  # in the order in which they are shown
+MEMORY_CONTRACT = frozenset(
+    ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
+)
 MARKS = {"fail": "\u2715", "pass": "\u2713", "not observed": "?"}
 
 
@@ -50,6 +53,12 @@ def tally(items: Sequence[ChecklistItem]) -> str:
 
 def practices(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     return tuple(_practice(item, anchors, limits) for item in by_weight(profile.checklist)[: limits.lines])
+
+
+def memory_contract(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
+    """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they live."""
+    asked = [item for item in profile.checklist if item.id in MEMORY_CONTRACT]
+    return tuple(_practice(item, anchors, limits) for item in by_weight(asked)[: limits.lines])
 
 
 def _practice(item: ChecklistItem, anchors: Mapping[str, str], limits: Limits) -> Practice:

@@ -9,7 +9,8 @@ import pytest
 from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
-from kgprof.model import Finding, FindingCost, Level, PassName, Skipped
+from kgprof.collectors.structured_trace import run_traces
+from kgprof.model import Finding, FindingCost, Level, PassName, RecompileEntry, Skipped
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import (
@@ -316,3 +317,37 @@ def test_a_few_functions_of_one_name_are_no_recompile() -> None:
 
 def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
     assert collected(*made_anew(0, 1, 2, 3, 4, 5, frame=resumed(STEP, 16))) == ()
+
+
+def ledger(*lines: Any, **fields: Any) -> list[RecompileEntry]:
+    traces = run_traces(written.recording(*lines, **fields))
+    return [entry for trace in traces for entry in recompiles.ledger(trace)]
+
+
+def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:
+    (found,) = ledger(*recompiled(10))
+
+    assert found == RecompileEntry(
+        compile_id="0/1",
+        location=STEPS_DEF,
+        call=10,
+        steady=True,
+        reason="dtype of x: expected Float, got Double",
+        words=DTYPE.text,
+        duration_s=0.5,
+        call_site=CALL_SITE,
+    )
+
+
+def test_the_ledger_says_what_converged_and_what_torch_refused_in_the_order_of_the_calls() -> None:
+    assert [(entry.call, entry.steady) for entry in ledger(*recompiled(1))] == [(1, False)]
+
+    entries = ledger(*to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2"))
+
+    assert [entry.call for entry in entries] == sorted(entry.call or 0 for entry in entries)
+    assert [entry.refused for entry in entries] == [False] * (len(entries) - 1) + [True]
+    assert entries[-1].duration_s == Skipped(reason="torch's recompile limit was reached: nothing was compiled")
+
+
+def test_the_ledger_of_a_function_that_was_compiled_once_is_empty() -> None:
+    assert ledger(*compiled("0/0", STEP)) == []

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
+import msgspec
+
 from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
 from kgprof.render.html import LEVELS
-from kgprof.render.practices import Practice, Weighing, practices, tally, weighings
+from kgprof.render.practices import MEMORY_CONTRACT, Practice, Weighing, memory_contract, practices, tally, weighings
 from tests.render import profiles
 
 LIMITS = LEVELS[0]
@@ -31,6 +36,18 @@ def test_a_finding_that_the_page_has_no_room_for_is_no_link() -> None:
     shown = practices(profiles.watched(), {"read000": "KGP201-read000"}, LIMITS)
 
     assert shown[0].anchors == ("KGP201-read000",)
+
+
+def test_the_memory_contract_is_the_part_of_the_checklist_that_is_about_tensors() -> None:
+    profile = profiles.watched()
+    first, *others = profile.checklist
+    about = msgspec.structs.replace(first, id="captured-by-reference", status="pass")
+    kept = msgspec.structs.replace(first, id="steps-marked", status="fail")
+    profile = msgspec.structs.replace(profile, checklist=(about, *others, kept))
+
+    shown = memory_contract(profile, {}, LIMITS)
+
+    assert [practice.status for practice in shown] == ["fail", "pass"]
 
 
 def test_the_tally_leaves_out_what_there_is_none_of() -> None:
@@ -68,3 +85,9 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
     assert "- No value is read back in the step: 11 places read 22 values a step" in text
     assert "Shapes are static" not in text
     assert "- **remove it**: Reading the predicate costs" in text
+
+
+def test_the_memory_contract_names_items_that_the_checklist_has() -> None:
+    source = inspect.getsource(importlib.import_module("kgprof.analysis.checklist"))
+
+    assert [item for item in MEMORY_CONTRACT if f'"{item}",' not in source] == []
