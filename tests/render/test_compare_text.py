@@ -1,0 +1,51 @@
+"""A comparison as text: what a reader of a log sees, line by line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof.analysis.compare import compare
+from kgprof.model import KernelKind, Level
+from kgprof.render.text import Text
+from tests.analysis.compared import BEFORE, finding, kernels, profile, slower, with_run
+from tests.render.profiles import HOSTILE, STATES
+
+
+def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
+    """base spends 200 us in index, head 350, and has a note more and a warning less."""
+    base = with_run(profile(findings=(finding("KGP402", message="a result is the input", fingerprint="old"),)))
+    base = with_run(base, kernels=kernels(*BEFORE))
+    rows = [(n, k, c, 350.0 if k is KernelKind.INDEX else us) for n, k, c, us in BEFORE]
+    head = with_run(slower(base, 1180.0), kernels=kernels(*rows))
+    head = msgspec.structs.replace(head, findings=(finding("KGP203", level=Level.NOTE, line=77),))
+
+    text = Text().render(compare(base, head, sources=("base-run", "head-run")))
+
+    commit = ", commit 0123456789ab with local changes"
+    assert text.splitlines()[:7] == [
+        "kgprof compare: linkpred on Invented 9000 @ 3.1 GHz",
+        f"  base: base-run (2026-11-21T02:03:04+00:00{commit})",
+        f"  head: head-run (2026-11-21T02:03:04+00:00{commit})",
+        "",
+        "FAILED: worse: fused.default: step +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %); "
+        "likely cause: aten::index: 20 -> 35 us a launch, 10 launches a step (explains 0.152 of 0.18 ms/step)",
+        "  also: fused.default: evaluation +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %)",
+        "  also: 1 further new finding",
+    ]
+    assert "  1. kernel: fused.default: aten::index: 20 -> 35 us a launch, 10 launches a step (explains" in text
+    assert "  fused.default: 0.152 of 0.180 ms/step explained, 0.0279 not; a microsecond of the traces" in text
+    row = next(line for line in text.splitlines() if line.startswith("fused.default  step"))
+    columns = " ".join(row.split()[2:])
+    assert columns == "1.0000 ms 1.180 ms +18.0 % +17.3 % to +18.7 %, 5 + 5 rounds worse (budget 5 %)"
+    assert "findings: 1 new, 1 fixed, 0 unchanged" in text
+    assert "  new note step.py:77: KGP203 Tensor.item reads 1 value a step [fused.default]" in text
+    assert "  fixed warning step.py:41: KGP402 a result is the input [fused.default]" in text
+
+
+def test_nothing_in_a_comparison_is_a_command_or_steers_a_terminal() -> None:
+    given = STATES["hostile"]()
+
+    text = Text().render(compare(given, given, sources=(HOSTILE[6], HOSTILE[4])))
+
+    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+    assert not {"\x1b", "\x00", "\x07", "\u202e", "\u2028"} & set(text)
