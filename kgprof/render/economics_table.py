@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from kgprof.counted import counted
 from kgprof.model import BreakEven, Economics, Profile, Skipped, Spread
-from kgprof.render.evaluation_table import Table
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, milliseconds
 from kgprof.render.spread import ranged, sampled
@@ -15,29 +14,31 @@ from kgprof.render.visible import one_line
 
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
 HEADINGS = (
-    "run",
     "does it pay",
+    "breaks even, cold",
+    "breaks even, warm",
     "compiling, cold s",
     "compiling, warm s",
     "eager's start s",
     "compiled",
     "eager",
-    "saves",
-    "breaks even, cold",
-    "breaks even, warm",
 )
+
+Figure = tuple[str, str]  # what stands in a cell, and the small line below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EconomicsTable:
-    table: Table
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Figure, ...]], ...]  # run, figures
     unknown: tuple[str, ...]  # "fused.default, compiling warm: why"
 
 
 def economics_table(profile: Profile, limits: Limits) -> EconomicsTable:
     shown = weighed(profile)[: limits.runs]
     return EconomicsTable(
-        table=Table(headings=HEADINGS, rows=tuple(_row(one, limits) for one in shown)),
+        headings=HEADINGS,
+        rows=tuple((one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown),
         unknown=tuple(dict.fromkeys(said for one in shown for said in _unknown(one, limits)))[: limits.lines],
     )
 
@@ -52,41 +53,41 @@ def weighed(profile: Profile) -> tuple[Economics, ...]:
     return tuple(run.economics for run in profile.runs if isinstance(run.economics, Economics))
 
 
-def _row(one: Economics, limits: Limits) -> tuple[str, ...]:
+def _figures(one: Economics, limits: Limits) -> tuple[Figure, ...]:
     return (
-        one_line(one.run.slug, limits.name),
-        WORDS.get(one.verdict, one_line(one.verdict, limits.name)),
-        _seconds(one.cold_s),
-        DASH if isinstance(one.warm_s, Skipped) else _ranged(one.warm_s, 1.0, ""),
-        _seconds(one.eager_s),
-        _time(one.compiled_time, one),
-        _time(one.eager_time, one),
-        DASH if isinstance(one.saved_us, Skipped) else f"{milliseconds(one.saved_us)} ms/{one.per}",
+        (WORDS.get(one.verdict, one_line(one.verdict, limits.name)), _saved(one)),
         _break_even(one.cold),
         _break_even(one.warm),
+        _seconds(one.cold_s),
+        _time(one.warm_s, 1.0),
+        _seconds(one.eager_s),
+        _time(one.compiled_time, 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"),
+        _time(one.eager_time, 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"),
     )
 
 
-def _seconds(value: float | Skipped) -> str:
-    return DASH if isinstance(value, Skipped) else figure(value)
+def _saved(one: Economics) -> str:
+    if isinstance(one.saved_us, Skipped):
+        return ""
+    return f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}"
 
 
-def _time(time: Spread | Skipped, one: Economics) -> str:
+def _seconds(value: float | Skipped) -> Figure:
+    return (DASH if isinstance(value, Skipped) else figure(value)), ""
+
+
+def _time(time: Spread | Skipped, scale: float, unit: str = "") -> Figure:
     if isinstance(time, Skipped):
-        return DASH
-    return _ranged(time, 1e-3 if time.unit == "us" else 1.0, f" ms/{one.per}")
-
-
-def _ranged(time: Spread, scale: float, unit: str) -> str:
+        return DASH, ""
     known = [part for part in (ranged(time, scale), sampled(time)) if part]
-    return f"{figure(time.median * scale)}{unit} ({', '.join(known)})"
+    return f"{figure(time.median * scale)}{unit}", ", ".join(known)
 
 
-def _break_even(found: BreakEven | Skipped) -> str:
+def _break_even(found: BreakEven | Skipped) -> Figure:
     if isinstance(found, Skipped):
-        return DASH
-    candidates = "" if isinstance(found.candidates, Skipped) else f", {counted(round(found.candidates), 'candidate')}"
-    return f"{counted(round(found.steps), 'step')}{candidates} ({figure(found.after_s)} s)"
+        return DASH, ""
+    candidates = "" if isinstance(found.candidates, Skipped) else f"{counted(round(found.candidates), 'candidate')}, "
+    return counted(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
 
 
 def _unknown(one: Economics, limits: Limits) -> Iterator[str]:
