@@ -16,6 +16,7 @@ import pytest
 from kgprof import cli
 from kgprof.errors import UsageError
 from kgprof.record import ranks
+from tests.test_ci import acted_on
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "fixtures" / "workloads" / "training.py"
@@ -119,6 +120,21 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
     assert run["step"]["reason"].startswith("a script is run once")
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> None:
+    said = ("::error file=a.py::no", "::set-output name=x::1", "##[error]no", "half a line")
+    lines = (f"print({said[0]!r})", f"print({said[1]!r}, file=sys.stderr)", f"print({said[2]!r}, {said[3]!r}, end='')")
+    text = "\n".join(("import sys", *lines))
+    (tmp_path / "prints.py").write_text(text, encoding="utf-8")
+
+    done = kgprof("check-graphs", "prints.py", "-o", "out", cwd=tmp_path, GITHUB_ACTIONS="true")
+
+    assert done.returncode == 5, done.stderr
+    assert said[0] in done.stderr
+    assert acted_on(done.stderr) == acted_on(done.stdout) == []
+    # then: a command of kgprof's own is one again
+    assert acted_on(done.stderr + "::error::ours") == ["::error::ours"]
 
 
 def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
