@@ -145,7 +145,7 @@ def explained(
         trace=trace,
         settings=sides.settings,
         causes=causes,
-        notes=_notes(sides, slower),
+        notes=_notes(sides, slower, trace),
     )
 
 
@@ -576,14 +576,17 @@ def _traced(trace: TraceDifference) -> float | Skipped:
     return window.delta_us if window else Skipped(reason=trace.missing or "there is no trace")
 
 
-def _notes(sides: Sides, slower: _Regression | None) -> tuple[str, ...]:
+def _notes(sides: Sides, slower: _Regression | None, trace: TraceDifference) -> tuple[str, ...]:
     said = []
     if slower is not None and slower.metric.verdict != WORSE:
         said.append("the interval does not settle it; it is explained because the samples lie apart")
     if slower is not None and isinstance(slower.scale, Skipped):
         said.append(f"the traces explain nothing here: {slower.scale.reason}")
     elif slower is not None and not isinstance(slower.scale, Skipped):
-        said.append(f"a microsecond of the traces is taken for {slower.scale:.3g} of TIMING's")
+        taken = f"a microsecond of the traces is taken for {slower.scale:.3g} of TIMING's"
+        window = _traced(trace)
+        shown = "" if isinstance(window, Skipped) else f"the traced step differs by {window:+,.3g} us; "
+        said.append(f"{shown}{taken}")
     before, after = sides.base.kernels, sides.head.kernels
     traced = [side.measured_in.upper() for side in (before, after) if isinstance(side, KernelBreakdown)]
     if len(set(traced)) > 1:

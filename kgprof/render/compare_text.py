@@ -24,6 +24,7 @@ _NAME = 60
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
+_TIMES = ("us", "s", "ms/candidate")
 _SCALES = {"us": ("ms", 1e-3)}  # as elsewhere in a report: steps are said in milliseconds
 # Of what is the same, the lines that a reader looks for.
 _ALWAYS = ("step", "evaluation", "ms/candidate")
@@ -136,6 +137,8 @@ def amount(value: float | Skipped, unit: str) -> str:
         return "-"
     if unit == "bytes":
         return size(round(value))
+    if unit not in _TIMES and value == int(value):
+        return f"{value:,.0f} {one_line(unit, _NAME)}"
     name, factor = _SCALES.get(unit, (unit, 1.0))
     return f"{figure(value * factor, 4)} {one_line(name, _NAME)}"
 

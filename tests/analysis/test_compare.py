@@ -326,7 +326,8 @@ def test_a_traced_microsecond_is_scaled_to_timing_and_what_is_left_is_said() -> 
     assert run.causes[0].explains_us == pytest.approx(200 * 2300 / 4200, rel=0.01)
     assert isinstance(run.explained_us, float)
     assert run.remainder_us == pytest.approx(300.0 - run.explained_us, rel=0.02)
-    assert "a microsecond of the traces is taken for 0.548 of TIMING's" in run.notes
+    taken = "a microsecond of the traces is taken for 0.548 of TIMING's"
+    assert f"the traced step differs by +200 us; {taken}" in run.notes
 
 
 @pytest.mark.parametrize(
