@@ -99,6 +99,8 @@ def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
     box = page[page.index('<section aria-labelledby="contents"') :]
     assert re.search(r"home directories \(\d+\), host names \(\d+\), tokens and keys \(\d+\)", box)
     assert "1 variable: TORCHINDUCTOR_VEC_ISA_OK" in box
+    assert "The traces that it carries went through the same." in box
+    assert "as they were recorded" not in box
 
 
 def test_a_new_recording_says_that_it_is_private(recorded: Path) -> None:
