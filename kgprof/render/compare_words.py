@@ -23,9 +23,9 @@ STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
 
 
 def metrics_of(comparison: Comparison) -> tuple[ComparedMetric, ...]:
-    """Of all runs: what decides first, by verdict as VERDICTS has them, then as the comparison has them."""
+    """Of all runs: what decides first; of that as of the others by verdict, as VERDICTS has them."""
     found = [metric for run in comparison.runs for metric in run.metrics]
-    return tuple(sorted(found, key=lambda metric: (_rank(metric.verdict), not metric.decides)))
+    return tuple(sorted(found, key=lambda metric: (not metric.decides, _rank(metric.verdict))))
 
 
 def _rank(verdict: str) -> int:
@@ -40,7 +40,10 @@ def value(metric: ComparedMetric, side: float | Skipped) -> str:
         return f"{figure(side / 1000, 4)} ms"
     if metric.unit == "bytes":
         return size(round(side))
-    return f"{_plain(side)} {metric.unit}".strip()
+    if metric.unit == "s":
+        return f"{figure(side)} s"
+    said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
+    return _plain(side) if said else f"{_plain(side)} {metric.unit}"
 
 
 def _plain(number: float) -> str:
@@ -82,7 +85,8 @@ def allowed(metric: ComparedMetric) -> str:
 def qualified(metric: ComparedMetric) -> str:
     """What a reader must know beside the verdict."""
     settle = metric.runs_to_settle
-    more = f"{counted(settle, 'round')} a side should settle it" if settle is not None else ""
+    known = settle is None or "settle" in metric.note
+    more = "" if known else f"{counted(settle or 0, 'round')} a side should settle it"
     return "; ".join(part for part in (metric.note, more) if part)
 
 

@@ -47,6 +47,8 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
             metric(unit="reads/step", base=0.25, head=0.5, ratio=2.0),
             ("0.250 reads/step", "0.500 reads/step", "+100.0 %"),
         ),
+        (metric(name="reads a step", unit="reads/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+100.0 %")),
+        (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
         (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
     ],
 )
@@ -63,6 +65,14 @@ def test_an_interval_says_what_it_stands_on() -> None:
 
     assert compare_words.interval(timed) == "95 % interval +9.8 to +15.1 %, 5 + 1 round"
     assert compare_words.interval(metric()) == ""
+
+
+def test_how_many_rounds_would_settle_it_is_said_once() -> None:
+    plain = metric(verdict="inconclusive", runs_to_settle=11, note="noisy")
+    said = metric(verdict="inconclusive", runs_to_settle=11, note="about 11 rounds a side would settle it")
+
+    assert compare_words.qualified(plain) == "noisy; 11 rounds a side should settle it"
+    assert compare_words.qualified(said) == "about 11 rounds a side would settle it"
 
 
 def test_what_is_allowed_is_said_of_what_decides_only() -> None:
