@@ -24,10 +24,12 @@ import jsonschema
 import pytest
 
 from kgprof import cli
+from kgprof.analysis.redaction import Redactor
 from kgprof.collectors import RULES
 from kgprof.errors import KgprofError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
 from kgprof.record import store
+from kgprof.record.private_names import private_names
 from tests.record import handmade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -388,9 +390,10 @@ def test_a_workload_that_raises_while_it_is_imported_is_a_run_that_died(tmp_path
     report = json.loads(done.stdout)
     assert (done.returncode, report["exit_code"]) == (4, 4), done.stderr
     log = Path("out", "recording", "runs", "step.as-is", "log.txt")
-    raised = "raises_on_import.py raised RuntimeError while it was imported: this module cannot be imported"
+    raised = "raised RuntimeError while it was imported: this module cannot be imported"
+    shown = Redactor(private_names())(str(WORKLOADS / "raises_on_import.py"))
     assert error_and_hint(done.stderr)[:2] == [
-        f"kgprof: error: step.as-is raised during PLAN: <elsewhere>/workloads/{raised} (exit code 1)",
+        f"kgprof: error: step.as-is raised during PLAN: {shown} {raised} (exit code 1)",
         f"  hint: its log: {log}",
     ]
     assert "RuntimeError: this module cannot be imported" in (tmp_path / log).read_text(encoding="utf-8")
