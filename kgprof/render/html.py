@@ -116,7 +116,7 @@ def _rendered(
 ) -> str:
     from markupsafe import Markup
 
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css"), _bare(_asset("report.js"))
     return (
         _environment()
         .get_template(TEMPLATE)
@@ -140,6 +140,13 @@ def content_security_policy(style: str, script: str) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+@cache
+def _bare(script: str) -> str:
+    """Without the lines that only comment and without indentation: every report carries it."""
+    lines = (line.strip() for line in script.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 @cache

@@ -116,45 +116,48 @@
     for (const [list, keys] of lists) list.append(...keys.toSorted(ORDERS[order.value]).map((key) => key.element));
   });
 
-  // Copies: what is shown, as Markdown in which nothing is markup but ours.
-  const plain = (element) => element?.textContent.replace(/\s+/g, " ").trim() ?? "";
-  const escaped = (text) => text.replace(/[\\`*_{}[\]<>()#+!|~@&]/g, "\\$&");
-  const textOf = (element) => escaped(plain(element));
-  const messageOf = (line) => escaped([...line.childNodes].filter((node) => !node.matches?.("button, a"))
-    .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim());
+  // Copies: what is shown, as Markdown in which nothing is markup but ours. Links are no part of it.
+  const words = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data;
+    if (node.matches("a, button.copy")) return "";
+    const inner = [...node.childNodes].map(words).join("");
+    return node.matches("code, dd, p") ? ` ${inner}` : inner;
+  };
+  // A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
+  const escaped = (text) => text.replace(/\s+/g, " ").trim()
+    .replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
+    .replace(/[\\\x60*_[\]{}|~$]/g, "\\$&").replace(/^[#+=:-]|(?<=^\d+)[.)](?=\s|$)/, "\\$&")
+    .replace(/(?<!\w)@(?=\w)/g, "@<!-- -->");
+  const textOf = (element) => (element ? escaped(words(element)) : "");
+  const allOf = (selector, within = document) => [...within.querySelectorAll(selector)].map(textOf);
+  const paragraphs = (...parts) => `${parts.filter(Boolean).join("\n\n")}\n`;
+  const listed = (texts) => texts.map((text) => `- ${text}`).join("\n");
   const findingText = (item) => {
     const article = item.closest("article");
-    const place = item.querySelector(":scope > .place");
-    return [
-      `**${textOf(article.querySelector(".finding-head"))}:** ${messageOf(item.querySelector(".message"))}`,
-      textOf(item.querySelector(":scope > .wrong")),
-      place ? `at ${textOf(place)}` : "",
-      ...[...item.querySelectorAll(":scope > p.detail")].map(textOf),
-      textOf(article.querySelector(".reason")),
-      textOf(article.querySelector(".remedy")),
-    ].filter(Boolean).join("\n\n") + "\n";
+    return paragraphs(
+      `**${textOf(article.querySelector(".finding-head"))}:** ${textOf(item.querySelector(".message"))}`,
+      ...allOf(":scope > .wrong, :scope > .place, :scope > .detail", item),
+      ...allOf(".reason, .remedy", article),
+    );
+  };
+  const resultsText = (table) => {
+    const cell = (one) => {
+      const [figure, ...details] = [...one.childNodes].map((node) => escaped(words(node))).filter(Boolean);
+      return one.tagName === "TH" ? textOf(one) : `${figure ?? ""}${details.length > 0 ? ` (${details.join(", ")})` : ""}`;
+    };
+    const [head, ...rows] = [...table.rows].map((row) => [...row.cells].map(cell));
+    return [head, head.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
   };
   const verdictText = () => {
-    const box = document.querySelector(".verdict");
-    const list = (selector) => [...document.querySelectorAll(selector)].map((item) => `- ${textOf(item)}`).join("\n");
-    const facts = [...document.querySelectorAll(".meta li")].map(textOf).join(", ");
-    return [
-      `**${textOf(document.querySelector("h1"))}: ${textOf(box.querySelector(".status"))}.** ${textOf(box.querySelector("h2"))}`,
-      list(".verdict li"),
-      list(".glance > div"),
-      resultsText(),
-      facts,
-    ].filter(Boolean).join("\n\n") + "\n";
-  };
-  const resultsText = () => {
-    const table = document.querySelector(".results");
-    if (!table) return "";
-    const cell = (one) => {
-      const parts = [...one.childNodes].map((node) => plain(node)).filter(Boolean);
-      return escaped(parts.length > 1 ? `${parts[0]} (${parts.slice(1).join(", ")})` : parts.join(""));
-    };
-    const [head, ...rows] = [...table.rows].map((row) => [...row.cells].map((one) => (one.tagName === "TH" ? textOf(one) : cell(one))));
-    return [head, head.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+    const results = document.querySelector(".results");
+    const answers = [...document.querySelectorAll(".glance > div")];
+    return paragraphs(
+      `**${textOf(document.querySelector("h1"))}: ${allOf(".verdict .status")[0]}.** ${allOf(".verdict h2")[0]}`,
+      listed(allOf(".verdict li")),
+      listed(answers.map((one) => `${textOf(one.querySelector("dt"))}: ${textOf(one.querySelector("dd"))}`)),
+      results && resultsText(results),
+      allOf(".meta li").join(", "),
+    );
   };
   const copy = async (text) => {
     try {

@@ -42,6 +42,17 @@ def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None
     )
 
 
+def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", Html().render(profiles.clean()), re.DOTALL)
+    source = (resources.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
+
+    assert len(script.encode()) < 15_000
+    code = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("//")]
+    assert script.splitlines() == code
+    # what would be lost with the lines: a text that goes on over several of them
+    assert not re.search(r"`[^`]*\n", re.sub(r"`[^`\n]*`", "", script))
+
+
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_no_template_switches_escaping_off(template: Path) -> None:
     text = template.read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from playwright.sync_api import Browser
 
 from tests.render.in_a_browser import OPEN_ALL, visit
@@ -129,3 +130,146 @@ def test_everything_that_acts_is_reached_by_the_keyboard(browser: Browser, repor
 
     assert {"theme", "filter"} <= reached
     assert any("Results per run" in item for item in reached)
+
+
+# ---------------------------------------------------------------- findings: keys, filter, order
+
+FOCUSED = "document.activeElement.id"
+COPIES = """Object.defineProperty(navigator, "clipboard", { value: {
+  writeText: async (text) => { if (REFUSES) throw new Error("denied"); window.copied = text; },
+} });"""
+
+
+def test_j_and_k_walk_through_the_findings_and_open_their_folds(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = visit(context, reports["watched"]).page
+        ids = page.evaluate("[...document.querySelectorAll('#findings-list li[id]')].map((item) => item.id)")
+        walked = []
+        for _ in range(len(ids) + 2):
+            page.keyboard.press("j")
+            walked.append(page.evaluate(FOCUSED))
+        page.keyboard.press("k")
+
+        # then: it stays on the last one, and each was in sight
+        assert walked == [*ids, ids[-1], ids[-1]]
+        assert page.evaluate(FOCUSED) == ids[-2]
+        assert page.locator(f"[id='{ids[-2]}']").is_visible()
+
+
+def test_the_filter_hides_findings_and_escape_brings_them_back_and_closes_what_it_opened(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
+    shown, open_folds = "#findings-list li[id]:visible", "document.querySelectorAll('details[open]').length"
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = visit(context, reports["watched"]).page
+        before, folds = page.locator(shown).count(), page.evaluate(open_folds)
+
+        page.keyboard.press("/")
+        page.keyboard.type("part_2.py:19 kgp201")
+        found = page.locator(shown).all_inner_texts()
+        page.keyboard.press("j")  # typed, not walked
+        typed = page.input_value("#filter")
+        page.keyboard.press("Escape")
+
+        assert found
+        assert all("part_2.py:19" in text for text in found)
+        assert typed.endswith("j")
+        assert page.input_value("#filter") == ""
+        assert (page.locator(shown).count(), page.evaluate(open_folds)) == (before, folds)
+        assert page.evaluate(FOCUSED) != "filter"
+
+
+def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[str, Path]) -> None:
+    first = "[...document.querySelectorAll('#findings-list article:first-child .where')].map((e) => e.textContent)"
+    with browser.new_context() as context:
+        page = visit(context, reports["five_hundred"]).page
+        given = page.evaluate(first)
+        page.select_option("#order", "place")
+        placed = page.evaluate(first)
+        page.select_option("#order", "given")
+
+        # then: by number, not by letter, within the files
+        lines = [int(where.split(":")[1].split()[0]) for where in placed if where.startswith("part_")]
+        assert lines[:8] == sorted(lines[:8])
+        assert page.evaluate(first) == given
+
+
+def test_the_keys_are_told_in_a_dialog_that_escape_closes(browser: Browser, reports: dict[str, Path]) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    with browser.new_context() as context:
+        page = visit(context, reports["as_is"]).page
+        color = page.evaluate(background)
+        page.keyboard.press("?")
+        told = page.inner_text("#keys")
+        page.keyboard.press("t")  # not while it is open
+        same = page.evaluate(background)
+        page.keyboard.press("Escape")
+
+        assert all(key in told for key in ("/", "j", "k", "c", "t", "?", "Esc"))
+        assert same == color
+        assert not page.locator("#keys").is_visible()
+
+
+def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        context.add_init_script(COPIES.replace("REFUSES", "false"))
+        page = visit(context, reports["watched"]).page
+        page.keyboard.press("c")
+        page.wait_for_function("window.copied")
+        verdict = page.evaluate("window.copied")
+        page.evaluate("window.copied = ''")
+        page.keyboard.press("j")
+        page.keyboard.press("c")
+        page.wait_for_function("window.copied")
+        finding = page.evaluate("window.copied")
+        said = page.inner_text("#said")
+
+    assert verdict.startswith("**kgprof linkpred: \N{CHECK MARK} OK.** fused.default is the fastest")
+    assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306, 102 steps an evaluation) |" in verdict
+    assert finding.startswith("**Warning KGP201 host-device-sync")
+    assert "part\\_0.py:10 step" in finding
+    assert "Remedy:" in finding
+    assert said == "Copied."
+
+
+def test_what_the_clipboard_refuses_is_shown_to_be_copied_by_hand(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context() as context:
+        context.add_init_script(COPIES.replace("REFUSES", "true"))
+        page = visit(context, reports["watched"]).page
+        page.locator("#findings-list button.copy").first.click()
+        page.locator("#by-hand[open]").wait_for(timeout=5000)
+
+        assert page.input_value("#markdown").startswith("**Warning KGP201")
+        assert page.evaluate("getSelection().toString() || document.activeElement.id") != ""
+        page.locator("#by-hand button.close").click()
+        assert not page.locator("#by-hand").is_visible()
+
+
+def test_copied_text_is_no_markup(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context() as context:
+        context.add_init_script(COPIES.replace("REFUSES", "false"))
+        page = visit(context, reports["hostile"]).page
+        texts = []
+        for key in ("c", *(["j", "c"] * 5)):
+            page.keyboard.press(key)
+            texts.append(page.evaluate("window.copied"))
+
+    document = "\n\n".join(texts)
+    found = [t for token in MarkdownIt("commonmark").enable("table").parse(document) for t in (token.children or [])]
+    assert {t.type for t in found} & {"link_open", "image", "code_inline"} == set()
+    assert {t.content for t in found if t.type == "html_inline"} <= {"<!-- -->"}
+    assert "@someone" not in document
+
+
+def test_nothing_moves_for_a_reader_who_asked_for_it(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(reduced_motion="reduce", forced_colors="active") as context:
+        page = visit(context, reports["as_is"]).page
+
+        assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+        # the kinds keep their colours: they are what the bars say
+        assert (
+            page.evaluate(
+                "new Set([...document.querySelectorAll('.bar rect')].map((e) => getComputedStyle(e).fill)).size"
+            )
+            > 2
+        )
