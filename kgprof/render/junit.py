@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.model import BudgetCheck, ComparedMetric, Finding, Level, Profile, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
@@ -117,9 +118,18 @@ def _budgets(profile: Profile) -> Iterable[Case]:
 
 
 def _metrics(profile: Profile) -> Iterable[Case]:
-    """Of what decides, worse is a failure, and what the measurement does not settle an error."""
+    """The verdict; then of what decides, worse is a failure, and what the measurement does not settle an error."""
     if profile.comparison is None:
         return
+    said = "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
+    yield Case(
+        run=EVERY_RUN,
+        name="head is not worse than base",
+        failure=said if failed else "",
+        error=said if profile.exit_code != EXIT_OK and not failed else "",
+        said=(said,) if profile.exit_code == EXIT_OK else (),
+    )
     for metric in compare_words.metrics_of(profile.comparison):
         said = compare_words.sentence(metric)
         failed = metric.decides and metric.verdict == "worse"

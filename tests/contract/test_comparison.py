@@ -105,6 +105,18 @@ def test_junit_has_one_case_a_metric_and_fails_where_the_comparison_does(state: 
     assert totals(profile)["verdict.status"] == profile.verdict.status
 
 
+@pytest.mark.parametrize(("exit_code", "ends"), [(0, "system-out"), (1, "failure"), (4, "failure"), (6, "error")])
+def test_junit_says_the_verdict_whatever_it_is_about(exit_code: int, ends: str) -> None:
+    # given: a comparison that failed for another reason than a metric or a finding (other results)
+    profile = msgspec.structs.replace(profiles.comparison(), exit_code=exit_code)
+    root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
+
+    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head is not worse than base")
+
+    assert [child.tag for child in case] == [ends]
+    assert (case[0].text or "").splitlines() == [profile.verdict.text, *profile.verdict.reasons]
+
+
 def test_junit_fails_on_the_new_findings_that_fail_and_on_no_other() -> None:
     profile, found = compared("comparison")
     root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
@@ -112,7 +124,7 @@ def test_junit_fails_on_the_new_findings_that_fail_and_on_no_other() -> None:
     wrong = [
         (case.attrib["classname"], case.attrib["name"], failure.text)
         for case in root.iter("testcase")
-        if (failure := case.find("failure")) is not None and not case.attrib["name"].startswith("compared ")
+        if (failure := case.find("failure")) is not None and case.attrib["name"].startswith("KGP")
     ]
 
     assert wrong == [
