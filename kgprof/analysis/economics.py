@@ -52,7 +52,9 @@ def economics(recording: Recording, run: RunRecord) -> Economics | Skipped:
         return run.compile if isinstance(run.compile, Skipped) else Skipped(reason="nothing was compiled in this run")
     eager = RunKey(strategy=run.key.strategy, mode=EAGER)
     unlike = next((other for other in recording.runs if other.key == eager), None)
-    return _economics(run, unlike, eager, results_differ=_differs(recording, run.key))
+    # where eager's differ from the baseline's as well, that is another program's result and says nothing of compiling
+    differ = _differs(recording, run.key) and not _differs(recording, eager)
+    return _economics(run, unlike, eager, results_differ=differ)
 
 
 def _compiled(run: RunRecord) -> bool:

@@ -157,11 +157,14 @@ def test_what_starts_faster_than_eager_has_paid_at_once() -> None:
 
 def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> None:
     alone = of(compiled(500.0))
-    wrong = of(eager(1000.0), compiled(500.0), agreement=agreement(agreed(COMPILED, "different", differing=3)))
+    differs = agreed(COMPILED, "different", differing=3)
+    wrong = of(eager(1000.0), compiled(500.0), agreement=agreement(agreed(EAGER), differs))
+    another = of(eager(1000.0), compiled(500.0), agreement=agreement(agreed(EAGER, "different", differing=3), differs))
 
     assert (alone.verdict, alone.cold, alone.saved_us) == ("not observed", NO_EAGER, NO_EAGER)
     assert alone.cold_s == pytest.approx(4.1)
     assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
+    assert another.verdict == "pays"  # both are held against another strategy's results
     assert wrong.text == "batched.default: it was not weighed against eager: results differ"
 
 

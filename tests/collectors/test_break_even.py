@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
+
 import pytest
 
 from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
-from kgprof.model import BreakEven, Economics, Finding, Level, Skipped
+from kgprof.model import BreakEven, Economics, Finding, Level, RunKey, Skipped
+from kgprof.record import store
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
 
+ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN = Skipped(reason="not in this test")
 
 
@@ -70,3 +75,24 @@ def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
         "batched.default: it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
         "in mode eager 5.00 ms (TIMING, medians, in one process each)"
     )
+
+
+def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(tmp_path: Path) -> None:
+    # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two cores under load
+    with tarfile.open(ROOT / "fixtures" / "recordings" / "break_even.tgz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    events = collect(store.load(tmp_path))
+
+    (finding,) = diagnose(events)
+    assert (finding.run, finding.level) == (RunKey(strategy="one_small_operator", mode="default"), Level.WARNING)
+    assert [(event.run.strategy, event.verdict, event.rounds) for event in events] == [
+        ("one_small_operator", "never", 3),
+        ("pointwise_chain", "pays", 3),
+    ]
+    never, pays = events
+    # 17 us against 3.6 us, and 0.24 to 0.56 s against 1.6 to 2.0 s
+    assert not isinstance(never.saved_us, Skipped)
+    assert -16 < never.saved_us < -12
+    assert isinstance(pays.cold, BreakEven)
+    assert isinstance(pays.warm, BreakEven)
+    assert 1 < pays.warm.steps < pays.cold.steps < 30
