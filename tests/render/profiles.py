@@ -915,7 +915,7 @@ _CUDA_KERNELS = (
     ),
     (
         "triton_red_fused_gather_gt_mul_sigmoid_sub_sum_unsqueeze_1",
-        KernelKind.POINTWISE,
+        KernelKind.REDUCTION,
         "triton",
         0.19,
         ("gather", "gt", "mul", "sigmoid", "sub", "sum", "unsqueeze"),
@@ -928,6 +928,10 @@ _CUDA_KERNELS = (
         (),
     ),
     ("Memcpy DtoD (Device -> Device)", KernelKind.COPY, "memcpy", 0.03, ()),
+    ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>()", KernelKind.ATTENTION, "library", 0.04, ()),
+    ("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc", KernelKind.CONVOLUTION, "library", 0.03, ()),
+    ("at_cuda_detail::cub::DeviceRadixSortSingleTileKernel", KernelKind.SORT, "aten", 0.03, ()),
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", KernelKind.COMMUNICATION, "library", 0.03, ()),
 )
 
 

@@ -36,7 +36,7 @@ def test_a_cpu_is_busy_under_the_profiler() -> None:
 def test_only_a_cpu_report_asks_to_read_the_shares(state: str, asked: bool) -> None:
     page = by_name("html").render(profiles.STATES[state]())
 
-    assert ("the shares" in page) is asked
+    assert ("Read the shares" in page) is asked
     assert "includes the profiler's own cost" in page
 
 
