@@ -32,7 +32,17 @@ from kgprof.analysis.compare_metrics import (
     one_process,
     round_times,
 )
-from kgprof.analysis.compare_parts import COPIES, HOST, KERNEL, LAUNCHES, LEAST_MORE, REPLACED, Part, parts
+from kgprof.analysis.compare_parts import (
+    COPIES,
+    HOST,
+    KERNEL,
+    LAUNCHES,
+    LEAST_MORE,
+    REPLACED,
+    Part,
+    more_calls,
+    parts,
+)
 from kgprof.analysis.compare_results import changed_results
 from kgprof.model import (
     Cause,
@@ -127,6 +137,7 @@ def explained(
         *_results(sides, findings),
         *_settings(sides, metrics),
         *_facts(sides, metrics, found, slower),
+        *_more_calls(sides, root, told=slower is not None and _shown(slower, found, sides, metrics)),
         *(_timed(sides, metrics, found, findings, slower) if slower else _untimed(sides, findings)),
     ]
     causes = tuple(_once(one.cause for one in sorted(ranked, key=lambda one: one.order)))[:MOST_CAUSES]
@@ -258,13 +269,21 @@ def _timed(
 ) -> list[_Ranked]:
     """Steps first, because they multiply everything; then what new findings take over; then the bare parts."""
     by_steps, steps_us = _more_steps(sides, metrics, slower)
-    scaled = _scaled(found, slower) if steps_us < slower.delta_us * (1 - LEAST_SHARE) else []
+    scaled = _scaled(found, slower) if _shown(slower, found, sides, metrics) else []
     scaled += _between(slower, sum(part.us for part in scaled) + steps_us)
     lost = _lost_graphs(sides, metrics)
     claimed, left = _claims(sides, findings, scaled, slower, steps_us, lost)
     graphs, left = _graphs(sides, lost, findings, left, slower)
     bare = [_bare(sides, part, slower) for part in left if part.us >= LEAST_SHARE * slower.delta_us]
     return [*by_steps, *claimed, *graphs, *bare, *_alike(sides, left, slower)]
+
+
+def _shown(slower: _Regression, found: Sequence[Part], sides: Sides, metrics: Sequence[ComparedMetric]) -> bool:
+    """Whether the traces are longer as well; where they are not, what is longer in them is not what TIMING met."""
+    left_us = slower.delta_us - _more_steps(sides, metrics, slower)[1]
+    if isinstance(slower.scale, Skipped) or left_us <= LEAST_SHARE * slower.delta_us:
+        return False
+    return sum(part.us for part in found) * slower.scale * slower.steps >= LEAST_SHARE * left_us
 
 
 def _scaled(found: Sequence[Part], slower: _Regression) -> list[Part]:
@@ -406,7 +425,7 @@ def _alike(sides: Sides, left: Sequence[Part], slower: _Regression) -> list[_Ran
     """Kernels that are each too little to be told, and together are not."""
     small = [part for part in left if part.what == KERNEL and abs(part.us) < LEAST_SHARE * slower.delta_us]
     us = sum(part.us for part in small)
-    if us < LEAST_SHARE * slower.delta_us:
+    if us < LEAST_SHARE * slower.delta_us or slower.metric.verdict != WORSE:
         return []
     text = f"{len(small):,} further kernels, each of them below {100 * LEAST_SHARE:.0f} % of it"
     cause = Cause(cause=KERNEL, run=sides.head.key, text=text, explains_us=us)
@@ -475,8 +494,8 @@ def _facts(
     """Counts and sizes that are worse. What is a cause of the time already is left out."""
     worse = {metric.name: metric for metric in metrics if metric.verdict == WORSE}
     told: list[tuple[str, str, float]] = []
-    if not slower:
-        if STEPS in worse:
+    if not slower or not _shown(slower, found, sides, metrics):
+        if STEPS in worse and not (slower and slower.per == "evaluation"):
             told.append(("steps", f"{_from_to(worse[STEPS])} steps an evaluation{_by_setting(sides)}", 7.0))
         if lost := _lost_graphs(sides, metrics):
             told.append(("cuda-graphs", lost, 8.0))
@@ -502,6 +521,19 @@ def _facts(
         )
         for kind, text, weight in told
     ]
+
+
+def _more_calls(sides: Sides, root: str, *, told: bool) -> list[_Ranked]:
+    """Python's functions are called more often, as cProfile counts: no clock is needed for that.
+
+    ``told``: the traces show what is slower, the host's part of it among the rest.
+    """
+    found = None if told else more_calls(sides.base, sides.head, root)
+    if found is None:
+        return []
+    text = f"{found.before:,.0f} -> {found.after:,.0f} calls of Python's functions a step, {found.largest} first"
+    cause = Cause(cause=HOST, run=sides.head.key, text=text, explains_us=_CLOCKLESS, location=found.location)
+    return [_Ranked(rank=_FACT, cause=cause, share=4.5)]
 
 
 def _share(more: float) -> float:
@@ -632,4 +664,7 @@ def _rule(cause: Cause) -> str:
 
 
 def _place(cause: Cause) -> object:
-    return (cause.location.file, cause.location.line) if cause.location else ""
+    """Of a finding its line; else what it is about, which stands before the figures."""
+    if cause.fingerprint and cause.location:
+        return cause.location.file, cause.location.line
+    return cause.text.partition(": ")[0]

@@ -16,11 +16,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kgprof.counted import counted
-from kgprof.model import Change, HostRow, KernelBreakdown, KernelKind, Location, RunReport, Skipped, TraceDifference
+from kgprof.model import (
+    Change,
+    HostBreakdown,
+    HostRow,
+    KernelBreakdown,
+    KernelKind,
+    Location,
+    RunReport,
+    Skipped,
+    TraceDifference,
+)
 from kgprof.places import relative
 
 KERNEL, REPLACED, LAUNCHES, COPIES, HOST = "kernel", "replaced", "launches", "copies", "host"
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
+CALLS_SHARE = 0.10  # of base's calls a step: steps differ in what they meet, and a profile leaves small functions out
 
 _GRAPH = re.compile(r"^graph_\d+_")
 _NUMBER = re.compile(r"_\d+$")
@@ -225,3 +236,58 @@ def _grown_function(base: RunReport, head: RunReport, root: str) -> _Grown | Non
 def _name(row: HostRow) -> tuple[str, str]:
     """Base and head may lie in two folders, so of the path only the file's name counts."""
     return row.file.replace("\\", "/").rpartition("/")[2], row.function
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MoreCalls:
+    """Calls of Python's functions in a step, as cProfile counts them. ``location``: see more_calls."""
+
+    before: float
+    after: float
+    largest: str  # the function with the most time of its own among those that are called more often
+    location: Location | None
+
+
+def more_calls(base: RunReport, head: RunReport, root: str) -> MoreCalls | None:
+    """None where there are no more, or where a side was not profiled.
+
+    A profile holds the functions with the most own time: one that base's does not list was called there 0 times only
+    if head's is well above what base's leaves out. ``location``: of the project's own functions the one whose time with
+    all that it calls grew most, as a share of the whole.
+    """
+    before, after = base.host, head.host
+    if isinstance(before, Skipped) or isinstance(after, Skipped) or not before.steps or not after.steps:
+        return None
+    there, steps = {_name(row): row for row in before.rows}, (before.steps, after.steps)
+    left_out_us = 2 * min((row.self_us for row in before.rows), default=0.0) / steps[0] if before.rows_left_out else 0.0
+    listed = [row for row in after.rows if _name(row) in there or row.self_us / steps[1] >= left_out_us]
+    calls = sum(row.calls for row in before.rows) / steps[0]
+    more = [(_more(row, there.get(_name(row)), steps), row) for row in listed]
+    grown = [(number, row) for number, row in more if number >= LEAST_MORE]
+    number = sum(number for number, _ in grown)
+    if not grown or number < CALLS_SHARE * calls:
+        return None
+    largest = max((row for _, row in grown), key=lambda row: row.self_us)
+    return MoreCalls(
+        before=calls,
+        after=calls + number,
+        largest=largest.function,
+        location=_grown_inside(before, after, root),
+    )
+
+
+def _more(row: HostRow, was: HostRow | None, steps: tuple[int, int]) -> float:
+    return row.calls / steps[1] - (was.calls / steps[0] if was else 0.0)
+
+
+def _grown_inside(before: HostBreakdown, after: HostBreakdown, root: str) -> Location | None:
+    """By its share of the profile: the machine may have been slower on a side as a whole."""
+    there = {_name(row): row.cumulative_us for row in before.rows}
+    own = [row for row in after.rows if root and relative(row.file, root) != row.file.replace("\\", "/")]
+    totals = before.total_self_us or 1.0, after.total_self_us or 1.0
+
+    def grown(row: HostRow) -> float:
+        return row.cumulative_us / totals[1] - there.get(_name(row), 0.0) / totals[0]
+
+    most = max(own, key=grown, default=None)
+    return Location(file=most.file, line=most.line, function=most.function) if most and grown(most) > 0 else None

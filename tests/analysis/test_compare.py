@@ -14,8 +14,11 @@ from kgprof.model import (
     Comparison,
     CompileSummary,
     Finding,
+    HostBreakdown,
+    HostRow,
     KernelKind,
     Level,
+    Location,
     Profile,
     RunAgreement,
     RunComparison,
@@ -613,3 +616,41 @@ def test_in_another_environment_no_time_is_explained() -> None:
     head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, torch="2.14.0"))
 
     assert causes(base, head) == []
+
+
+def profiled(given: Profile, *rows: tuple[str, str, int, float]) -> Profile:
+    """Rows of (file, function, calls a step, own us a step); each calls nothing."""
+    found = tuple(
+        HostRow(file=file, function=name, line=7, calls=calls * STEPS, self_us=us * STEPS, cumulative_us=us * STEPS)
+        for file, name, calls, us in rows
+    )
+    total = sum(row.self_us for row in found)
+    return with_run(given, host=HostBreakdown(steps=STEPS, total_self_us=total, rows=found, rows_left_out=0))
+
+
+def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slower() -> None:
+    """head's trace is the shorter one, although TIMING is longer: then nothing in it is what TIMING met."""
+    base = profiled(traced(profile(), *BEFORE), ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 20, 50.0))
+    rows = changed(BEFORE, "aten::addmm", 4.0, 500.0)
+    head = traced(slower(base, 1200.0), *rows, idle_us=100.0)  # type: ignore[arg-type]
+    head = profiled(head, ("/src/step.py", "step", 1, 200.0), ("json.py", "dump", 60, 90.0))
+
+    run = only_run(base, head)
+
+    (cause,) = run.causes
+    assert (cause.cause, cause.text) == ("host", "21 -> 61 calls of Python's functions a step, dump first")
+    assert cause.location == Location(file="/src/step.py", line=7, function="step")
+    assert run.remainder_us == run.delta_us
+
+
+def test_a_few_calls_more_are_none() -> None:
+    base = profiled(profile(), ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 20, 50.0))
+
+    assert causes(base, profiled(base, ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 21, 90.0))) == []
+
+
+def test_two_slower_kernels_of_one_run_are_two_causes_of_the_whole() -> None:
+    base = traced(profile(), *BEFORE)
+    rows = changed(changed(BEFORE, "aten::addmm", 4.0, 450.0), "aten::index", 10.0, 300.0)  # type: ignore[arg-type]
+
+    assert causes(base, traced(slower(base, 1250.0), *rows)) == ["kernel", "kernel"]  # type: ignore[arg-type]
