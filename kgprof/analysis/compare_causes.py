@@ -617,8 +617,9 @@ def _notes(sides: Sides, slower: _Regression | None, trace: TraceDifference) -> 
     elif slower is not None and not isinstance(slower.scale, Skipped):
         taken = f"a microsecond of the traces is taken for {slower.scale:.3g} of TIMING's"
         window = _traced(trace)
+        longer = not isinstance(window, Skipped) and window > 0
         shown = "" if isinstance(window, Skipped) else f"the traced step differs by {window:+,.3g} us; "
-        said.append(f"{shown}{taken}")
+        said.append(f"{shown}{taken if longer else 'the traces explain nothing of what is slower'}")
     before, after = sides.base.kernels, sides.head.kernels
     traced = [side.measured_in.upper() for side in (before, after) if isinstance(side, KernelBreakdown)]
     if len(set(traced)) > 1:

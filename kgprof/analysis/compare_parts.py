@@ -228,9 +228,15 @@ def _grown_function(base: RunReport, head: RunReport, root: str) -> _Grown | Non
     most, row = max(grown, key=lambda one: one[0], default=(0.0, None))
     if row is None or most <= 0:
         return None
-    ours = bool(root) and relative(row.file, root) != row.file.replace("\\", "/")
+    ours = _in_repository(row.file, root)
     where = Location(file=row.file, line=row.line, function=row.function) if ours else None
     return _Grown(name=f"{row.function} (+{most:,.3g} us a step under cProfile)", location=where)
+
+
+def _in_repository(file: str, root: str) -> bool:
+    """Below ``root``, or named from there already, as a report that is to be shared names it."""
+    path = relative(file, root)
+    return path.endswith(".py") and not path.startswith(("/", "<", "~")) and path[1:2] != ":"
 
 
 def _name(row: HostRow) -> tuple[str, str]:
@@ -283,7 +289,7 @@ def _more(row: HostRow, was: HostRow | None, steps: tuple[int, int]) -> float:
 def _grown_inside(before: HostBreakdown, after: HostBreakdown, root: str) -> Location | None:
     """By its share of the profile: the machine may have been slower on a side as a whole."""
     there = {_name(row): row.cumulative_us for row in before.rows}
-    own = [row for row in after.rows if root and relative(row.file, root) != row.file.replace("\\", "/")]
+    own = [row for row in after.rows if _in_repository(row.file, root)]
     totals = before.total_self_us or 1.0, after.total_self_us or 1.0
 
     def grown(row: HostRow) -> float:
