@@ -85,7 +85,7 @@ class Profiles:
 
     def no_change(self, pair: Pair) -> Compared:
         base, head = unchanged(*pair.base), unchanged(*pair.head)
-        return self._compared(pair.name, base, head, allow_different_environment=pair.on_two_devices)
+        return self._compared(pair.name, base, head, allow_different_environment=pair.allow_different_environment)
 
     def _compared(self, name: str, base: Path, head: Path, *, allow_different_environment: bool = False) -> Compared:
         settings = CompareSettings(allow_different_environment=allow_different_environment)
