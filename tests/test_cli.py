@@ -456,7 +456,7 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
 
     # progress is one plain line a phase
     phases = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")]
-    measured = ["prepare", "compile", "timing", "trace", "host"]
+    measured = ["prepare", "compile", "timing", "trace", "host", "stack"]
     in_second_process = {"eager": ["prepare", "memory"], "as-is": ["prepare", "memory", "kernels"]}
     assert phases == [
         "plan",
