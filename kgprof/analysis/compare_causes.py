@@ -61,8 +61,9 @@ LEAST_SHARE = 0.05
 # Below it, what the traces say does not account for the time, and a new finding that can cost time comes first.
 ACCOUNTED_FOR = 0.5
 # Where the interval does not settle it, a time is explained only if every round of head took longer than every round of
-# base: by chance that happens once in 20 times with three rounds a side (exact rank test), once in 252 with five.
-FEWEST_TO_RANK = 3
+# base: with five a side that happens by chance once in 252 times (exact rank test), with three once in 20, which two
+# recordings of one program on a machine with others on it were seen to do.
+FEWEST_TO_RANK = 5
 # Without rounds what differs between processes is not known, and on an H200 processes of one program were 1.4x apart:
 # one of head's is explained only from here on, and only if nine of ten of its samples are above nine of ten of base's.
 FAR_APART = 1.5

@@ -578,9 +578,9 @@ def test_where_no_time_is_worse_what_there_is_more_of_is_told_first() -> None:
 @pytest.mark.parametrize(
     ("base_rounds", "head_rounds", "expected"),
     [
-        ((1.0, 0.9, 1.1), (1.2, 1.15, 1.4), ["kernel"]),  # every one above every one
-        ((1.0, 0.9, 1.1), (1.2, 1.05, 1.4), []),
-        ((1.0, 1.1), (1.2, 1.4), []),  # one in six, by chance
+        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.15, 1.12, 1.14, 1.13), ["kernel"]),  # every one above every one
+        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.09, 1.12, 1.14, 1.13), []),
+        ((1.0, 0.9, 1.1), (1.2, 1.15, 1.4), []),  # one in twenty, by chance
         ((1.0,), (1.3,), []),
         ((1.0,), (1.6,), []),  # one sample a process has no spread
     ],
