@@ -389,8 +389,8 @@ def run_options(verb: str) -> Callable[[Any], Any]:
             type=click.IntRange(min=1),
             default=DEFAULTS.steps,
             show_default=True,
-            help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the timing pass times where "
-            "the workload has no evaluations.",
+            help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the "
+            "timing pass times where the workload has no evaluations.",
         ),
         click.option(
             "--warmup",
