@@ -3,6 +3,7 @@ the probes, how much memory the later calls need."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -41,7 +42,7 @@ def memory_pass(session: Session, device: torch.device, options: Options, *, pro
 
 
 def files_named(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
-    """Every file that a stack of the probes names."""
+    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
     for record in read.records:
         yield from (frame.file for frame in record.frames)
     for graph in held.graphs:
@@ -50,6 +51,13 @@ def files_named(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
             yield from (frame.file for frame in write.frames)
         for tensor in graph.inputs:
             yield from (frame.file for one in tensor.held for frame in one.frames)
+    if any(buffer.moved for buffer in held.buffers or ()):
+        yield from _imported()  # no stack leads to the line that rebinds a buffer: its reader looks for it in the text
+
+
+def _imported() -> Iterator[str]:
+    modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+    yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
 
 
 def buffers_of(session: Session) -> Callable[[], Mapping[str, torch.Tensor]] | None:
