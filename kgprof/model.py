@@ -990,8 +990,8 @@ class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
 class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
     """What a node of a FlameGraph is: a function, an operator, a span.
 
-    ``kind``: python, torch (Python too, of torch's own or a compiler's), builtin, module, operator, region, span, call,
-    profiler, pruned, step.
+    ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module, operator, region, span,
+    call, profiler, pruned, step.
     """
 
     name: int  # index into ``names``
