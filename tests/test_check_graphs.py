@@ -15,6 +15,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
+from kgprof.cli import reading, writing
 from kgprof.gate import Settings, accepted, judge
 from kgprof.gate.settings import Written, combined, parse_options
 from kgprof.model import Profile
@@ -60,7 +61,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Compl
     """Three workloads in one recording, the last of which raises: what the command said, and the Profile."""
     folder = tmp_path_factory.mktemp("gate")
     done = check("every", "--format", "json", cwd=folder)
-    return done, cli.read(folder / "out")
+    return done, reading.read(folder / "out")
 
 
 def alone(profile: Profile, strategy: str) -> Profile:
@@ -186,8 +187,8 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert capsys.readouterr().out == done.stdout
 
     # when: what fails is written down
-    recording = cli.judged_profile(store.load(tmp_path / "out"), ())
-    code = cli.write_baseline(judge(recording, Settings()), Settings(), whole=True)
+    recording = reading.judged_profile(store.load(tmp_path / "out"), ())
+    code = writing.write_baseline(judge(recording, Settings()), Settings(), whole=True)
 
     # then: the gate waits for a reason and an owner
     assert code == 0
@@ -200,7 +201,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     file = tmp_path / accepted.FILE
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace('reason = ""', 'reason = "a demo"').replace('owner = ""', 'owner = "ana"'), "utf-8")
-    judged = judge(recording, cli.gate_settings(Written(), []))
+    judged = judge(recording, reading.gate_settings(Written(), []))
 
     assert judged.exit_code == 0
     assert [finding.accepted.startswith("ana, until ") for finding in judged.findings] == [True]
@@ -266,11 +267,11 @@ def test_the_configuration_is_found_above_but_not_beyond_the_repository(
     monkeypatch.chdir(inside)
     faults: list[str] = []
 
-    above = cli.gate_configuration(faults)
+    above = reading.gate_configuration(faults)
     (repository / ".git").mkdir()
-    beyond = cli.gate_configuration(faults)
+    beyond = reading.gate_configuration(faults)
     (repository / "pyproject.toml").write_text("[tool.kgprof]\nfail-on = 'never'\n")
-    own = cli.gate_configuration(faults)
+    own = reading.gate_configuration(faults)
 
     assert (above[0], beyond, own[0]) == (tmp_path, (inside, None), repository)
     assert own[1] is not None
@@ -286,7 +287,7 @@ def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: 
     settings = Settings(accepted_path=str(file))
     dead = judge(gated.profile(gated.finding(), runs=(run(gated.FUSED), died(gated.BATCHED))), settings)
 
-    assert cli.write_baseline(dead, settings, whole=True) == 4
+    assert writing.write_baseline(dead, settings, whole=True) == 4
     assert not file.exists()
     assert "the baseline is left as it is" in capsys.readouterr().err
 
@@ -295,12 +296,12 @@ def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys:
     file = tmp_path / "accepted.toml"
     settings = Settings(accepted_path=str(file))
 
-    assert cli.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
+    assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 
     said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file may be deleted"
     assert capsys.readouterr().err == f"kgprof: {file}: {said}\n"
     # when: the gate reads what was written
-    read = cli.gate_settings(Written(accepted=str(file)), [])
+    read = reading.gate_settings(Written(accepted=str(file)), [])
     assert read.notes == (
         "accepted.toml accepts nothing: --update-baseline writes what fails now into it; else it may be deleted",
     )
@@ -316,7 +317,7 @@ def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_obser
     limits = gated.settings((metric, 99), entries=[gated.entry("KGP103")])
     settings = replace(limits, accepted_path=str(file))
 
-    assert cli.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
+    assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 
     faults: list[str] = []
     assert list(accepted.parse(file.read_text(encoding="utf-8"), "", faults)) == kept

@@ -25,6 +25,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
+from kgprof.cli import entry
 from kgprof.collectors import RULES
 from kgprof.errors import KgprofError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
@@ -277,7 +278,7 @@ def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
 
     # The package exports a function of the module's name.
     monkeypatch.setattr(importlib.import_module("kgprof.analysis"), "analyse", broken)
-    monkeypatch.setattr(cli.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(entry.tempfile, "gettempdir", lambda: str(tmp_path))
 
     code, out, err = here(["report", tmp_path], capsys)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgprof import cli
+from kgprof.cli import reading
 from kgprof.model import Finding, MemorySummary, Profile
 from tests.linkpred_faults import GRAPH_BREAK, RECOMPILES, SYNC, Fault, Planted, check_graphs, plant
 
@@ -14,7 +14,7 @@ def gated(fault: Fault | None, folder: Path, *args: str) -> tuple[int, str, Prof
     planted = plant(fault, folder / "copy")
     done = check_graphs(planted, *args)
     assert done.returncode in (0, 1), done.stderr
-    return done.returncode, done.stdout, cli.read(planted.folder / "out"), planted
+    return done.returncode, done.stdout, reading.read(planted.folder / "out"), planted
 
 
 def only(profile: Profile) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgprof import cli
+from kgprof.cli import reading
 from kgprof.model import RunReport, Skipped, Spread
 
 QUICK = (
@@ -44,7 +45,7 @@ def test_the_verdict_agrees_with_the_times_of_the_two(tmp_path: Path) -> None:
     ]
 
     assert cli.run(command) == 0
-    profile = cli.read(tmp_path)
+    profile = reading.read(tmp_path)
 
     always, guarded = profile.runs
     (found,) = profile.trade_offs

@@ -13,6 +13,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.ci import SUMMARY_BYTES
+from kgprof.cli import writing
 from kgprof.model import PassName, PrivateNames, Profile, decode_json
 from kgprof.record import store
 from tests.record import handmade
@@ -89,7 +90,7 @@ def test_a_trace_that_cannot_be_looked_through_is_not_carried(recorded: Path) ->
     trace = store.trace_path(store.load(recorded), handmade.BATCHED, PassName.TRACE)
     trace.write_bytes(trace.read_bytes()[:-20])
 
-    assert cli.carried_bytes(trace, store.load_header(recorded / "recording")) is None
+    assert writing.carried_bytes(trace, store.load_header(recorded / "recording")) is None
 
 
 def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:

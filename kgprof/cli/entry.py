@@ -1,0 +1,77 @@
+"""The console script: every way out of kgprof is an exit code and one form of words on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from kgprof.cli.options import Context
+from kgprof.cli.verbs import cli
+from kgprof.cli.writing import say
+from kgprof.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    KgprofError,
+)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The console script."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Exit code of one command line; every way out of it says itself on stderr in one form."""
+    context = Context()
+    try:
+        code = cli.main(args, prog_name="kgprof", standalone_mode=False, obj=context)
+        return code if isinstance(code, int) else EXIT_OK
+    except KgprofError as error:
+        say(error.message, error.hint)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        say(lower_first(error.format_message()), help_hint(error))
+        return EXIT_USAGE
+    except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
+        return internal_error(error, context)
+
+
+def help_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return "see kgprof --help"
+    if isinstance(error, click.NoSuchOption) and context.info_name == "profile":
+        return f"see {context.command_path} --help; the workload's own options stand after --"
+    return f"see {context.command_path} --help"
+
+
+def lower_first(text: str) -> str:
+    """click begins its messages with a capital and ends them with a full stop."""
+    return text[:1].lower() + text[1:].removesuffix(".")
+
+
+def internal_error(error: Exception, context: Context) -> int:
+    text = "".join(traceback.format_exception(error))
+    folder = context.folder if context.folder is not None and context.folder.is_dir() else Path(tempfile.gettempdir())
+    path = folder / f"kgprof-traceback-{os.getpid()}.txt"
+    try:
+        path.write_text(text, encoding="utf-8")
+        hint = f"this is a fault of kgprof's; its traceback is in {path}"
+    except OSError as unwritable:
+        hint = f"this is a fault of kgprof's; run again with -v for its traceback ({unwritable})"
+    say(f"internal error: {type(error).__name__}: {error}", hint)
+    if context.verbose:
+        click.echo(text, err=True)
+    return EXIT_INTERNAL

@@ -1,0 +1,390 @@
+"""What can be asked for on the command line: click options, the checks behind them, and what they come to."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kgprof.ci import Job, job_of
+from kgprof.errors import (
+    UsageError,
+)
+from kgprof.model import Options, PassName
+from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
+
+if TYPE_CHECKING:
+    from kgprof.render import Renderer
+
+
+DEFAULTS = Options()
+MODES = (EAGER, *COMPILED_MODES, AS_IS)
+PASSES = tuple(str(name) for name in PassName)
+MODULE = "kgprof.module"
+LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """What of a Recording a report may show."""
+
+    redact: bool = True
+    source: str = "repo"
+
+
+@dataclass
+class Context:
+    """What an error message needs to know (was -v given, and where does this run write?), and how to report."""
+
+    verbose: bool = False
+    folder: Path | None = None
+    sharing: Sharing = Sharing()
+    job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
+
+
+WORKLOAD_ARGS = "kgprof.workload_args"
+
+
+def be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Context).verbose = value
+
+
+def parsed_formats(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Output, ...]:
+    return parse_formats(values)
+
+
+def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value not in MODES:
+            raise UsageError(unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}")
+    return values
+
+
+def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not value <= LONGEST_TIMEOUT_S:  # NaN is in every range of click's
+        longest = f"{LONGEST_TIMEOUT_S:.0f} s (7 days)"
+        raise UsageError(f"--timeout {value:g} is no time limit", hint=f"give seconds, {longest} at most")
+    return value
+
+
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
+)
+
+
+def be_in_no_ci(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Context).job = Job() if value else job_of(os.environ)
+
+
+def be_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    context = ctx.ensure_object(Context)
+    context.sharing = replace(context.sharing, redact=not value)
+
+
+def show_source(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    context = ctx.ensure_object(Context)
+    context.sharing = replace(context.sharing, source=value)
+
+
+def sharing_options(command: Any) -> Any:
+    """What every verb takes that makes a report."""
+    options = (
+        click.option(
+            "--no-redact",
+            is_flag=True,
+            expose_value=False,
+            callback=be_unredacted,
+            help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
+        ),
+        click.option(
+            "--include-source",
+            type=click.Choice(["none", "repo", "all"]),
+            default="repo",
+            show_default=True,
+            expose_value=False,
+            callback=show_source,
+            help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
+        ),
+        click.option(
+            "--no-ci",
+            is_flag=True,
+            expose_value=False,
+            callback=be_in_no_ci,
+            help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def format_option(verb: str) -> Callable[[Any], Any]:
+    """``--format`` of one verb. Where a parameter has another name than its option, its variable is named here."""
+    return click.option(
+        "--format",
+        "outputs",
+        envvar=f"KGPROF_{verb}_FORMAT",
+        multiple=True,
+        metavar="FORMAT[=PATH]",
+        callback=parsed_formats,
+        help="Say it as text, json, markdown, html, sarif, junit or github, on stdout or into PATH. Repeatable.",
+    )
+
+
+def named_module(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    ctx.meta[MODULE] = value
+
+
+def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The WORKLOAD, or the module that -m names in its place (that option is eager)."""
+    from kgprof.workloads.programs import MODULE_OPTION
+
+    module = ctx.meta.get(MODULE)
+    if module is None:
+        return value
+    if value != param.get_default(ctx):
+        raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them")
+    return f"{MODULE_OPTION}{module}"
+
+
+def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[PassName, ...]:
+    names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
+    for name in names:
+        if name not in PASSES:
+            raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
+    if value is not None and not names:
+        raise UsageError("--passes names no pass", hint=f"one of {', '.join(PASSES)}")
+    return tuple(PassName(name) for name in dict.fromkeys(names))
+
+
+module_option = click.option(
+    "-m",
+    "module",
+    metavar="MODULE",
+    is_eager=True,
+    expose_value=False,
+    callback=named_module,
+    help="Run a module as a program, as python -m does; in place of WORKLOAD.",
+)
+
+
+def hta_option(verb: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--rerun-hta/--no-hta",
+        "hta",
+        envvar=f"KGPROF_{verb}_HTA",
+        default=None,
+        help="Ask HolisticTraceAnalysis about each GPU trace, again or not at all; by default once, and the answer is "
+        "kept. It takes about a second a trace.",
+    )
+
+
+def torch_trace_option(verb: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--torch-trace",
+        envvar=f"KGPROF_{verb}_TORCH_TRACE",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
+    )
+
+
+def run_options(verb: str) -> Callable[[Any], Any]:
+    """What every verb that runs a workload takes."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option(
+            "--strategy",
+            "strategies",
+            envvar=f"KGPROF_{verb}_STRATEGY",
+            multiple=True,
+            metavar="NAME",
+            help="Run this one only. Repeatable.",
+        ),
+        click.option(
+            "--mode",
+            "modes",
+            envvar=f"KGPROF_{verb}_MODE",
+            multiple=True,
+            metavar="MODE",
+            callback=checked_modes,
+            help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "cpu", "cuda"]),
+            default=DEFAULTS.device,
+            show_default=True,
+            help="auto is cuda where torch sees a GPU.",
+        ),
+        click.option(
+            "--steps",
+            type=click.IntRange(min=1),
+            default=DEFAULTS.steps,
+            show_default=True,
+            help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the "
+            "timing pass times where the workload has no evaluations.",
+        ),
+        click.option(
+            "--warmup",
+            type=click.IntRange(min=0),
+            default=DEFAULTS.warmup,
+            show_default=True,
+            help="How many of them come before steady state.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0, max=2**32 - 1),
+            default=DEFAULTS.seed,
+            show_default=True,
+            help="Of every random number.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=DEFAULTS.timeout_s,
+            show_default=True,
+            metavar="SECONDS",
+            callback=checked_timeout,
+            help="What one child process may take, 7 days at most.",
+        ),
+        click.option(
+            "--max-steps",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Of a script: stop recording after so many steps. The program runs on.",
+        ),
+        click.option(
+            "--duration",
+            "duration_s",
+            envvar=f"KGPROF_{verb}_DURATION",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Of a script: stop recording at the first step after so long.",
+        ),
+        format_option(verb),
+        click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only."),
+    )
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One ``--format``: to a file, or to stdout."""
+
+    renderer: Renderer
+    path: Path | None
+
+
+def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
+    if not values:
+        return ()
+    from kgprof import render
+
+    outputs = []
+    for value in values:
+        name, _, path = value.partition("=")
+        outputs.append(Output(renderer=render.by_name(name), path=Path(path) if path else None))
+    if sum(output.path is None for output in outputs) > 1:
+        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
+    for output in outputs:
+        if output.path is not None and not could_be_written(output.path):
+            raise UsageError(f"cannot write to {output.path}", hint="name a file in a folder that can be written")
+    return tuple(outputs)
+
+
+def could_be_written(path: Path) -> bool:
+    """No folder itself, and nothing but folders above it; the missing ones are made when it is written."""
+    above = next((parent for parent in path.absolute().parents if parent.exists()), None)
+    return not path.is_dir() and above is not None and above.is_dir()
+
+
+def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> Options:
+    """``given`` are fields of Options, which the parameters of ``run_options`` are named after (all but --timeout).
+
+    Raises UsageError for a workload that cannot be one, before a child is started for it.
+    """
+    from kgprof.workloads import loading
+
+    loading.find(workload)
+    loading.check_arguments(workload, workload_args)
+    checked_warmup(given["warmup"], given["steps"])
+    given["passes"] = passes_of(workload, given)
+    checked_rounds(workload, given.get("rounds", DEFAULTS.rounds), given["passes"])
+    return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+
+
+def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> Options:
+    """Raises UsageError for what asks for a run as well."""
+    run_only = ("workload", "strategies", "modes", "device", "steps", "warmup", "max_steps", "duration_s", "backend")
+    given = [name for name in run_only if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE] + [
+        "--"
+    ] * bool(workload_args)
+    if given or ctx.meta.get(MODULE):
+        raise UsageError(
+            f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} has no meaning beside it",
+            hint="leave one of them out",
+        )
+    return Options(workload=f"TORCH_TRACE={torch_trace}", passes=(PassName.COMPILE,))
+
+
+def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
+    """Those asked for, or what one run of a script gives. Raises UsageError for a script's option elsewhere."""
+    from kgprof.workloads import programs
+
+    passes: tuple[PassName, ...] = given.get("passes", ())
+    if programs.is_program(workload):
+        if PassName.KERNELS in passes:
+            raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
+        return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+    alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
+    for option, value in alone.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} is for scripts, and {workload} is none", hint="a script is script.py, or -m pkg.mod"
+            )
+    return passes
+
+
+def checked_warmup(warmup: int, steps: int) -> None:
+    if warmup >= steps:
+        raise UsageError(
+            f"--warmup {warmup} leaves none of --steps {steps} for steady state", hint="ask for more --steps"
+        )
+
+
+def checked_rounds(workload: str, rounds: int, passes: tuple[PassName, ...]) -> None:
+    from kgprof.workloads import programs
+
+    if rounds == 1:
+        return
+    if programs.is_program(workload):
+        raise UsageError(
+            f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
+            hint="profile a function of it, file.py:name, or the script several times",
+        )
+    if passes and PassName.TIMING not in passes:
+        raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
+
+
+def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
+    nearest = difflib.get_close_matches(near or name, known, n=1, cutoff=0.5)
+    return f"no {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")

@@ -1,0 +1,116 @@
+"""From options to a Recording on disk: which folder, how progress is shown, what a signal does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kgprof.ci import Job
+from kgprof.cli.reading import read
+from kgprof.cli.writing import complain_of_runs
+from kgprof.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_WORKLOAD,
+)
+from kgprof.model import Options
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kgprof.progress import Progress
+    from kgprof.record.ranks import Launch
+
+
+def traced_folder(output: Path | None, torch_trace: Path) -> Path:
+    from kgprof.record import default_folder
+
+    return output if output is not None else default_folder(torch_trace.absolute().name)
+
+
+def read_torch_trace(options: Options, torch_trace: Path, folder: Path) -> Path:
+    from kgprof.record import torch_trace_files
+
+    return torch_trace_files.record_directory(torch_trace, folder, options)
+
+
+def launch_of(workload: str) -> Launch | None:
+    """This process's place among torchrun's ranks, for a script."""
+    from kgprof.record import ranks
+    from kgprof.workloads import programs
+
+    return ranks.launch(os.environ) if programs.is_program(workload) else None
+
+
+def output_folder(output: Path | None, workload: str, launched: Launch | None) -> Path:
+    from kgprof.record import default_folder, folder_name, ranks
+
+    if output is not None:
+        return output
+    return ranks.agreed_folder(folder_name(workload), launched) if launched else default_folder(workload)
+
+
+def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
+    """The Recording's folder; None on a rank that leaves the rest to rank 0."""
+    from kgprof.ci import fenced
+    from kgprof.record import ranks, record
+
+    with sigterm_as_ctrl_c():
+        if launched is None:
+            with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
+                return record(options, folder, progress, echo=printed)
+        ranks.begin(folder, launched)
+        with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
+            record(options, launched.folder(folder), progress, echo=printed)
+        ranks.done(folder, launched)
+        return ranks.gather(folder, launched) if launched.rank == 0 else None
+
+
+def shown(options: Options, quiet: bool) -> AbstractContextManager[Progress]:
+    """A live line and what a script prints would write over each other."""
+    from kgprof import progress
+    from kgprof.workloads import programs
+
+    return progress.choose(quiet=quiet, live=not programs.is_program(options.workload))
+
+
+def echo(quiet: bool) -> Callable[[bytes], None]:
+    """What a script prints goes to stderr: stdout is for the report."""
+
+    def to_stderr(data: bytes) -> None:
+        if quiet:
+            return
+        with contextlib.suppress(OSError):  # nobody reads it any more; the log has it
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+
+    return to_stderr
+
+
+def rank_exit_code(folder: Path, launched: Launch | None) -> int:
+    """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
+    from kgprof.record import store
+
+    assert launched is not None
+    recording = launched.folder(folder) / store.FOLDER
+    found = read(recording)
+    complain_of_runs(found, recording)
+    return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
+
+
+class sigterm_as_ctrl_c:  # noqa: N801  used as a statement
+    """A terminated recording ends its child and is rendered like an interrupted one."""
+
+    def __enter__(self) -> None:
+        self._before: Any = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _interrupt(self, number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt

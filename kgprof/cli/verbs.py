@@ -1,0 +1,705 @@
+"""The verbs, one short function each; what one needs is imported inside it, so that --help is instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kgprof._version import __version__
+from kgprof.ci import inert
+from kgprof.cli.options import (
+    DEFAULTS,
+    WORKLOAD_ARGS,
+    Context,
+    Output,
+    asked_for,
+    could_be_written,
+    format_option,
+    hta_option,
+    module_option,
+    named_once,
+    parsed_passes,
+    run_options,
+    sharing_options,
+    torch_trace_option,
+    traced_options,
+    unknown,
+    verbose_option,
+)
+from kgprof.cli.reading import (
+    accepted_here,
+    compare_settings,
+    fit_to_show,
+    gate_settings,
+    judged_profile,
+    kernel_kinds,
+    named_side,
+    read,
+    recording_of,
+    side,
+    with_accepted,
+)
+from kgprof.cli.recording import (
+    launch_of,
+    output_folder,
+    rank_exit_code,
+    read_torch_trace,
+    recorded,
+    sigterm_as_ctrl_c,
+    traced_folder,
+)
+from kgprof.cli.writing import (
+    add_to_job_summary,
+    complain,
+    complain_of_runs,
+    emit,
+    inform,
+    say_outcome,
+    speedscope_file,
+    to_stdout,
+    write_baseline,
+    write_report,
+)
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    UsageError,
+)
+from kgprof.gate.settings import FAIL_ON
+from kgprof.model import Options, PassName
+from kgprof.workloads.backend_names import BACKENDS
+
+HELP_WIDTH = 100
+SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
+TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS), str(PassName.STACK))
+
+
+class Verbs(click.Group):
+    """Suggests the nearest verb, whichever click is installed."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise UsageError(unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+        return super().resolve_command(ctx, args)
+
+
+class WorkloadCommand(click.Command):
+    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[WORKLOAD_ARGS] = args[:at], tuple(args[at + 1 :])
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- the workload's own options]"]
+
+
+def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    import platform
+
+    text = f"kgprof {__version__} (torch {installed('torch')}, triton {installed('triton')}, Python "
+    click.echo(f"{text}{platform.python_version()})")
+    ctx.exit()
+
+
+def installed(package: str) -> str:
+    """A version without importing the package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "KGPROF",
+        "max_content_width": HELP_WIDTH,
+    },
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Say it and stop.")
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Is this torch.compile'd program slow, why, and where do I look? One HTML report says it.
+
+    \b
+    Start here:  kgprof profile                      the built-in evaluator
+                 kgprof profile my_model.py:step     a function of yours that takes no arguments
+                 kgprof profile train.py -- ARGS     a script as it stands
+
+    Every option can also be set by an environment variable, KGPROF_PROFILE_STEPS=50 for --steps 50.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(EXIT_USAGE)
+    return None
+
+
+@cli.command(cls=WorkloadCommand)
+@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
+@module_option
+@run_options("PROFILE")
+@click.option(
+    "--passes",
+    envvar="KGPROF_PROFILE_PASSES",
+    metavar="PASS,...",
+    callback=parsed_passes,
+    help="Which passes to make.  [default: all; of a script compile,memory,trace, which come from one run of it. "
+    "timing, host and stack run it once more each]",
+)
+@click.option(
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.evaluations,
+    show_default=True,
+    help="Whole evaluations that TIMING aims at. Those beyond the second run only while there is time for them.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.rounds,
+    show_default=True,
+    help="In how many fresh processes TIMING is made, in turn over all runs. `kgprof compare` takes its intervals over "
+    "them; from the second on a run's compiler caches are warm. Not of a script.",
+)
+@click.option(
+    "--accepted",
+    metavar="PATH",
+    help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
+)
+@hta_option("PROFILE")
+@sharing_options
+@verbose_option
+@click.pass_context
+def profile(
+    ctx: click.Context,
+    /,
+    workload: str,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+    hta: bool | None,
+    accepted: str | None,
+    **given: Any,
+) -> int:
+    """Run WORKLOAD, measure it, and write report.html and report.json.
+
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), pkg.mod:name or path/file.py:name,
+    where name is a function without arguments (one step) or an object with strategies. Each strategy runs in each mode
+    in a process of its own. Or it is a whole script.py (-m pkg.mod for a module), which runs once and as it stands,
+    with what follows -- as its arguments. The last line on stdout is the report's path.
+
+    \b
+    For example:  kgprof profile linkpred --strategy fused -- --queries 100
+                  kgprof profile my_model.py:step --mode eager --mode default
+                  kgprof profile train.py --max-steps 200 -- --epochs 1
+                  kgprof profile linkpred -- --help        the workload's own options
+    """
+    from kgprof.record import refuse_other_platforms, store
+    from kgprof.workloads import loading
+
+    refuse_other_platforms()
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    if loading.asks_for_help(workload, workload_args):
+        to_stdout(inert(loading.help_text(workload)))
+        return EXIT_OK
+    options = asked_for(workload, workload_args, **given)
+    kernel_kinds()  # a fault in them is told before anything runs
+    known = accepted_here(accepted)
+    launched = launch_of(workload)
+    folder = output_folder(output, workload, launched)
+    ctx.ensure_object(Context).folder = folder
+    context = ctx.ensure_object(Context)
+    recording = recorded(options, folder, quiet, launched, context.job)
+    if recording is None:
+        return rank_exit_code(folder, launched)
+    store.write_accepted(recording, known)
+    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    report = write_report(folder, found, recording)
+    complain(found, recording)
+    if not quiet:
+        inform(found.verdict.text)
+    add_to_job_summary(found, context.job)
+    emit(outputs, found, recording, otherwise=str(report), job=context.job)
+    return found.exit_code
+
+
+@cli.command("check-graphs", cls=WorkloadCommand)
+@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
+@module_option
+@run_options("CHECK_GRAPHS")
+@click.option(
+    "--max",
+    "budgets",
+    envvar="KGPROF_CHECK_GRAPHS_MAX",
+    multiple=True,
+    metavar="[STRATEGY[.MODE]:]METRIC=N",
+    help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
+    "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
+)
+@click.option(
+    "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
+)
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
+)
+@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
+@torch_trace_option("CHECK_GRAPHS")
+@sharing_options
+@verbose_option
+@click.pass_context
+def check_graphs(
+    ctx: click.Context,
+    /,
+    workload: str,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+    budgets: tuple[str, ...],
+    fail_on: str | None,
+    backend: str | None,
+    accepted: str | None,
+    update_baseline: bool,
+    torch_trace: Path | None,
+    **given: Any,
+) -> int:
+    """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
+
+    Only the COMPILE pass runs, and MEMORY where syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
+    of accepted findings can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: passed;
+    1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something that has a budget
+    was not observed.
+
+    \b
+    For example:  kgprof check-graphs my_model.py:step --backend aot_eager
+                  kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
+                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
+                  kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
+    """
+    from kgprof.gate.settings import parse_options, to_record
+    from kgprof.record import refuse_other_platforms, store
+
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    faults: list[str] = []
+    settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    context = ctx.ensure_object(Context)
+    if torch_trace is not None:
+        options = traced_options(ctx, torch_trace, workload_args)
+        folder = traced_folder(output, torch_trace)
+        ctx.ensure_object(Context).folder = folder
+        recording: Path | None = read_torch_trace(options, torch_trace, folder)
+    else:
+        refuse_other_platforms()
+        gates_own = {"passes": settings.passes, "backend": settings.backend}
+        options = asked_for(workload, workload_args, **{**given, **gates_own})
+        launched = launch_of(workload)
+        folder = output_folder(output, workload, launched)
+        ctx.ensure_object(Context).folder = folder
+        recording = recorded(options, folder, quiet, launched, context.job)
+    if recording is None:
+        return rank_exit_code(folder, launched)
+    store.write_gate(recording, to_record(settings))
+    found = read(recording, sharing=context.sharing)
+    report = write_report(folder, found, recording)
+    complain_of_runs(found, recording)
+    if not quiet:
+        inform(f"the report is {report}")
+    add_to_job_summary(found, context.job)
+    say_outcome(outputs, found, recording, job=context.job)
+    if update_baseline:
+        # That file names files as they were recorded, not as a report may show them.
+        judged = judged_profile(store.load(recording), kernel_kinds())
+        return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
+    return found.exit_code
+
+
+@cli.command()
+@click.argument("recording", type=click.Path(path_type=Path), required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
+@torch_trace_option("REPORT")
+@hta_option("REPORT")
+@format_option("REPORT")
+@sharing_options
+@verbose_option
+@click.pass_context
+def report(
+    ctx: click.Context,
+    recording: Path | None,
+    output: Path | None,
+    torch_trace: Path | None,
+    hta: bool | None,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Read a Recording again and write its report again; torch is not needed.
+
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. One of
+    `kgprof check-graphs` is judged again, by the budgets and accepted findings that it was held to. Exit code 0 says
+    that the report was written; how the gate or the run ended stands in it (exit_code in report.json).
+
+    \b
+    For example:  kgprof report reports/linkpred-20260102T030405Z
+                  kgprof report my-run --format markdown
+                  kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
+    """
+    from kgprof.record import store
+
+    if (recording is None) == (torch_trace is None):
+        raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
+    if torch_trace is not None:
+        output = traced_folder(output, torch_trace)
+        recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
+    assert recording is not None
+    folder = store.resolve(recording)
+    context = ctx.ensure_object(Context)
+    found = read(folder, hta=hta, sharing=context.sharing)
+    add_to_job_summary(found, context.job)
+    if output is None and outputs:
+        emit(outputs, found, folder, otherwise="", job=context.job)
+        return EXIT_OK
+    where = output if output is not None else store.output_folder(folder)
+    ctx.ensure_object(Context).folder = where
+    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
+    return EXIT_OK
+
+
+@cli.command()
+@click.argument("traces", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Compare with this trace, or rank by rank with these: microseconds per step by kernel, kind and span. "
+    "Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the report goes.  [default: reports/NAME-TIME]",
+)
+@hta_option("TRACE")
+@format_option("TRACE")
+@click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+@sharing_options
+@verbose_option
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    traces: tuple[Path, ...],
+    against: tuple[Path, ...],
+    output: Path | None,
+    hta: bool | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+) -> int:
+    """Read traces that torch.profiler wrote, in whatever program, and write a report about them. Runs nothing.
+
+    FILE is a Kineto trace, plain or gzip; of a DIR those in it that end in .json or .json.gz are read, one a rank. The
+    rank is the one that a trace gives in distributedInfo, or else the one in its file's name. A file that breaks off is
+    read up to there, and the report says so. The traces are copied into the Recording, so that `kgprof report` can read
+    it again without them. Exit code 0: the report was written; 2: no trace could be read; 5: there is nothing in them
+    to measure. The last line on stdout is the report's path.
+
+    \b
+    For example:  kgprof trace trace.json.gz
+                  kgprof trace profiles/                     one trace a rank: who computes longest, who waits
+                  kgprof trace new.json --against old.json --format text
+    """
+    from kgprof import progress
+    from kgprof.record import default_folder, kineto_files
+
+    kernel_kinds()  # a fault in them is told before anything is read
+    where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
+    ctx.ensure_object(Context).folder = where
+    options = Options(workload=kineto_files.title(traces), passes=(PassName.TRACE,))
+    with progress.choose(quiet=quiet) as shown_progress:
+        recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
+        shown_progress.phase("analysis", None)
+    for sentence in unread:
+        click.echo(f"kgprof: left out: {sentence}", err=True)
+    context = ctx.ensure_object(Context)
+    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    report = write_report(where, found, recording)
+    complain(found, recording)
+    if not quiet:
+        inform(found.verdict.text)
+    add_to_job_summary(found, context.job)
+    emit(outputs, found, recording, otherwise=str(report), job=context.job)
+    return found.exit_code
+
+
+@cli.command()
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Which viewer the file is for.")
+@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Which run.  [default: the only one that has a trace]")
+@click.option(
+    "--pass",
+    "name",
+    envvar="KGPROF_EXPORT_PASS",
+    type=click.Choice(TRACED_PASSES),
+    help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Where it is written."
+)
+@verbose_option
+@click.pass_context
+def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
+    """Write the trace of one run for another viewer: speedscope, or Perfetto.
+
+    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
+    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting of
+    spans, operators and CUDA calls on each thread, of Python functions where the trace was recorded with stacks, and of
+    what ran on each stream. The last line on stdout is FILE.
+
+    \b
+    For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
+                  kgprof export my-run --to perfetto --run fused.eager -o fused.trace.json.gz
+    """
+    from kgprof.record import kept_traces, store
+
+    if not could_be_written(output):
+        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
+    kept = kept_traces.asked_for(store.load(recording), slug, PassName(name) if name is not None else None)
+    if viewer == PERFETTO:
+        store.copy_trace(kept.path, output)
+    else:
+        store.write_export(output, speedscope_file(kept))
+    to_stdout(str(output))
+    return EXIT_OK
+
+
+@cli.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("head", type=click.Path(path_type=Path))
+@click.option(
+    "--max-regression",
+    "budgets",
+    envvar="KGPROF_COMPARE_MAX_REGRESSION",
+    multiple=True,
+    metavar="METRIC=PERCENT",
+    help="How much worse a metric may be, of what base has: step, evaluation, peak-allocated, kernels-a-step ... "
+    "Repeatable.  [default: step=5%, evaluation=5%]",
+)
+@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")
+@click.option(
+    "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
+)
+@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write report.html and report.json there."
+)
+@format_option("COMPARE")
+@sharing_options
+@verbose_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    base: Path,
+    head: Path,
+    budgets: tuple[str, ...],
+    fail_on: str | None,
+    allow_different_environment: bool,
+    accepted: str | None,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Is HEAD worse than BASE, and why? Two recordings of one workload beside each other; runs nothing.
+
+    BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote: the folder, its recording/, its
+    report.json, or the report.html alone, as it was attached to a pull request. Findings are new, fixed or unchanged
+    whatever lines they moved to. A time is worse when the whole of its 95 % interval is above the budget, the same when
+    all of it is below, and else inconclusive; intervals are over rounds, so record both sides with --rounds 5 or more.
+    Budgets and --fail-on can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression =
+    {step = 5}). Exit code 0: not worse; 1: a time or a budgeted metric is surely worse, results changed, or a finding
+    is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both sides; 6: it cannot be said,
+    from noise, too few rounds or another environment.
+
+    \b
+    For example:  kgprof compare base-run head-run
+                  kgprof compare main/report.html report.html --format markdown
+                  kgprof compare base-run head-run --max-regression step=2% -o comparison
+    """
+    from kgprof.analysis.compare import compare as compared
+
+    context = ctx.ensure_object(Context)
+    settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    before, after = (with_accepted(side(path, context.sharing), entries) for path in (base, head))
+    sources = (named_side(base, context.sharing), named_side(head, context.sharing))
+    recording = recording_of(head)
+    found = fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
+    add_to_job_summary(found, context.job)
+    if output is not None:
+        context.folder = output
+        click.echo(f"kgprof: the report is {write_report(output, found, recording)}", err=True)
+    say_outcome(outputs, found, recording, job=context.job)
+    return found.exit_code
+
+
+@cli.command()
+@click.argument("report", type=click.Path(path_type=Path), metavar="REPORT")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where it is written.  [default: stdout]"
+)
+@verbose_option
+def extract(report: Path, output: Path | None) -> int:
+    """Write the Profile that a report.html carries as JSON: what report.json was beside it.
+
+    REPORT is the page alone, as it was attached or downloaded. A page that had to leave parts of its copy out, to stay
+    below 1 MB, names them on stderr. Exit code 0: written; 2: no report of kgprof's, or it breaks off, or it carries
+    no Profile, or one of a newer kgprof.
+
+    \b
+    For example:  kgprof extract report.html -o report.json
+                  kgprof extract report.html | jq .verdict
+    """
+    from kgprof import carried
+    from kgprof.model import encode_json
+    from kgprof.record import store
+
+    if output is not None and not could_be_written(output):
+        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
+    found = carried.read(report)
+    text = encode_json(found.profile).decode()
+    for words in found.left_out:
+        click.echo(f"kgprof: not in this report's copy: {words}", err=True)
+    if output is None:
+        to_stdout(text)
+        return EXIT_OK
+    store.write_report(output.parent, output.name, text)
+    to_stdout(str(output))
+    return EXIT_OK
+
+
+@cli.command()
+def schema() -> int:
+    """Print the JSON Schema of report.json.
+
+    \b
+    For example:  kgprof schema > kgprof.schema.json
+    """
+    from kgprof.model import encode_json
+    from kgprof.render import json
+
+    to_stdout(encode_json(json.schema()).decode())
+    return EXIT_OK
+
+
+@cli.command()
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default=DEFAULTS.device,
+    show_default=True,
+    help="auto is cuda where torch sees a GPU.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@verbose_option
+def selftest(device: str, form: str, quiet: bool) -> int:
+    """Run a workload with known answers through every capture, on this machine and this torch, and compare.
+
+    Says of each capture: works, unavailable (and why), or WRONG (expected, got). An unavailable capture is no failure.
+    Exit code 0: no answer is wrong; 1: one is.
+
+    \b
+    For example:  kgprof selftest --device cpu
+    """
+    from kgprof import progress
+    from kgprof.model import encode_json
+    from kgprof.selftest import lines
+    from kgprof.selftest import selftest as answers_here
+
+    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown_progress:
+        answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
+    to_stdout(encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
+    return EXIT_GATE_FAILED if answers.wrong else EXIT_OK
+
+
+@cli.command()
+@click.argument("rule", required=False)
+@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+def explain(rule: str | None, form: str) -> int:
+    """Explain a rule: what it means, why it costs, an example, what to do. Without RULE, list them all.
+
+    \b
+    For example:  kgprof explain KGP501
+                  kgprof explain --format markdown > RULES.md        every rule in full
+    """
+    from kgprof.collectors import RULES
+    from kgprof.render.rules_page import rules_page
+
+    if form == "markdown":
+        if rule is not None:
+            raise UsageError("--format markdown is the page of every rule", hint="leave out RULE or the format")
+        to_stdout(rules_page(RULES))
+        return EXIT_OK
+    if rule is None:
+        to_stdout("\n".join(f"{known.id}  {known.name:<28} {known.summary}" for known in RULES))
+        return EXIT_OK
+    for known in RULES:
+        if rule.upper() == known.id or rule.lower() == known.name:
+            to_stdout(
+                f"{known.id} {known.name} ({known.level})\n\n{known.summary}\n\n"
+                f"Why\n  {known.why}\n\nExample\n  {known.example}\n\nWhat to do\n  {known.remedy}"
+            )
+            return EXIT_OK
+    names = [name for known in RULES for name in (known.id, known.name)]
+    raise UsageError(
+        unknown("rule", rule, names, near=rule.upper() if rule[:3].lower() == "kgp" else rule.lower()),
+        hint="`kgprof explain` lists them all",
+    )
+
+
+@cli.command("ci-init")
+@click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
+@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="What the workflow profiles.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
+)
+@click.option("--force", is_flag=True, help="Replace a file that kgprof did not write.")
+@verbose_option
+def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
+    """Write a workflow that profiles a pull request's base and head on one runner and compares them.
+
+    Actions are pinned by commit, kgprof and torch by the versions that are installed here. Look at what it installs
+    before you commit it. The last line on stdout is the file's path.
+
+    \b
+    For example:  kgprof ci-init github --workload my_model.py:step
+                  kgprof ci-init gitlab -o ci/kgprof.yml
+    """
+    from kgprof.ci_init import PATHS, Wanted, refuse_to_replace, workflow
+    from kgprof.record import store
+
+    path = output if output is not None else PATHS[place]
+    if not could_be_written(path):
+        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
+    if not force:
+        refuse_to_replace(path)
+    torch = installed("torch").partition("+")[0]
+    pinned = torch if torch[:1].isdecimal() else ""
+    text = workflow(Wanted(place=place, workload=workload, torch=pinned, path=path))
+    store.write_export(path, text.encode())
+    to_stdout(str(path))
+    return EXIT_OK
