@@ -58,7 +58,7 @@ def test_a_folder_a_page_and_a_document_say_the_same(
 
     assert (code, err) == (1, "")
     verdict = next(line for line in out.splitlines() if line.startswith("FAILED: "))
-    assert verdict.startswith("FAILED: worse: fused.default: step +20.0 % (95 % ")
+    assert verdict.startswith("FAILED: fused.default: step +20.0 % (95 % ")
     assert "; likely cause: step.py:41: new KGP201 Tensor.item reads 1 value a step" in verdict
     assert "fused.default  step" in out
     assert "+20.0 %" in out
@@ -245,7 +245,7 @@ def test_the_page_is_written_where_it_is_asked_for_and_carries_the_comparison(
     code, out, err = here(capsys, "compare", base, worse, "-o", where)
 
     assert code == 1
-    assert "FAILED: worse" in out
+    assert "FAILED: fused.default" in out
     assert err == f"kgprof: the report is {where / 'report.html'}\n"
     assert sorted(path.name for path in where.iterdir()) == ["report.html", "report.json"]
     code, extracted, _ = here(capsys, "extract", where / "report.html")

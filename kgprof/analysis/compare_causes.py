@@ -69,7 +69,7 @@ FEWEST_TO_RANK = 5
 FAR_APART = 1.5
 MOST_CAUSES = 8  # of one run
 
-_CLOCKLESS = Skipped(reason="no time is known to be worse because of it")
+_CLOCKLESS = Skipped(reason="how much of the time is its doing is not known")
 _OTHERS = Skipped(reason="counted with another cause")
 
 _ANY = (HOST, LAUNCHES, COPIES, REPLACED)

@@ -69,7 +69,8 @@ LEAST: Mapping[str, float] = {  # and below this much, in the metric's unit, a c
     WARM_COMPILE: 1.0,
 }
 FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
-ONE_ROUND = "{} in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
+ONE_ROUND = "{} timed in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
+ONE_ROUND_NOTES = tuple(ONE_ROUND.format(which) for which in ("both sides were", "base was", "head was"))
 NO_INTERVAL = Skipped(reason="with fewer than two rounds a side there is no interval")
 _SITES: Mapping[str, tuple[str, ...]] = {
     BREAKS: ("KGP101",),
@@ -203,7 +204,7 @@ def _judged(
         return replace(metric, verdict=INCONCLUSIVE, note=doubt)
     if found is None:
         few = [words for words, side in (("base", base), ("head", head)) if len(side) < FEWEST_ROUNDS]
-        which = "both sides were timed" if len(few) == 2 else f"{few[0]} was timed"
+        which = "both sides were" if len(few) == 2 else f"{few[0]} was"
         return replace(metric, verdict=INCONCLUSIVE, note=ONE_ROUND.format(which))
     verdict = found.verdict(budget)
     if verdict != INCONCLUSIVE:

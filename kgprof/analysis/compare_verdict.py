@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.analysis.compare_intervals import BETTER, INCONCLUSIVE, WORSE
-from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, STEP
+from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP
 from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -29,6 +29,11 @@ from kgprof.places import relative
 
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 _STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+_LEADS = {  # before the first reason, where the status alone would not say what it means
+    EXIT_WORKLOAD: "no verdict, the workload failed: ",
+    EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
+    EXIT_INTERRUPTED: "no verdict, interrupted: ",
+}
 TIMES = (STEP, EVALUATION, CANDIDATE)
 
 
@@ -36,6 +41,7 @@ TIMES = (STEP, EVALUATION, CANDIDATE)
 class Reason:
     exit_code: int
     text: str
+    same_for_all: str = ""  # what it says of every run alike, where it does
 
 
 def reasons(base: Profile, head: Profile, compared: Comparison) -> tuple[Reason, ...]:
@@ -104,7 +110,11 @@ def _inconclusive(compared: Comparison) -> Iterator[Reason]:
     for run in compared.runs:
         undecided = [m for m in run.metrics if m.decides and m.verdict == INCONCLUSIVE]
         for metric in undecided[:1]:  # the step and the evaluation of one run are of one mind mostly
-            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug}: {said(metric)}")
+            yield Reason(
+                exit_code=EXIT_INCONCLUSIVE,
+                text=f"{run.run.slug}: {said(metric)}",
+                same_for_all=metric.note if metric.note in ONE_ROUND_NOTES else "",
+            )
         unseen = [m for m in run.metrics if m.decides and m.verdict == NOT_OBSERVED]
         unseen += [m for m in run.metrics if m.name in TIMES and _on_one_side(m)][:1]
         timed = any(m.decides and m.name in TIMES for m in run.metrics)
@@ -130,16 +140,11 @@ def verdict(found: Sequence[Reason], compared: Comparison, root: str) -> Verdict
     if not found:
         return Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
     code = found[0].exit_code
-    lead = {
-        EXIT_GATE_FAILED: "worse",
-        EXIT_WORKLOAD: "no verdict, the workload failed",
-        EXIT_NOTHING_MEASURED: "no verdict, nothing to compare",
-        EXIT_INTERRUPTED: "no verdict, interrupted",
-        EXIT_INCONCLUSIVE: "inconclusive",
-    }[code]
+    if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
+        return Verdict(status="inconclusive", text=f"no time decides: {found[0].same_for_all}", reasons=_also(compared))
     return Verdict(
         status=_STATUS.get(code, "inconclusive"),
-        text=f"{lead}: {found[0].text}{_cause(compared, root) if code == EXIT_GATE_FAILED else ''}",
+        text=f"{_LEADS.get(code, '')}{found[0].text}{_cause(compared, root) if code == EXIT_GATE_FAILED else ''}",
         reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
     )
 
@@ -173,16 +178,23 @@ def milliseconds(us: float) -> str:
 def said(metric: ComparedMetric) -> str:
     """One metric with its change, interval and budget."""
     if isinstance(metric.ratio, Skipped):
-        return f"{metric.name} {plain(metric.base)} -> {plain(metric.head)} {metric.unit}"
+        return f"{metric.name} {_from_to(metric)}"
     change = f"{metric.name} {_percent(metric.ratio)}"
     if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
         note = f": {metric.note}" if metric.note else ""
-        return f"{change} ({plain(metric.base)} -> {plain(metric.head)} {metric.unit}){note}"
+        return f"{change} ({_from_to(metric)}){note}"
     rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
     budget = f", budget +{metric.budget_percent:g} %" if metric.budget_percent is not None else ""
     within = f"95 % {_percent(metric.low)} to {_percent(metric.high)}, {rounds}{budget}"
     note = f"; {metric.note}" if metric.note else ""
     return f"{change} ({within}){note}"
+
+
+def _from_to(metric: ComparedMetric) -> str:
+    """Of the unit that every renderer gives it in."""
+    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)
+    base, head = (plain(side if isinstance(side, Skipped) else side / scale) for side in (metric.base, metric.head))
+    return f"{base} -> {head} {unit}"
 
 
 def plain(value: float | Skipped) -> str:
@@ -199,7 +211,7 @@ def _passed(compared: Comparison) -> str:
     common = sum(run.status == "both" for run in compared.runs)
     if faster:
         best = min(faster, key=lambda m: m.ratio if not isinstance(m.ratio, Skipped) else 1.0)
-        return f"better: {best.run.slug}: {said(best)}"
+        return f"better, {best.run.slug}: {said(best)}"
     if not times:
         return f"no new finding that fails, over {counted(common, 'run')}; no time was compared"
     slower = [m for m in times if m.verdict == WORSE]  # with --fail-on never

@@ -16,7 +16,8 @@ from kgprof.model import (
     Skipped,
 )
 from kgprof.places import relative
-from kgprof.render.quantity import figure, milliseconds, size
+from kgprof.render.compare_words import change, interval, value
+from kgprof.render.quantity import milliseconds
 from kgprof.render.visible import one_line
 
 _LENGTH = 2000
@@ -24,8 +25,6 @@ _NAME = 60
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
-_TIMES = ("us", "s", "ms/candidate")
-_SCALES = {"us": ("ms", 1e-3)}  # as elsewhere in a report: steps are said in milliseconds
 # Of what is the same, the lines that a reader looks for.
 _ALWAYS = ("step", "evaluation", "ms/candidate")
 
@@ -124,33 +123,12 @@ def _row(metric: ComparedMetric) -> tuple[str, ...]:
     return (
         one_line(metric.run.slug, _NAME),
         one_line(metric.name, _NAME),
-        amount(metric.base, metric.unit),
-        amount(metric.head, metric.unit),
-        "-" if isinstance(metric.ratio, Skipped) else percent(metric.ratio),
-        interval(metric),
+        one_line(value(metric, metric.base), _NAME),
+        one_line(value(metric, metric.head), _NAME),
+        change(metric),
+        interval(metric).removeprefix("95 % interval "),
         one_line(f"{metric.verdict}{budget}", _NAME),
     )
-
-
-def amount(value: float | Skipped, unit: str) -> str:
-    if isinstance(value, Skipped):
-        return "-"
-    if unit == "bytes":
-        return size(round(value))
-    if unit not in _TIMES and value == int(value):
-        return f"{value:,.0f} {one_line(unit, _NAME)}"
-    name, factor = _SCALES.get(unit, (unit, 1.0))
-    return f"{figure(value * factor, 4)} {one_line(name, _NAME)}"
-
-
-def percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
-
-
-def interval(metric: ComparedMetric) -> str:
-    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
-        return ""
-    return f"{percent(metric.low)} to {percent(metric.high)}, {metric.base_rounds} + {metric.head_rounds} rounds"
 
 
 # ---------------------------------------------------------------- findings

@@ -43,7 +43,9 @@ def value(metric: ComparedMetric, side: float | Skipped) -> str:
     if metric.unit == "s":
         return f"{figure(side)} s"
     said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
-    return _plain(side) if said else f"{_plain(side)} {metric.unit}"
+    if said:
+        return _plain(side)
+    return f"{_plain(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
 
 
 def _plain(number: float) -> str:

@@ -27,7 +27,7 @@ def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
         f"  base: base-run (2026-11-21T02:03:04+00:00{commit})",
         f"  head: head-run (2026-11-21T02:03:04+00:00{commit})",
         "",
-        "FAILED: worse: fused.default: step +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %); "
+        "FAILED: fused.default: step +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %); "
         "likely cause: aten::index: 20 -> 35 us a launch, 10 launches a step (explains 0.152 of 0.18 ms/step)",
         "  also: fused.default: evaluation +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %)",
         "  also: 1 further new finding",
@@ -36,7 +36,7 @@ def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
     assert "  fused.default: 0.152 of 0.180 ms/step explained, 0.0279 not; the traced step differs by" in text
     row = next(line for line in text.splitlines() if line.startswith("fused.default  step"))
     columns = " ".join(row.split()[2:])
-    assert columns == "1.0000 ms 1.180 ms +18.0 % +17.3 % to +18.7 %, 5 + 5 rounds worse (budget 5 %)"
+    assert columns == "1.0000 ms 1.180 ms +18.0 % +17.3 to +18.7 %, 5 + 5 rounds worse (budget 5 %)"
     assert "findings: 1 new, 1 fixed, 0 unchanged" in text
     assert "  new note step.py:77: KGP203 Tensor.item reads 1 value a step [fused.default]" in text
     assert "  fixed warning step.py:41: KGP402 a result is the input [fused.default]" in text
