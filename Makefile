@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Files go whole to one of so many processes. More would only contend: most tests start processes of their own.
 TEST_PROCESSES ?= 2
 
-.PHONY: profile test lint check-debian clean
+.PHONY: profile test lint example check-debian clean
 
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
@@ -23,6 +23,9 @@ $(READY): setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
+
+example: $(READY)
+	$(BIN)/python -m tests.examples
 
 # The browser tests need Debian's chromium, the proof oracle needs SWI-Prolog; neither comes from pip.
 check-debian:

@@ -1,0 +1,63 @@
+"""The reports in reports/example, from Recordings in fixtures, as today's kgprof writes them.
+
+python -m tests.examples [FOLDER]          what `make example` runs
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Set
+from pathlib import Path
+
+from tests.regressions.planted import regressions, unchanged
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "reports" / "example"
+EVALUATOR = ROOT / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
+REGRESSION = "02-step-logged"
+
+
+def reports() -> dict[str, bytes]:
+    """Name and content of each. What lies beside a report (its JSON, its traces) it carries itself."""
+    regression = next(one for one in regressions() if one.name == REGRESSION)
+    with tempfile.TemporaryDirectory(prefix="kgprof-examples-") as scratch:
+        folder = Path(scratch)
+        unpack(EVALUATOR, folder / "evaluator")
+        unpack(unchanged(regression.setting, 0), folder / "main")
+        unpack(regression.recording, folder / "pull-request")
+        run(folder, "report", "evaluator", "--no-hta", "-o", "evaluator-report")
+        run(folder, "compare", "main", "pull-request", "-o", "comparison-report", exit_codes={0, 1, 6})
+        return {
+            "evaluator.html": (folder / "evaluator-report" / "report.html").read_bytes(),
+            "comparison.html": (folder / "comparison-report" / "report.html").read_bytes(),
+        }
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+
+
+def run(folder: Path, *arguments: str, exit_codes: Set[int] = frozenset({0})) -> None:
+    """kgprof in ``folder``, so that no path of this machine gets into a report."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KGPROF_", "GITHUB_"))}
+    command = [sys.executable, "-m", "kgprof", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in exit_codes:
+        raise RuntimeError(f"kgprof {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLE
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in reports().items():
+        (folder / name).write_bytes(content)
+        print(folder / name)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

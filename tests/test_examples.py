@@ -1,0 +1,23 @@
+"""The committed example reports are what today's kgprof writes, so that a reader of them sees today's page."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import examples
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, bytes]:
+    return examples.reports()
+
+
+def test_nothing_else_lies_in_the_folder(made: dict[str, bytes]) -> None:
+    assert {path.name for path in examples.EXAMPLE.iterdir()} == {*made, "README.md"}
+
+
+@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html"])
+def test_it_is_todays(name: str, made: dict[str, bytes]) -> None:
+    today = made[name] == (examples.EXAMPLE / name).read_bytes()
+
+    assert today, f"reports/example/{name} is of an older renderer or analysis: make example"
