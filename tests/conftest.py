@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +20,12 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # The tests' own job is not the job of the commands that they run.
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
     os.environ.pop(_name, None)
+
+
+def pytest_configure() -> None:
+    # A shell has what it starts in the background ignore SIGINT, and so would every process that a test interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure() -> None:
