@@ -75,12 +75,15 @@ WIDE = Setting(  # matrix products enough for their number format to matter
     passes=IN_ONE_PROCESS,
     rounds=3,
 )
-COMPILED = Setting(run="fused.default", place=CPU, args=FEW, sizes="few", passes=("compile", "timing"), rounds=3)
+COMPILED = Setting(
+    run="fused.default", place=CPU, args=FEW, sizes="few", passes=("compile", "timing", "memory"), rounds=3
+)
 
 # How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
 UNCHANGED = {
     **dict.fromkeys((DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_4, REPLAYED_2, REPLAYED_4), 1),
-    **dict.fromkeys((COMPILED, WIDE), 1),
+    WIDE: 1,
+    COMPILED: 2,
     **dict.fromkeys((EAGER, GATED), 3),
 }
 
@@ -110,18 +113,19 @@ NO_CHANGE = (
     Pair(base=(GATED, 0), head=(GATED, 1)),
     Pair(base=(GATED, 1), head=(GATED, 2)),
     Pair(base=(GATED, 2), head=(GATED, 0)),
+    Pair(base=(COMPILED, 0), head=(COMPILED, 1)),
 )
 
 SETTING_OF = {  # by the regression's number
     **dict.fromkeys(("01", "02", "03"), DEFAULT_0),
     **dict.fromkeys(("11", "13", "14"), DEFAULT_1),
     **dict.fromkeys(("07", "09"), REPLAYED_2),
-    **dict.fromkeys(("06", "10"), DEFAULT_4),
+    "10": DEFAULT_4,
     **dict.fromkeys(("12", "17"), REPLAYED_4),
     **dict.fromkeys(("04", "05", "19"), GATED),
     **dict.fromkeys(("15", "16", "20"), EAGER),
     "08": WIDE,
-    "18": COMPILED,
+    **dict.fromkeys(("06", "18"), COMPILED),
 }
 
 
