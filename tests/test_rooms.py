@@ -10,6 +10,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "kgprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT_TORCH = ("record/", "workloads/")
+MODEL = (
+    *("structs", "options", "plan", "passes", "evaluation", "holistic", "recording"),
+    *("findings", "verdict", "times", "roofline", "timeline", "kernels", "ranks", "host", "run_report"),
+    *("comparison", "profile"),
+)
 
 
 def imports(module: Path) -> set[str]:
@@ -62,6 +67,25 @@ def test_hta_is_imported_in_its_own_process_only(module: Path) -> None:
 
     assert not asked or room(module) == "analysis/holistic.py"
     assert "kgprof.analysis.holistic" not in imports(module)
+
+
+@pytest.mark.parametrize("place", range(len(MODEL)), ids=MODEL)
+def test_a_room_of_the_model_imports_those_before_it_only(place: int) -> None:
+    ours = {name for name in imports(PACKAGE / "model" / f"{MODEL[place]}.py") if name.startswith("kgprof")}
+    records = {f"kgprof.{of}_records" for of in ("ceiling", "compile", "sync", "tensor")}
+
+    assert ours <= {f"kgprof.model.{before}" for before in MODEL[:place]} | records
+
+
+def test_the_models_rooms_are_all_known_and_have_one_door() -> None:
+    through_the_wall = {
+        room(module)
+        for module in MODULES
+        if not room(module).startswith("model/") and any(name.startswith("kgprof.model.") for name in imports(module))
+    }
+
+    assert {module.stem for module in MODULES if room(module).startswith("model/")} == {"__init__", *MODEL}
+    assert not through_the_wall
 
 
 def test_no_module_is_named_after_nothing() -> None:

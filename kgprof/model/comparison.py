@@ -1,0 +1,191 @@
+"""Two traces, or two whole Profiles (``kgprof compare``), beside each other."""
+
+from __future__ import annotations
+
+from kgprof.model.findings import Finding, Location
+from kgprof.model.host import StackFrame
+from kgprof.model.kernels import KernelKind
+from kgprof.model.options import PassName, RunKey
+from kgprof.model.structs import Model, Skipped
+from kgprof.model.verdict import Verdict
+
+
+class Change(Model, frozen=True, kw_only=True):
+    """One row of a TraceDifference, per step. ``status``: both, new (only the later one has it), gone."""
+
+    name: str
+    kind: KernelKind | None  # of a kernel
+    status: str
+    before_us: float
+    after_us: float
+    delta_us: float  # after less before
+    before_count: float | None  # None: a stretch of time, which is not counted
+    after_count: float | None
+
+
+class TraceDifference(Model, frozen=True, kw_only=True):
+    """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to ``total``.
+
+    ``spans`` and ``regions`` do as well on a GPU and are empty on a CPU, whose operators are in no span.
+    """
+
+    run: RunKey
+    against: RunKey
+    missing: str = ""  # why the two cannot be compared; then nothing else is here
+    device: str = ""  # as KernelBreakdown.device
+    per: str = ""  # "step", or "window" where neither trace marks steps
+    before_steps: int = 0
+    after_steps: int = 0
+    total: Change | None = None
+    window: tuple[Change, ...] = ()  # window, busy, idle
+    kinds: tuple[Change, ...] = ()
+    kernels: tuple[Change, ...] = ()
+    spans: tuple[Change, ...] = ()
+    regions: tuple[Change, ...] = ()
+
+
+class ComparedSide(Model, frozen=True, kw_only=True):
+    """What one side of a comparison was, so that a reader can find it again."""
+
+    source: str  # the path as it was given
+    created_utc: str
+    kgprof_version: str
+    git_commit: str | Skipped
+    git_dirty: bool | Skipped
+    exit_code: int  # its own, before the comparison
+    verdict: Verdict  # its own
+
+
+class EnvironmentChange(Model, frozen=True, kw_only=True):
+    """One fact of the environment in which the two sides differ, so that their times cannot be compared."""
+
+    name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
+    base: str  # in words; "not set" and a Skipped's reason too
+    head: str
+
+
+class SettingChange(Model, frozen=True, kw_only=True):
+    """What was asked for, or declared by the workload, and is not the same on both sides."""
+
+    name: str  # "--steps", "workload option --batch", "depth"
+    base: str  # empty: not there
+    head: str
+
+
+class ComparedMetric(Model, frozen=True, kw_only=True):
+    """One quantity of one run on both sides.
+
+    ``verdict``: worse, same, better, inconclusive, not observed. Times are judged by an interval for ``ratio`` (head
+    over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
+    when all of it is below 1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of
+    launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by ``tolerance_percent``.
+    """
+
+    name: str  # "step", "evaluation", "ms/candidate", "graph breaks", "peak allocated", ...
+    run: RunKey
+    unit: str  # "us", "s", "ms/candidate", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
+    measured_in: PassName | None = None
+    base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
+    head: float | Skipped
+    ratio: float | Skipped  # head / base; Skipped where base is 0
+    low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
+    high: float | Skipped = Skipped(reason="a count has no interval")
+    base_rounds: int = 0  # fresh processes that a time stands on
+    head_rounds: int = 0
+    budget_percent: float | None = None  # how much worse is allowed; None: reported, and fails nothing
+    tolerance_percent: float | None = None  # below which a change of a noisy count or size is called the same
+    verdict: str
+    decides: bool = False  # it has part in the comparison's verdict
+    runs_to_settle: int | None = None  # rounds on either side after which the interval should clear the budget
+    note: str = ""  # why it is inconclusive or not observed, or what a reader must know
+
+
+class PhaseChange(Model, frozen=True, kw_only=True):
+    """Seconds that all compilations of a run spent in one stage (CompileStages), on both sides."""
+
+    name: str  # "capture", "frontend", "scheduling", "code generation", "machine code", "caching"
+    base_s: float
+    head_s: float
+
+
+class Cause(Model, frozen=True, kw_only=True):
+    """What a regression is put down to.
+
+    ``cause``: finding, kernel, launches, copies, host, steps, cuda-graphs, results, compile, memory, setting.
+    ``explains_us`` is a part of RunComparison.delta_us: the parts and the remainder add up to it.
+    """
+
+    cause: str
+    run: RunKey | None = None  # None: of all runs
+    text: str
+    explains_us: float | Skipped
+    fingerprint: str = ""  # of the finding that it is
+    location: Location | None = None
+
+
+class FlameDifference(Model, frozen=True, kw_only=True):
+    """The host's stacks of a run on both sides as one tree, nanoseconds a step; 0: not on that side, or pruned there.
+
+    Nodes are matched by the names on the way to them. The places are head's, of what only base has base's.
+    """
+
+    base_steps: int
+    head_steps: int
+    names: tuple[str, ...]
+    frames: tuple[StackFrame, ...]
+    parent: tuple[int, ...]  # of each node; -1 of the first, which is the step
+    frame: tuple[int, ...]
+    base_self_ns: tuple[int, ...]
+    head_self_ns: tuple[int, ...]
+    pruned_below: float  # as FlameGraph's, of the side that was pruned more
+
+
+class RunComparison(Model, frozen=True, kw_only=True):
+    """One strategy x mode on both sides. ``status``: both, new (only the head has it), gone (only the base has it)."""
+
+    run: RunKey
+    status: str
+    metrics: tuple[ComparedMetric, ...] = ()
+    decided_by: str = ""  # the metric that says whether it is slower: "step" or "evaluation"; empty: there is no time
+    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: "step" or "evaluation"
+    delta_us: float | Skipped = Skipped(reason="the run is on one side only")  # TIMING: head less base
+    explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
+    remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained
+    traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
+    scale: float | Skipped = Skipped(reason="the run is on one side only")  # a microsecond of the trace, in TIMING's
+    trace: TraceDifference | None = None
+    flame: FlameDifference | None = None  # None: one of the sides has no stacks
+    phases: tuple[PhaseChange, ...] = ()
+    settings: tuple[SettingChange, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ComparedFinding(Model, frozen=True, kw_only=True):
+    """A finding by its fingerprint. ``status``: new (only in head), fixed (only in base), unchanged."""
+
+    status: str
+    finding: Finding  # head's; of a fixed one base's
+    base_count: int
+    head_count: int
+    fails: bool = False  # new, and of a level that --fail-on names
+
+    @property
+    def grew(self) -> bool:
+        return self.status == "unchanged" and self.head_count > self.base_count
+
+
+class Comparison(Model, frozen=True, kw_only=True):
+    """Two Profiles beside each other. The Profile that holds it is the head's, with the comparison's verdict."""
+
+    base: ComparedSide
+    head: ComparedSide
+    environment: tuple[EnvironmentChange, ...] = ()
+    comparable: bool  # the environments are alike, or --allow-different-environment was given
+    fail_on: str = "warning"  # which new findings fail: error, warning, never
+    runs: tuple[RunComparison, ...] = ()
+    findings: tuple[ComparedFinding, ...] = ()  # new, then fixed, then unchanged
+    causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
+    settings: tuple[SettingChange, ...] = ()  # of the whole command
+    method: str = ""  # how the intervals were made, in a sentence
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,148 @@
+"""Where the time of a traced window went on the device, and why the device stood still."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kgprof.model.findings import Location
+from kgprof.model.options import PassName
+from kgprof.model.roofline import Roofline
+from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.timeline import HostTime, StepTimeline
+
+
+class KernelKind(StrEnum):
+    GEMM = "gemm"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    NORMALISATION = "normalisation"
+    POINTWISE = "pointwise"
+    REDUCTION = "reduction"
+    INDEX = "index"  # gather, scatter, index, selection by mask
+    SORT = "sort"  # and scans
+    COPY = "copy"  # and fills
+    COMMUNICATION = "communication"
+    FRAMEWORK = "framework"  # CPU run: Dynamo, AOTAutograd and wrapper frames' own time, views, allocation
+    OTHER = "other"
+
+
+class KernelRow(Model, frozen=True, kw_only=True):
+    name: str
+    kind: KernelKind
+    generator: str  # "aten", "triton", "cpp", "library", "memcpy", "memset", "framework"
+    count: int
+    total_us: float
+    share: float  # of the sum over all kernels, 0..1
+    min_us: float
+    median_us: float
+    max_us: float
+    ops: tuple[str, ...] = ()  # what Inductor fused into it, read from its name
+    lines: tuple[Location, ...] = ()  # whose operations it computes, as Inductor says
+    lines_us: float = 0.0  # of ``total_us``, what is known to come from them
+    rule: str = ""  # by which it is of its kind
+
+
+class KindOverride(Model, frozen=True, kw_only=True):
+    """A rule of the project's own: kernels in whose name ``pattern`` is found are of this kind."""
+
+    pattern: str
+    kind: KernelKind
+    origin: str  # the name of the file that it stands in
+    kernels: int = 0  # rows of this Profile that it decided
+
+
+class KindTotal(Model, frozen=True, kw_only=True):
+    kind: KernelKind
+    count: int
+    total_us: float
+
+
+class HostSpan(Model, frozen=True, kw_only=True):
+    name: str  # of the innermost span in the trace
+    total_us: float
+
+
+class DeviceIdle(Tagged, frozen=True, kw_only=True, tag="deviceidle"):
+    """The part of the window in which the device did nothing. ``total_us`` is the sum of the four causes."""
+
+    total_us: float
+    host_us: float  # the host had not yet asked for what came next
+    launch_us: float  # it had, and the launch was on its way
+    unknown_us: float  # the trace does not hold the call that launched what came next
+    edges_us: float  # before the first and after the last device work of the window
+    gaps: int
+    host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
+
+
+class SpanTotal(Model, frozen=True, kw_only=True):
+    """Device time that was launched inside a span of the host's."""
+
+    span: str
+    count: int
+    total_us: float
+
+
+class LaunchQueue(Tagged, frozen=True, kw_only=True, tag="launchqueue"):
+    """From the launch to the work, by correlation ids.
+
+    A delay is that of a launch call: from its return to the start of the first thing it put on the device. Depth: how
+    many operations had been launched (their call had begun) and had not begun; those of a CUDA graph come all at once.
+    """
+
+    calls: int
+    median_us: float
+    p10_us: float
+    p90_us: float
+    maximum_us: float
+    before_return: int  # calls whose work began before they returned; their delay counts as 0
+    mean_depth: float  # over the window's time
+    maximum_depth: int
+    empty_share: float  # of the window: nothing was waiting, 0..1
+
+
+class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
+    """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay where it reads."""
+
+    replays: int  # graph launches in the trace
+    count: int
+    total_us: float
+    share: float  # of the sum over all device events, 0..1
+
+
+class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
+    """Collectives on the device, in the whole window. ``exposed_us`` is what no other device work ran beside."""
+
+    count: int
+    total_us: float  # sum of their durations; a rank that comes early waits inside them
+    busy_us: float  # of the union of their intervals
+    exposed_us: float
+
+
+class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
+    """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
+
+    device: str  # "cpu": operators' self time; "cuda": kernel, memcpy and memset durations
+    measured_in: PassName
+    steps: int
+    window_us: float  # wall time of the window
+    busy_us: float  # union of the intervals: window - busy = idle
+    idle_us: float  # no operator (CPU) or nothing on the device (CUDA)
+    total_us: float  # sum over kernels; above busy_us where they overlap
+    launches: int | Skipped  # CUDA: launch calls on the host, of any launch API
+    kinds: tuple[KindTotal, ...]
+    rows: tuple[KernelRow, ...]  # every kernel, largest first
+    fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
+    graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
+    lines_us: float | Skipped = Skipped(reason="nothing was recorded about the kernels' source lines")
+    idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no device to wait")
+    # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none; empty on a CPU.
+    by_step: tuple[SpanTotal, ...] = ()
+    by_region: tuple[SpanTotal, ...] = ()
+    by_span: tuple[SpanTotal, ...] = ()
+    queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no device kernels")
+    timeline: StepTimeline | Skipped = Skipped(reason="the trace was not asked for it")
+    host_time: HostTime | Skipped = Skipped(reason="the trace was not asked for it")
+    communication: Communication | Skipped = Skipped(reason="on a CPU, work and waiting for other ranks look alike")
+    warnings: tuple[str, ...] = ()
+    roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
+    input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")

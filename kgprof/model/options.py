@@ -1,0 +1,63 @@
+"""What was asked for: which passes, of which runs, and every default of the command line."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kgprof.model.structs import Model
+
+
+class PassName(StrEnum):
+    COMPILE = "compile"
+    TIMING = "timing"
+    TRACE = "trace"
+    HOST = "host"
+    STACK = "stack"  # torch.profiler with Python stacks; it and cProfile silence each other
+    MEMORY = "memory"  # syncs, addresses, aliases, mutation, peak memory; in a second child, compiled under the probes
+    KERNELS = "kernels"  # TRACE again, in that child, compiled with Inductor's C++ kernel profiling (CPU only)
+
+
+class RunKey(Model, frozen=True, kw_only=True, order=True):
+    """One strategy (what is computed differently) in one mode (how the same thing runs)."""
+
+    strategy: str
+    mode: str
+
+    @property
+    def slug(self) -> str:
+        return f"{self.strategy}.{self.mode}"
+
+
+class Options(Model, frozen=True, kw_only=True):
+    """What the user asked of ``kgprof profile``; the only place where defaults live."""
+
+    workload: str = "linkpred"
+    workload_args: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()  # empty: the workload's own default
+    modes: tuple[str, ...] = ()  # empty: the workload's own default
+    device: str = "auto"
+    steps: int = 20
+    warmup: int = 3
+    seed: int = 0
+    timeout_s: float = 900.0
+    evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
+    rounds: int = 1  # processes in which TIMING is made, one after the other over all runs; not of a script
+    passes: tuple[
+        PassName, ...
+    ] = ()  # empty: all of them; check-graphs asks for COMPILE, and MEMORY for a budget on it
+    backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
+    max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
+    duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
+
+    def wants(self, name: PassName) -> bool:
+        return not self.passes or name in self.passes
+
+    @property
+    def for_a_gate(self) -> bool:
+        """Nothing but what a gate looks at was asked for; it judges for itself whether it has seen enough."""
+        return bool(self.passes) and set(self.passes) <= {PassName.COMPILE, PassName.MEMORY}
+
+    @property
+    def untimed(self) -> bool:
+        """No pass that gives times was asked for."""
+        return bool(self.passes) and PassName.TIMING not in self.passes

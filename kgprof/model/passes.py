@@ -1,0 +1,164 @@
+"""What each pass of a run wrote down, one file a pass, and how the run's process ended."""
+
+from __future__ import annotations
+
+from kgprof.compile_records import Sources
+from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.sync_records import SyncRecords
+from kgprof.tensor_records import TensorRecords
+
+
+class Exit(Model, frozen=True, kw_only=True):
+    """How a child ended.
+
+    ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted; not started (of a round).
+    """
+
+    outcome: str
+    message: str = ""  # the exception's last line, or the signal's name
+    traceback: str = ""
+    during: str = ""  # the pass that was running
+    exit_code: int | None = None  # the child's own code, negative for a signal
+    elapsed_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """The end of a sentence about the run: "was killed during TIMING: SIGKILL".
+
+        Of a message over several lines (torch explains at length) the first; ``message`` holds the others.
+        """
+        how = {
+            "timed-out": "timed out",
+            "exited": "ended itself",
+            "killed": "was killed",
+            "interrupted": "was interrupted",
+        }
+        during = f" during {self.during.upper()}" if self.during else ""
+        why = f": {self.message.strip().splitlines()[0]}" if self.message.strip() else ""
+        return f"{how.get(self.outcome, self.outcome)}{during}{why}"
+
+
+class CompileStages(Tagged, frozen=True, kw_only=True, tag="stages"):
+    """Seconds of one compilation in each of six stages; they add up to its duration."""
+
+    capture_s: float  # Dynamo: bytecode to FX graph, and the guards
+    frontend_s: float  # AOTAutograd and the passes over the graph
+    scheduling_s: float  # Inductor's lowering, partition and scheduling (fusion)
+    code_generation_s: float  # C++ or Triton text
+    machine_code_s: float  # waiting for g++ or Triton's compiler
+    caching_s: float  # making cache keys, reading and loading what they lead to
+
+
+class Compilation(Model, frozen=True, kw_only=True):
+    """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""
+
+    compile_id: str  # "0/1", "" when torch gave none
+    function: str
+    location: str  # file:line of the def
+    duration_s: float | Skipped
+    fail_reason: str = ""
+    call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
+    operators: int | None = None  # calls in the captured graph, of functions, methods and modules alike
+    stages: CompileStages | Skipped = Skipped(reason="this Recording holds no spans of the compiler")
+
+
+class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
+    """20 calls (``--steps``) on a cold cache under the structured-trace handler.
+
+    Two clocks: the calls before ``steady_from``, and the first one always, are wall time up to the end of the
+    device's work, because they hold the compilation. The later ones are on the clock of TIMING (CUDA events on a GPU,
+    which do not wait for the device), so that they can be set against its steps.
+    """
+
+    call_us: tuple[float, ...]  # microseconds of each call
+    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    compilations: tuple[Compilation, ...]
+    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+    calls: int | None = (
+        None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
+    )
+
+
+class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
+    """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where there is none)."""
+
+    clock: str  # "perf_counter" or "cuda events"
+    step_us: tuple[tuple[float, ...], ...]
+    evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
+    stopped_early: str = ""  # why fewer evaluations than asked for
+    notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them, a slow first one)
+
+
+class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
+    """TIMING once more, in a fresh process that finds the compilers' caches as this run's COMPILE left them.
+
+    Before it as many calls as in COMPILE, and no instrument in any of them.
+    """
+
+    first_call_s: float  # wall time up to the end of the device's work, with what is compiled in a cache
+    graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
+    graphs_compiled: int | Skipped  # by Inductor, because no cache had them
+    timing: TimingPass
+    warm_up_s: tuple[float, ...] = ()  # likewise of each call before steady state (``--warmup``), the first among them
+
+
+class RoundRecord(Model, frozen=True, kw_only=True):
+    """A further round of ``--rounds``, and how its process ended; the first one is the run's own TIMING."""
+
+    number: int  # from 2
+    exit: Exit
+    measured: TimedRound | Skipped
+
+
+class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
+    """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
+
+    step_us: tuple[float, ...]
+    trace_file: str  # name inside the run's folder
+    trace_bytes: int
+    cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+    cut: str = ""  # STACK: why there are fewer steps than were meant
+
+
+class HostRow(Model, frozen=True, kw_only=True):
+    function: str
+    file: str
+    line: int
+    calls: int
+    self_us: float
+    cumulative_us: float
+
+
+class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
+    """cProfile over ``len(step_us)`` steps."""
+
+    step_us: tuple[float, ...]
+    rows: tuple[HostRow, ...]  # by self time, largest first
+    rows_left_out: int = 0
+    total_self_us: float = 0.0
+
+
+class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
+    """Peaks over the calls of MEMORY after warm-up, in bytes, and what was held before them."""
+
+    allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
+    reserved_bytes: int | Skipped
+    resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
+    allocated_before_bytes: int | Skipped
+    resident_before_bytes: int | Skipped
+
+
+class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
+    """Calls from a cold start under the probes: which reads, which addresses, how much memory.
+
+    ``step_us`` are wall times up to the end of the device's work, under the probes: the price of watching, no times
+    of the workload's.
+    """
+
+    step_us: tuple[float, ...]
+    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    syncs: SyncRecords | Skipped
+    tensors: TensorRecords | Skipped
+    peaks: MemoryPeaks | Skipped
+    sources: Sources = Sources()  # of the project files that the probes' stacks name
+    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"

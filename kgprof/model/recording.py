@@ -1,0 +1,112 @@
+"""A Recording: what all passes of all runs left, and under which settings."""
+
+from __future__ import annotations
+
+from kgprof.ceiling_records import Ceilings
+from kgprof.compile_records import CompiledKernels, CompileRecords, KernelOrigins
+from kgprof.model.evaluation import Agreement, Evaluation
+from kgprof.model.holistic import Holistic
+from kgprof.model.options import Options, RunKey
+from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, RoundRecord, TimingPass, TracePass
+from kgprof.model.plan import Plan
+from kgprof.model.structs import Model, Skipped
+
+RECORDING_SCHEMA_VERSION = 1  # 1: first form
+
+
+class ScriptRun(Model, frozen=True, kw_only=True):
+    """What stands in a script's run for the calls of a workload: what was counted as a step, and by which choice."""
+
+    step: str  # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there was none
+    steps: int
+    counted: dict[str, int]  # how many there were of each of the three
+    stopped: str = ""  # why the recording ended before the program did
+    rank: int | None = None  # under torchrun
+    notes: tuple[str, ...] = ()
+
+
+class RunRecord(Model, frozen=True, kw_only=True):
+    """Everything that one strategy x mode left in the Recording."""
+
+    key: RunKey
+    exit: Exit
+    probe_exit: Exit | None  # child B's, where there was one
+    compile: CompilePass | Skipped
+    timing: TimingPass | Skipped
+    trace: TracePass | Skipped
+    host: HostPass | Skipped
+    kernels: TracePass | Skipped
+    stack: TracePass | Skipped = Skipped(reason="this Recording holds no STACK pass")
+    evaluation: Evaluation | Skipped
+    log: str  # what torch and the workload wrote, raw
+    records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
+    memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
+    kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording holds no provenance of kernels")
+    compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording holds no compiled kernels")
+    script: ScriptRun | None = None  # None: a workload with steps of its own
+    holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
+    rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
+
+
+class PrivateNames(Model, frozen=True, kw_only=True):
+    """What a Profile leaves out by name; what is told by its shape alone (tokens, /home/NAME) needs no name here."""
+
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()  # home directories
+
+
+class RecordingHeader(Model, frozen=True, kw_only=True):
+    """``recording.json``: written first, so that a killed run still says what it was."""
+
+    schema_version: int
+    created_utc: str  # ISO 8601
+    command: tuple[str, ...]
+    options: Options
+    plan: Plan
+    interrupted: bool = False
+    private: PrivateNames = PrivateNames()  # of the machine that it was made on
+
+
+class GateBudget(Model, frozen=True, kw_only=True):
+    """One limit that the gate was given; the fields are those of kgprof.gate.budgets.Budget."""
+
+    metric: str
+    limit: float
+    scope: str
+    origin: str
+
+
+class GateEntry(Model, frozen=True, kw_only=True):
+    """One accepted finding as its file had it; the fields are those of kgprof.gate.accepted.Entry."""
+
+    rule: str
+    file: str
+    function: str
+    gb: str
+    reason: str
+    owner: str
+    expires: str
+
+
+class GateSettings(Model, frozen=True, kw_only=True):
+    """``gate.json``: what check-graphs held this Recording to, so that it can be judged again without its files."""
+
+    fail_on: str
+    backend: str
+    budgets: tuple[GateBudget, ...]
+    accepted: tuple[GateEntry, ...]
+    accepted_path: str
+    notes: tuple[str, ...] = ()
+
+
+class Recording(Model, frozen=True, kw_only=True):
+    """A Recording as read back from its folder (kgprof.record.store.load)."""
+
+    folder: str
+    header: RecordingHeader
+    runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
+    agreement: Agreement | Skipped
+    gate: GateSettings | None = None  # None: not made by check-graphs
+    ceilings: Ceilings | Skipped = Skipped(reason="this Recording holds no ceilings")
+    accepted: tuple[GateEntry, ...] = ()  # what the project accepted when `kgprof profile` made it; a gate has its own

@@ -1,0 +1,70 @@
+"""Kernels held against what the card was measured to do at most."""
+
+from __future__ import annotations
+
+from kgprof.model.structs import Model, Skipped, Tagged
+
+
+class Ceiling(Model, frozen=True, kw_only=True):
+    """What the card was measured to do at most, in ``unit``; the median is what kernels are held against."""
+
+    operation: str  # "copy" or "matmul"
+    dtype: str  # of the matmul
+    unit: str  # "bytes/s" or "FLOP/s"
+    median: float
+    minimum: float
+    maximum: float
+    samples: int
+    how: str
+
+
+class KernelLaunches(Model, frozen=True, kw_only=True):
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations.
+
+    Rates are of the median launch.
+    """
+
+    name: str
+    generator: str  # as KernelRow.generator
+    count: int
+    total_us: float
+    share: float  # of the sum over all device events, 0..1
+    median_us: float
+    grid: tuple[int, ...] | Skipped
+    block: tuple[int, ...] | Skipped
+    registers: int | Skipped  # of each thread
+    shared_bytes: int | Skipped  # of each block
+    blocks_per_sm: float | Skipped
+    warps: int | Skipped  # of each block
+    occupancy_percent: float | Skipped  # CUPTI's estimate, from the launch's shape and not from counters
+    spills: int | Skipped
+    stages: int | Skipped
+    bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
+    flops: int | Skipped
+    bytes_per_s: float | Skipped
+    flops_per_s: float | Skipped
+    bound: str | Skipped  # "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
+    of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
+
+
+class BoundTotal(Model, frozen=True, kw_only=True):
+    what: str  # KernelLaunches.bound, or why there is none
+    total_us: float
+
+
+class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
+    """Every kernel held against the card's ceilings; the largest rows, and how many are not here."""
+
+    rule: str  # how ``bound`` is decided, with its thresholds
+    ceilings: tuple[Ceiling, ...]  # none: see ``without``
+    without: str  # why there are no ceilings; empty where there are
+    rows: tuple[KernelLaunches, ...]
+    rows_left_out: int
+    left_out_us: float
+    # Of all rows, also those left out; largest first. Both together are the whole of the device's time.
+    placed: tuple[BoundTotal, ...]  # by verdict
+    unplaced: tuple[BoundTotal, ...]  # by reason
+
+    @property
+    def placed_us(self) -> float:
+        return sum(total.total_us for total in self.placed)

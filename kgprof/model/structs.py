@@ -1,0 +1,36 @@
+"""What every Struct of the vocabulary is made of, and how it becomes JSON.
+
+msgspec tells the members of a union apart by a tag, so every Struct that can be skipped carries one (``kind``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every Struct here."""
+
+
+class Tagged(Model, frozen=True, kw_only=True, tag_field="kind"):
+    """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in lower case."""
+
+
+class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
+    """Not measured, and why."""
+
+    reason: str
+
+
+def decode_json(data: bytes | str, kind: type[T]) -> T:
+    """Typed JSON. Raises msgspec.DecodeError (ValidationError when the shape is wrong)."""
+    return msgspec.json.decode(data, type=kind)
+
+
+def encode_json(value: Any) -> bytes:
+    """Indented JSON with keys in declaration order: the same value gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

@@ -1,0 +1,109 @@
+"""How long a run took, how sure that is, and what it is worth."""
+
+from __future__ import annotations
+
+from kgprof.model.findings import Location
+from kgprof.model.options import PassName, RunKey
+from kgprof.model.structs import Model, Skipped, Tagged
+
+
+class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
+    """A measured quantity: median and spread of ``samples`` values from one pass."""
+
+    median: float
+    p10: float
+    p90: float
+    minimum: float
+    maximum: float
+    samples: int
+    unit: str  # "us", "s", "ms/candidate"
+    measured_in: PassName
+
+
+class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
+    """TIMING in several fresh processes: of each that has one its median, in the order of the rounds.
+
+    The samples of one process hang together, these do not: intervals are taken over them. The first round is the one
+    of RunReport.step; what it compiled still counts its runs for COMPILE, 0.1 to 0.2 us a graph, and that of the
+    others does not. ``lost`` says which have no figure, and why.
+    """
+
+    asked: int  # --rounds
+    numbers: tuple[int, ...]  # of the rounds that were timed, from 1
+    step_us: tuple[float, ...]  # one each
+    evaluation_s: tuple[float, ...]  # one each; empty for a workload that has no whole evaluation
+    warm_first_call_s: tuple[float, ...]  # of the rounds from 2 on: the first one's cache was cold
+    step: Spread | Skipped  # over ``step_us``
+    evaluation_time: Spread | Skipped  # over ``evaluation_s``
+    ms_per_candidate: Spread | Skipped  # the same over the candidates of round 1's evaluation
+    warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
+    graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
+    graphs_compiled: tuple[int | Skipped, ...] = ()
+    lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
+
+
+class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
+    """``baseline's median / this run's median`` of the quantity ``basis`` names."""
+
+    ratio: float
+    low: float | Skipped  # evaluations: baseline's minimum over this run's maximum; steps: p10 over p90
+    high: float | Skipped  # both skipped where a side was measured once
+    basis: str  # "whole evaluation" or "step"
+
+
+class ObserverCost(Model, frozen=True, kw_only=True):
+    """A pass's own step time over TIMING's: what watching cost."""
+
+    observer: PassName
+    ratio: float | Skipped
+    samples: int
+
+
+class BreakEven(Tagged, frozen=True, kw_only=True, tag="breakeven"):
+    """From when on compiling has paid for itself."""
+
+    steps: float
+    candidates: float | Skipped  # of the evaluation, where it counts them
+    after_s: float  # so many compiled steps (or candidates) take
+
+
+class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
+    """One compiled run against the same strategy in mode eager.
+
+    ``cold_s``, ``warm_s`` and ``eager_s``: what the calls before steady state took beyond as many steady ones.
+    ``verdict``: pays, level, never, not observed.
+    """
+
+    run: RunKey
+    eager: RunKey
+    cold_s: float | Skipped  # COMPILE, caches cold
+    warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
+    eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
+    per: str  # what the times are of: "step", or "candidate" where both runs finished theirs
+    compiled_time: Spread | Skipped  # us a step, or ms a candidate
+    eager_time: Spread | Skipped
+    rounds: int  # over which the two spreads are; 1: over the samples of one process each
+    saved_us: float | Skipped  # by each step or candidate; negative: it takes longer
+    cold: BreakEven | Skipped
+    warm: BreakEven | Skipped
+    verdict: str
+    text: str  # the same in a sentence, with the figures
+
+
+class TradeOff(Model, frozen=True, kw_only=True):
+    """Work behind a read of its predicate (``guarded``) against the same work done in every step (``always``).
+
+    ``verdict``: keep the read, remove it, inconclusive, not observed.
+    """
+
+    guarded: RunKey
+    always: RunKey
+    location: Location | None  # the line that reads
+    syncs_per_step: float | Skipped  # that the guarded one has more
+    sync_us: float | Skipped  # what they cost in a step: the time the host waited
+    saved_us: float | Skipped  # what the guarded one saves, before that cost; negative: it takes more
+    saved_per: str = "step"  # what ``saved_us`` is of; "evaluation": a step of the two is not the same work
+    net: Spread | Skipped  # the quantity that decides, of the guarded run
+    net_always: Spread | Skipped  # and of the other
+    verdict: str
+    text: str  # the same in a sentence, with the figures
