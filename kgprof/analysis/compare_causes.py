@@ -210,19 +210,20 @@ def _regression(sides: Sides, metrics: Sequence[ComparedMetric], trace: TraceDif
 
 def _of_an_evaluation(
     sides: Sides, metrics: Sequence[ComparedMetric], metric: ComparedMetric, scale: float | Skipped
-) -> _Regression | None:
-    """Microseconds of a whole evaluation: its steps, and what lies outside of the steps' usual time."""
-    whole, step = _named(metrics, EVALUATION), _named(metrics, STEP)
-    if whole is None or isinstance(whole.base, Skipped) or isinstance(whole.head, Skipped):
-        return None
-    delta = (whole.head - whole.base) * 1e6
-    before, after = _steps(sides.base), _steps(sides.head)
+) -> _Regression:
+    """Microseconds of a whole evaluation, or of a candidate where the two sides do not evaluate as many: its steps, and
+    what lies outside of the steps' usual time."""
+    assert not isinstance(metric.base, Skipped)
+    assert not isinstance(metric.head, Skipped)
+    step, per = _named(metrics, STEP), "candidate" if metric.name == CANDIDATE else "evaluation"
+    delta = (metric.head - metric.base) * (1e3 if metric.name == CANDIDATE else 1e6)
+    before, after = _steps(sides.base, per), _steps(sides.head, per)
     between = 0.0
     if before and after and step and not isinstance(step.base, Skipped) and not isinstance(step.head, Skipped):
         between = delta - (after * step.head - before * step.base)
     return _Regression(
         metric=metric,
-        per="evaluation",
+        per=per,
         delta_us=delta,
         scale=scale,
         steps=(before + after) / 2,
@@ -230,8 +231,11 @@ def _of_an_evaluation(
     )
 
 
-def _steps(run: RunReport) -> float:
-    return 0.0 if isinstance(run.evaluation, Skipped) else float(run.evaluation.steps)
+def _steps(run: RunReport, per: str) -> float:
+    """Of an evaluation, or of a candidate, of which a step advances many."""
+    if isinstance(run.evaluation, Skipped):
+        return 0.0
+    return run.evaluation.steps / (run.evaluation.candidates if per == "candidate" else 1)
 
 
 def _far_apart(metric: ComparedMetric, sides: Sides) -> bool:
@@ -302,7 +306,7 @@ def _times(part: Part, factor: float) -> Part:
 def _between(slower: _Regression, accounted_us: float) -> list[Part]:
     """Of an evaluation: what no part accounts for and lies outside of the steps' usual time."""
     us = min(slower.between_steps_us, slower.delta_us - accounted_us)
-    if slower.per != "evaluation" or us < (1 - ACCOUNTED_FOR) * slower.delta_us:
+    if slower.per == "step" or us < (1 - ACCOUNTED_FOR) * slower.delta_us:
         return []
     text = "outside of the median step: between the steps, or in a few that take longer than the others"
     return [Part(what=HOST, us=us, text=text)]
@@ -310,15 +314,19 @@ def _between(slower: _Regression, accounted_us: float) -> list[Part]:
 
 def _more_steps(sides: Sides, metrics: Sequence[ComparedMetric], slower: _Regression) -> tuple[list[_Ranked], float]:
     """What more steps an evaluation cost. Where each takes less than before (a smaller batch), what both come to."""
-    step, before, after = _named(metrics, STEP), _steps(sides.base), _steps(sides.head)
-    if slower.per != "evaluation" or after <= before or step is None:
+    step, before, after = _named(metrics, STEP), _steps(sides.base, slower.per), _steps(sides.head, slower.per)
+    if slower.per == "step" or after <= before or step is None:
         return [], 0.0
     if isinstance(step.base, Skipped) or isinstance(step.head, Skipped):
         return [], 0.0
     cheaper = step.head <= step.base
     us = after * step.head - before * step.base if cheaper else (after - before) * (step.base + step.head) / 2
     each = f", each {step.base:,.0f} -> {step.head:,.0f} us" if cheaper else ""
-    text = f"{after:,.0f} steps an evaluation, {before:,.0f} in base{each}{_by_setting(sides)}"
+    if slower.per == "evaluation":
+        how_many = f"{after:,.0f} steps an evaluation, {before:,.0f} in base"
+    else:
+        how_many = f"{after:,.3g} steps a candidate, {before:,.3g} in base"
+    text = f"{how_many}{each}{_by_setting(sides)}"
     cause = Cause(cause="steps", run=sides.head.key, text=text, explains_us=us)
     return [_Ranked(rank=_STEPS, cause=cause, share=us / slower.delta_us)], us
 
@@ -496,7 +504,7 @@ def _facts(
     worse = {metric.name: metric for metric in metrics if metric.verdict == WORSE}
     told: list[tuple[str, str, float]] = []
     if not slower or not _shown(slower, found, sides, metrics):
-        if STEPS in worse and not (slower and slower.per == "evaluation"):
+        if STEPS in worse and not (slower and slower.per != "step"):
             told.append(("steps", f"{_from_to(worse[STEPS])} steps an evaluation{_by_setting(sides)}", 7.0))
         if lost := _lost_graphs(sides, metrics):
             told.append(("cuda-graphs", lost, 8.0))

@@ -12,8 +12,10 @@ there is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from kgprof.counted import counted
 from kgprof.model import (
@@ -223,8 +225,9 @@ def _grown_function(base: RunReport, head: RunReport, root: str) -> _Grown | Non
     """The function whose own time under cProfile grew most; its place where it lies in the repository."""
     if isinstance(base.host, Skipped) or isinstance(head.host, Skipped) or not base.host.steps or not head.host.steps:
         return None
-    before = {_name(row): row.self_us / base.host.steps for row in base.host.rows}
-    grown = [(row.self_us / head.host.steps - before.get(_name(row), 0.0), row) for row in head.host.rows]
+    before = {name: row.self_us / base.host.steps for name, row in _by_name(base.host).items()}
+    after = _by_name(head.host)
+    grown = [(row.self_us / head.host.steps - before.get(name, 0.0), row) for name, row in after.items()]
     most, row = max(grown, key=lambda one: one[0], default=(0.0, None))
     if row is None or most <= 0:
         return None
@@ -242,6 +245,24 @@ def _in_repository(file: str, root: str) -> bool:
 def _name(row: HostRow) -> tuple[str, str]:
     """Base and head may lie in two folders, so of the path only the file's name counts."""
     return row.file.replace("\\", "/").rpartition("/")[2], row.function
+
+
+def _by_name(host: HostBreakdown) -> Mapping[tuple[str, str], HostRow]:
+    """Lines move, so functions of one name in a file (``forward`` of two classes) are one, at the first one's place."""
+    found: dict[tuple[str, str], HostRow] = {}
+    for row in host.rows:
+        was = found.get(_name(row))
+        found[_name(row)] = row if was is None else _together(was, row)
+    return found
+
+
+def _together(one: HostRow, other: HostRow) -> HostRow:
+    return msgspec.structs.replace(
+        one,
+        calls=one.calls + other.calls,
+        self_us=one.self_us + other.self_us,
+        cumulative_us=one.cumulative_us + other.cumulative_us,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -264,11 +285,13 @@ def more_calls(base: RunReport, head: RunReport, root: str) -> MoreCalls | None:
     before, after = base.host, head.host
     if isinstance(before, Skipped) or isinstance(after, Skipped) or not before.steps or not after.steps:
         return None
-    there, steps = {_name(row): row for row in before.rows}, (before.steps, after.steps)
+    there, steps = _by_name(before), (before.steps, after.steps)
     left_out_us = 2 * min((row.self_us for row in before.rows), default=0.0) / steps[0] if before.rows_left_out else 0.0
-    listed = [row for row in after.rows if _name(row) in there or row.self_us / steps[1] >= left_out_us]
+    listed = {
+        name: row for name, row in _by_name(after).items() if name in there or row.self_us / steps[1] >= left_out_us
+    }
     calls = sum(row.calls for row in before.rows) / steps[0]
-    more = [(_more(row, there.get(_name(row)), steps), row) for row in listed]
+    more = [(_more(row, there.get(name), steps), row) for name, row in listed.items()]
     grown = [(number, row) for number, row in more if number >= LEAST_MORE]
     number = sum(number for number, _ in grown)
     if not grown or number < CALLS_SHARE * calls:
@@ -288,8 +311,8 @@ def _more(row: HostRow, was: HostRow | None, steps: tuple[int, int]) -> float:
 
 def _grown_inside(before: HostBreakdown, after: HostBreakdown, root: str) -> Location | None:
     """By its share of the profile: the machine may have been slower on a side as a whole."""
-    there = {_name(row): row.cumulative_us for row in before.rows}
-    own = [row for row in after.rows if _in_repository(row.file, root)]
+    there = {name: row.cumulative_us for name, row in _by_name(before).items()}
+    own = [row for row in _by_name(after).values() if _in_repository(row.file, root)]
     totals = before.total_self_us or 1.0, after.total_self_us or 1.0
 
     def grown(row: HostRow) -> float:

@@ -30,7 +30,7 @@ def _agreement(base: RunAgreement | Skipped, head: RunAgreement | Skipped) -> It
     """Head's results differ from those of its own reference run, and base's did not."""
     if isinstance(head, Skipped) or head.verdict != "different":
         return
-    if isinstance(base, RunAgreement) and base.verdict == "different":
+    if isinstance(base, Skipped) or base.verdict == "different":
         return
     differing = head.differing + head.reference_differing
     compared = head.compared + head.reference_compared

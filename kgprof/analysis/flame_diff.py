@@ -10,7 +10,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 
-from kgprof.model import FlameDifference, FlameGraph, RunReport, StackFrame
+from kgprof.model import FlameDifference, FlameGraph, RunReport, Skipped, StackFrame
 
 _COUNTED = (
     (re.compile(r"^(Torch-Compiled Region): .*"), r"\1"),
@@ -24,10 +24,10 @@ Key = tuple[str, str, str]  # name, file, kind
 
 
 def of_runs(base: RunReport, head: RunReport) -> FlameDifference | None:
-    """None where either has no stacks."""
-    if isinstance(base.flame, FlameGraph) and isinstance(head.flame, FlameGraph):
-        return flame_difference(base.flame, head.flame)
-    return None
+    """None where either has no stacks, or one of them marks no steps: then there is no common unit."""
+    if isinstance(base.flame, Skipped) or isinstance(head.flame, Skipped) or base.flame.per != head.flame.per:
+        return None
+    return flame_difference(base.flame, head.flame)
 
 
 def flame_difference(base: FlameGraph, head: FlameGraph) -> FlameDifference:
@@ -82,7 +82,7 @@ class _Both:
             mine.append(here)
 
     def _node(self, above: int, graph: FlameGraph, frame: StackFrame) -> int:
-        key = ("", "", "step") if above < 0 else key_of(graph, frame)
+        key = key_of(graph, frame)
         here = self.found.setdefault((above, key), len(self.key))
         if here == len(self.key):
             self.key.append(key)
@@ -118,7 +118,7 @@ class _Both:
     def frame(self, node: int, names: dict[str, int]) -> StackFrame:
         (name, _, kind), (file, line) = self.key[node], self.place[node]
         return StackFrame(
-            name=names.setdefault(name or "step", len(names)),
+            name=names.setdefault(name, len(names)),
             file=names.setdefault(file, len(names)),
             line=line,
             kind=kind,

@@ -146,8 +146,8 @@ class RunComparison(Model, frozen=True, kw_only=True):
     run: RunKey
     status: str
     metrics: tuple[ComparedMetric, ...] = ()
-    decided_by: str = ""  # the metric that says whether it is slower: "step" or "evaluation"; empty: there is no time
-    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: "step" or "evaluation"
+    decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/candidate; empty: none
+    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, candidate
     delta_us: float | Skipped = Skipped(reason="the run is on one side only")  # TIMING: head less base
     explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
     remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained

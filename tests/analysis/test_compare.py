@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis.compare import CompareSettings, compare
+from kgprof.analysis.compare_parts import more_calls
+from kgprof.analysis.compare_results import changed_results
 from kgprof.errors import UsageError
 from kgprof.model import (
     Comparison,
@@ -27,6 +29,7 @@ from kgprof.model import (
 from tests.analysis.compared import (
     BEFORE,
     KEY,
+    ROOT,
     ROUNDS,
     STEP_US,
     STEPS,
@@ -463,6 +466,34 @@ def test_other_results_are_a_cause_and_fail() -> None:
     assert (found.exit_code, found.verdict.status) == (1, "failed")
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("equal", ("3 of 10 results differ from the reference's, and in base they did not",)),
+        ("different", ()),
+        ("", ()),  # nobody compared them: what they were is not known
+    ],
+)
+def test_results_that_differ_in_head_changed_only_where_those_of_base_are_known_to_agree(
+    before: str, expected: tuple[str, ...]
+) -> None:
+    def agreement(verdict: str) -> RunAgreement:
+        return RunAgreement(
+            verdict=verdict,
+            compared=10,
+            differing=3,
+            near_ties=0,
+            reference_compared=0,
+            reference_differing=0,
+            reference_near_ties=0,
+        )
+
+    base = with_run(profile(), agreement=agreement(before) if before else Skipped(reason="left no result"))
+    head = with_run(profile(), agreement=agreement("different"))
+
+    assert changed_results(base.runs[0], head.runs[0]) == expected
+
+
 def test_what_near_ties_can_turn_is_no_other_result() -> None:
     ties = RunAgreement(
         verdict="near-ties",
@@ -651,6 +682,45 @@ def test_a_few_calls_more_are_none() -> None:
     base = profiled(profile(), ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 20, 50.0))
 
     assert causes(base, profiled(base, ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 21, 90.0))) == []
+
+
+def test_functions_of_one_name_in_a_file_are_held_against_each_other_together() -> None:
+    """``forward`` of two classes, of which only the order in the profile tells one from the other."""
+    base = profiled(profile(), ("/src/model.py", "forward", 100, 50.0), ("/src/model.py", "forward", 2, 10.0))
+
+    assert more_calls(base.runs[0], base.runs[0], ROOT) is None
+    assert causes(base, profiled(base, ("/src/model.py", "forward", 102, 60.0))) == []
+
+
+def test_a_function_that_took_no_longer_is_none_that_grew() -> None:
+    rows = ("/src/model.py", "forward", 100, 50.0), ("/src/model.py", "forward", 2, 10.0)
+    base = profiled(traced(profile(), *BEFORE), *rows)
+    head = traced(slower(base, 1200.0), *BEFORE, idle_us=600.0)
+
+    (cause,) = only_run(base, head).causes
+
+    assert (cause.cause, cause.text, cause.location) == ("host", "more time outside of operators", None)
+
+
+@pytest.mark.parametrize("evaluation_s", [1.0, 0.9, 0.6])  # of base it takes 1.0 s, for twice as many candidates
+def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_evaluation_takes(
+    evaluation_s: float,
+) -> None:
+    given = traced(profile(), *BEFORE)
+    evaluation = given.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    fewer = msgspec.structs.replace(evaluation, candidates=evaluation.candidates // 2, steps=evaluation.steps // 2)
+    base = msgspec.structs.replace(given, runs=(timed(given.runs[0], STEP_US, evaluation_s=1.0),))
+    halved = msgspec.structs.replace(given.runs[0], evaluation=fewer)
+    head = msgspec.structs.replace(given, runs=(timed(halved, STEP_US, evaluation_s=evaluation_s),))
+
+    run = only_run(base, head)
+
+    more_us = 1e6 * (evaluation_s / fewer.candidates - 1.0 / evaluation.candidates)
+    assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
+    assert [cause.cause for cause in run.causes] == ["results", "host"]
+    assert run.causes[1].text.startswith("outside of the median step")
+    assert run.explained_us == pytest.approx(more_us, rel=1e-4)
 
 
 def test_two_slower_kernels_of_one_run_are_two_causes_of_the_whole() -> None:

@@ -105,6 +105,19 @@ def test_a_run_without_stacks_on_either_side_has_none() -> None:
     assert of_runs(run, run) is not None
 
 
+def test_a_whole_window_and_a_step_are_not_held_against_each_other() -> None:
+    window = ((0, "window", "", 0, "step", 1.0, 1), (1, "f", "a.py", 7, "python", 10.0, 1))
+    unmarked = msgspec.structs.replace(flame(window, steps=1), per="window")
+    run = profiles.clean().runs[0]
+    marked, without_marks = run, msgspec.structs.replace(run, flame=unmarked)
+
+    assert of_runs(marked, without_marks) is None
+    assert of_runs(without_marks, marked) is None
+    both = of_runs(without_marks, without_marks)
+    assert both is not None
+    assert tree(both) == [("window", 1_000, 1_000), ("window/f", 10_000, 10_000)]
+
+
 lines = some.lists(some.tuples(some.integers(1, 4), some.sampled_from("abc"), some.integers(0, 50)), max_size=15)
 
 
