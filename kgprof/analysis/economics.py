@@ -221,7 +221,8 @@ def _counted(units: float, after_s: float, unit: Unit, run: RunRecord) -> BreakE
         return BreakEven(steps=units, candidates=Skipped(reason="the workload counts no candidates"), after_s=after_s)
     steps_each = run.evaluation.steps / run.evaluation.candidates
     if unit is PER_STEP:
-        return BreakEven(steps=units, candidates=units / steps_each, after_s=after_s)
+        candidates = units / steps_each if steps_each else Skipped(reason="its evaluation counts no step")
+        return BreakEven(steps=units, candidates=candidates, after_s=after_s)
     return BreakEven(steps=units * steps_each, candidates=units, after_s=after_s)
 
 

@@ -188,3 +188,16 @@ def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
     why = Skipped(reason="COMPILE holds no call after warm-up")
     assert (found.verdict, found.cold_s, found.cold) == ("pays", why, why)
     assert found.text.endswith(f"when it breaks even is not known: {why.reason}")
+
+
+def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
+    evaluation = run(COMPILED).evaluation
+    assert not isinstance(evaluation, Skipped)
+    stepless = msgspec.structs.replace(evaluation, steps=0, unfinished=evaluation.candidates)
+
+    found = of(
+        eager(1000.0, 1000.0, 1000.0), msgspec.structs.replace(compiled(500.0, 500.0, 500.0), evaluation=stepless)
+    )
+
+    assert isinstance(found.cold, BreakEven)
+    assert found.cold.candidates == Skipped(reason="its evaluation counts no step")
