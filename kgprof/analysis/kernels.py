@@ -16,7 +16,14 @@ from kgprof.analysis.idle import device_idle
 from kgprof.analysis.input_copies import input_copies
 from kgprof.analysis.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator
 from kgprof.analysis.kineto import Columns, Trace
-from kgprof.analysis.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES, launched, queue
+from kgprof.analysis.launches import (
+    DEVICE_CATEGORIES,
+    GRAPH_LAUNCH_PREFIXES,
+    LAUNCH_CATEGORIES,
+    devices,
+    launched,
+    queue,
+)
 from kgprof.analysis.origins import Lines, Origins, merged
 from kgprof.analysis.roofline import roofline
 from kgprof.analysis.step_timeline import step_timeline
@@ -122,7 +129,12 @@ def _of_device(
         communication=communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
         input_copies=input_copies(columns, work, kinds),
-        warnings=(*trace.warnings, *_step_warnings(steps), *_widened(marked, window)),
+        warnings=(
+            *trace.warnings,
+            *_step_warnings(steps),
+            *_widened(marked, window),
+            *_several_devices(len(devices(columns, work.events)[0])),
+        ),
     )
 
 
@@ -144,6 +156,12 @@ def _widened(marked: Window, window: Window) -> tuple[str, ...]:
         "the window is the traced steps, widened to the device events that belong to them: "
         f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after",
     )
+
+
+def _several_devices(number: int) -> tuple[str, ...]:
+    if number < 2:
+        return ()
+    return (f"work ran on {number} devices: busy is when at least one of them worked, idle when none did",)
 
 
 # ---------------------------------------------------------------- CPU

@@ -45,6 +45,15 @@ def launched(columns: Columns) -> Launched:
     return Launched(events=events, calls=_calls(columns, columns.correlation[events]))
 
 
+def devices(columns: Columns, events: Indices) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
+    """The devices that these ran on, and of each event the place of its own: a trace's process. Two have a stream 7."""
+    places: dict[int | str, int] = {}
+    of_row = np.zeros(len(columns.threads), np.int64)
+    for row in threads_of(columns, events):
+        of_row[row] = places.setdefault(columns.threads[row][0], len(places))
+    return tuple(places), of_row[columns.thread[events]]
+
+
 def _calls(columns: Columns, wanted: npt.NDArray[np.int64]) -> Indices:
     """The runtime or driver call with each correlation id."""
     calls = np.flatnonzero(columns.of_category(*LAUNCH_CATEGORIES) & (columns.correlation != NONE))
@@ -70,7 +79,7 @@ def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
 
 
 def threads_of(columns: Columns, calls: Indices) -> list[int]:
-    """The threads that made these calls, by their index."""
+    """The threads that made these calls, or the rows that these events stand in, by their index."""
     used = np.zeros(len(columns.threads), np.bool_)
     used[columns.thread[calls]] = True
     return [int(thread) for thread in np.flatnonzero(used)]

@@ -21,7 +21,7 @@ from kgprof.analysis.timeline import STEP_PREFIX
 
 # python_function: of a trace that was recorded with_stack.
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
-_PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<name>.+)")
+_PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")  # longer numbers are no lines
 _NEVER = 2**63 - 1
 
 

@@ -26,7 +26,7 @@ from kgprof.analysis.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.analysis.idle import idle_stretches
 from kgprof.analysis.kernel_kinds import Kinds
 from kgprof.analysis.kineto import Columns
-from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indices, Launched, Mask, innermost
+from kgprof.analysis.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indices, Launched, Mask, devices, innermost
 from kgprof.analysis.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
 
@@ -153,17 +153,19 @@ def _host_kind(columns: Columns, index: int, content: str, launching: Mask, rule
 
 
 def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
-    """Stream by stream, by number; then why nothing ran."""
+    """Stream by stream, by number and device; then why nothing ran."""
     if not len(work.events):
         return
     here = work.events[step.touches(timeline.intervals_of(columns, work.events))]
     is_kernel = columns.of_category("kernel")[here]
-    for stream in np.unique(columns.stream[here]).tolist():
-        of_stream = columns.stream[here] == stream
+    names, device = devices(columns, here)
+    for stream, number in np.unique(np.stack([columns.stream[here], device], axis=1), axis=0).tolist():
+        of_stream = (columns.stream[here] == stream) & (device == number)
+        owner = f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
             which = here[of_stream & wanted]
             kinds = [_device_kind(columns, index, rules) for index in which.tolist()]
-            yield from _lane(columns, which, kinds, step, f"stream {stream}", content)
+            yield from _lane(columns, which, kinds, step, owner, content)
     yield from _idle(columns, work, step)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.analysis import kineto, timeline
-from kgprof.analysis.nesting import Frame, Nesting, Track, nesting
+from kgprof.analysis.nesting import Frame, Nesting, Track, frame_of, nesting
 from tests.analysis.events import event, step, write
 
 
@@ -131,3 +131,11 @@ def test_whatever_overlaps_is_balanced_and_adds_up(
         expected_own[f"op{name}"] += self_ns
     assert +whole == +expected
     assert +own == +expected_own
+
+
+def test_a_number_that_no_file_has_lines_for_is_no_line() -> None:
+    """Of five thousand digits Python makes no number."""
+    assert frame_of("a.py(12): f") == Frame(name="f", file="a.py", line=12)
+    for digits in (10, 5000):
+        name = f"a.py({'9' * digits}): f"
+        assert frame_of(name) == Frame(name=name)

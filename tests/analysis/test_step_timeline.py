@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgprof.analysis import kineto
+from kgprof.analysis import kernels, kineto
 from kgprof.analysis.kernel_kinds import Kinds
 from kgprof.analysis.launches import launched
 from kgprof.analysis.step_timeline import MAX_BLOCKS, step_timeline
-from kgprof.model import Lane, LaneBlock, Skipped, StepTimeline
+from kgprof.model import KernelBreakdown, Lane, LaneBlock, PassName, Skipped, StepTimeline
 from tests.analysis.events import event, step, write
 from tests.analysis.test_idle import kernel, launch
 
@@ -249,3 +249,28 @@ def test_a_step_of_an_h200_is_whole(path: Path) -> None:
     assert sum(len(lane.blocks) for lane in found.lanes) <= MAX_BLOCKS
     for lane in found.lanes:
         assert sum(one.duration_us for one in lane.blocks) == pytest.approx(lane.busy_us, rel=1e-3)
+
+
+def test_two_devices_have_a_stream_of_one_number_each(tmp_path: Path) -> None:
+    # given: one process that works on two cards at once
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 100.0),
+            launch(1.0, 2.0, 1),
+            launch(4.0, 2.0, 2),
+            kernel(10.0, 50.0, 1) | {"pid": 0},
+            kernel(20.0, 60.0, 2) | {"pid": 3},
+        ],
+    )
+
+    lanes = [lane for lane in timeline_of(path).lanes if lane.content == "kernels"]
+    found = kernels.breakdown(kineto.read(path), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+
+    assert [(lane.owner, lane.busy_us, lane.covered) for lane in lanes] == [
+        ("stream 7 of device 0", 50.0, 0),
+        ("stream 7 of device 3", 60.0, 0),
+    ]
+    assert isinstance(found, KernelBreakdown)
+    assert (found.total_us, found.busy_us) == (110.0, 70.0)
+    assert found.warnings == ("work ran on 2 devices: busy is when at least one of them worked, idle when none did",)
