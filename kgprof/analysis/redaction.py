@@ -34,7 +34,8 @@ SHOWN_VALUES = re.compile(
     r"OMP_|GOMP_|KMP_|MKL_|ATEN_|CXX$|CC$|LD_PRELOAD$|PYTHONHASHSEED$"
 )
 _SECRET_NAME = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)"
-_NAMED_AS_SECRET = re.compile(rf"(?i)(?:^|[_-]){_SECRET_NAME.replace('_?', '[_-]?')}$")
+_SECRET_OPTION = _SECRET_NAME.replace("_?", "[_-]?")
+_NAMED_AS_SECRET = re.compile(rf"(?i)(?:^|[_-]){_SECRET_OPTION}$")
 _IDENTITIES = ("fingerprint", "findings", "reads")  # fields that hold fingerprints, which must stay what they are
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 
@@ -58,6 +59,9 @@ class Pattern(NamedTuple):
 _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Not in the middle of a word, of a relative path, or of what another pattern has already put there.
 _PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
+
+# Up to the closing quote where one was opened, else a word.
+_SECRET_VALUE = r"(?:(?<=\")[^\"\\\n]+|(?<=')[^'\\\n]+|[^\s\"',;&\\]+)"
 
 SECRET_SHAPES: tuple[Pattern, ...] = (
     Pattern(
@@ -84,10 +88,19 @@ SECRET_SHAPES: tuple[Pattern, ...] = (
     Pattern(TOKENS, re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*"), r"\1 <token>"),
     Pattern(
         SECRETS,
-        # NAME_TOKEN=value, "api_key": "value", --password value; a value that was put here already is let be.
+        # NAME_TOKEN=value, PGPASSWORD=value, "api_key": "value"; a value that was put here already is let be. A bare
+        # "token" is what language models call a word.
         re.compile(
-            rf"(?<![A-Za-z0-9])((?:[A-Z0-9]+_)*{_SECRET_NAME}|(?i:password|passwd|api[_-]?key|access[_-]?key))"
-            r"(\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!<|\s)[^\s\"',;&\\]+"
+            rf"((?<![A-Z0-9_])[A-Z0-9_]*{_SECRET_NAME}|"
+            r"(?<![A-Za-z0-9])(?i:password|passwd|secret|(?:api|access|private)[_-]?key|"
+            rf"(?:access|api|auth|hf|refresh)[_-]?token))(\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!<|\s){_SECRET_VALUE}"
+        ),
+        r"\1\2<secret>",
+    ),
+    Pattern(
+        SECRETS,  # --password value, and as a list of words is printed: '--password', 'value'
+        re.compile(
+            rf"(?i)(?<![\w-])(--(?:[a-z0-9]+[_-])*{_SECRET_OPTION})(\\?[\"']?,?\s+\\?[\"']?)(?![-<\s]){_SECRET_VALUE}"
         ),
         r"\1\2<secret>",
     ),
