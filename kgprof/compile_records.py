@@ -132,7 +132,7 @@ class SourceFile(Written, frozen=True, kw_only=True):
     sha256: str
     text: str | None
     left_out: str = ""
-    repository: str = ""  # the folder with .git above it, absolute; empty when there is none
+    repository: str = ""  # the folder with .git above it, else the working directory above it; absolute or empty
 
 
 class Sources(Written, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
 
 
@@ -28,6 +29,17 @@ class ProjectFiles:
             return file in self.own  # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
         library = max(_deepest(file, self.libraries), _installed(file))
         return not library or _deepest(file, self.own) >= library
+
+    def named(self, file: str, repositories: Iterable[str] = ()) -> str:
+        """``file`` as every checkout and every environment names it: the project's from the top of its repository, or
+        of the folder that was said to be its own; a library's from the folder that it is installed in."""
+        if not os.path.isabs(file):
+            return file
+        if self.holds(file):
+            top = _deepest(file, repositories) or _deepest(file, self.own)
+        else:
+            top = max(_deepest(file, self.libraries), _installed(file))
+        return (file[top:].lstrip(_SEPARATORS) or os.path.basename(file)).replace("\\", "/") if top else file
 
 
 def _deepest(file: str, folders: Iterable[str]) -> int:

@@ -45,6 +45,7 @@ def test_one_tensor_lies_and_several_lie(names: tuple[str, ...], said: str) -> N
         declared=True,
         cuda_graphs=False,
         size_bytes=4,
+        identity="",
     )
     (finding,) = addresses.diagnose((moved,))
 
@@ -68,6 +69,7 @@ def test_one_written_tensor_is_and_several_are(names: tuple[str, ...], said: str
         kind=FIXED,
         cuda_graphs=False,
         calls=1,
+        identity="",
     )
     (finding,) = mutations.diagnose((written,))
 

@@ -27,6 +27,27 @@ def test_a_file_of_the_project(file: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("/home/me/shop/src/model.py", "src/model.py"),  # from its own repository, whatever lies around that
+        ("/home/me/shop/vendored/part/model.py", "model.py"),  # a repository in the repository
+        ("/opt/kgprof/workloads/linkpred/policy.py", "policy.py"),  # no repository: from the folder of the workload
+        ("/usr/lib/python3.11/asyncio/tasks.py", "asyncio/tasks.py"),
+        ("/home/me/shop/.venv/lib/python3.11/site-packages/torch/_tensor.py", "torch/_tensor.py"),
+        ("/srv/env/lib/python3.12/site-packages/torch/_tensor.py", "torch/_tensor.py"),
+        ("/elsewhere/script.py", "/elsewhere/script.py"),  # nothing says what it belongs to
+        ("<string>", "<string>"),
+    ],
+)
+def test_a_file_is_named_alike_in_every_checkout_and_environment(file: str, named: str) -> None:
+    assert FILES.named(file, ("/home/me/shop", "/home/me/shop/vendored/part")) == named
+
+
+def test_a_file_that_was_named_as_the_projects_own_keeps_its_name() -> None:
+    assert ProjectFiles(libraries=(), own=("/home/me/script.py",)).named("/home/me/script.py") == "script.py"
+
+
+@pytest.mark.parametrize(
     "file",
     [
         "/usr/lib/python3.11/copy.py",

@@ -100,6 +100,7 @@ class AddressChange(Model, frozen=True, kw_only=True):
     declared: bool
     cuda_graphs: bool
     size_bytes: int
+    identity: str  # of the line: the same in another checkout and after an edit above it
 
 
 class CopiedInput(Model, frozen=True, kw_only=True):
@@ -113,6 +114,7 @@ class CopiedInput(Model, frozen=True, kw_only=True):
     cost: FindingCost | Skipped  # of the copies
     copies_per_step: float | Skipped  # seen in TRACE, of the whole step
     on_cuda: bool
+    identity: str  # of the line
 
 
 class BufferUse(Model, frozen=True, kw_only=True):
@@ -218,7 +220,12 @@ def _changes(tensors: RunTensors, declared: dict[str, str]) -> Iterator[AddressC
             declared=any(_slot(graph, tensor) in declared for graph, tensor, _, _ in found),
             cuda_graphs=any(graph.cuda_graphs for graph, _, _, _ in found),
             size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
+            identity=_identity(tensors, lines),
         )
+
+
+def _identity(tensors: RunTensors, lines: tuple[Location, ...]) -> str:
+    return "\0".join(tensors.source.identity(lines[0] if lines else None))
 
 
 def _inputs(tensors: RunTensors) -> Iterator[tuple[WatchedGraph, GraphInput, Held]]:
@@ -260,6 +267,7 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
             declared=True,
             cuda_graphs=any(graph.cuda_graphs for graph in tensors.tensors.graphs),
             size_bytes=sum(buffer.size_bytes for buffer in found),
+            identity=_identity(tensors, found[0].lines),
         )
 
 
@@ -289,6 +297,7 @@ def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iter
             copies_per_step=copies,
             cost=took if len(sites) == 1 else _of_one_site(took, len(sites)),
             on_cuda=on_cuda,
+            identity="\0".join(tensors.source.identity(found[0][3])),
         )
 
 
@@ -375,7 +384,7 @@ def _moved(event: AddressChange) -> Finding:
         location=event.location,
         count=len(event.calls),
         related=event.related,
-        fingerprint=_fingerprint(UNSTABLE, event.run, event.location, event.names),
+        fingerprint=fingerprint(UNSTABLE.id, event.run, event.identity, *event.names),
     )
 
 
@@ -398,11 +407,6 @@ def _copied_finding(event: CopiedInput) -> Finding:
         run=event.run,
         location=event.location,
         count=len(event.names),
-        fingerprint=_fingerprint(COPIED, event.run, event.location, event.names),
+        fingerprint=fingerprint(COPIED.id, event.run, event.identity, *event.names),
         cost=event.cost,
     )
-
-
-def _fingerprint(rule: Rule, run: RunKey, place: Location | None, names: tuple[str, ...]) -> str:
-    where = (place.file, place.function, place.text.strip()) if place else ()
-    return fingerprint(rule.id, run, *where, *names)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.source_text import SourceText
+from kgprof.collectors.source_text import SourceText, user_function
 from kgprof.collectors.structured_trace import run_traces
 from kgprof.collectors.tensor_facts import (
     RunTensors,
@@ -114,6 +114,7 @@ class Alias(Model, frozen=True, kw_only=True):
     location: Location | None
     pairs: tuple[str, ...]  # what shares memory with what
     serious: bool
+    identity: str  # of the place: the same in another checkout and after an edit above it
     related: tuple[Location, ...] = ()
     detail: str = ""
     calls: int = 0
@@ -152,6 +153,7 @@ def _joined(events: list[Alias]) -> Alias:
         location=first.location,
         pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
         serious=any(event.serious for event in events),
+        identity=first.identity,
         detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
         calls=max(event.calls for event in events),
     )
@@ -271,6 +273,7 @@ def _alias(
         location=place,
         pairs=(pair,),
         serious=serious,
+        identity="\0".join(tensors.source.identity(place) or (user_function(graph.function),)),
         detail=tensors.intent(graph),
         calls=calls,
     )
@@ -349,6 +352,7 @@ def _cond(run: RunKey, source: SourceText, kind: str, place: Location | None, te
         location=place,
         pairs=(f"a branch of torch.cond {words}",),
         serious=True,
+        identity="\0".join(source.identity(place)),
         related=lines,
         detail=text[text.find("Encountered") if "Encountered" in text else 0 :].partition(_USER_CODE)[0].strip(),
         calls=1,
@@ -365,8 +369,6 @@ def diagnose(events: tuple[Alias, ...]) -> tuple[Finding, ...]:
 def _finding(event: Alias) -> Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
-    place = event.location
-    where = (place.file, place.function) if place else (event.function,)
     what = {
         OUTPUT_INPUT.id: f"{event.function} returns memory of what it was given: {pairs}",
         OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
@@ -378,9 +380,9 @@ def _finding(event: Alias) -> Finding:
         level=rule.level if event.serious else Level.NOTE,
         message=what,
         run=event.run,
-        location=place,
+        location=event.location,
         count=len(event.pairs),
         related=event.related,
         detail=event.detail,
-        fingerprint=fingerprint(rule.id, event.run, *where, event.kind, place.text.strip() if place else ""),
+        fingerprint=fingerprint(rule.id, event.run, event.identity, event.kind),
     )

@@ -58,7 +58,6 @@ def _of_run(trace: RunTrace) -> Iterator[CacheUse]:
             for record in trace.artifacts(f"{prefix}_{outcome}"):
                 compiled = trace.compilation(compile_id(record.metadata), record.call)
                 location = place_of(trace, compiled) if compiled else None
-                where = (trace.source.in_repository(location.file), location.function) if location else ()
                 yield CacheUse(
                     run=trace.run,
                     compile_id=compile_id(record.metadata),
@@ -67,7 +66,7 @@ def _of_run(trace: RunTrace) -> Iterator[CacheUse]:
                     outcome=outcome,
                     reason=_reason(record.payload) if outcome == "bypass" else "",
                     call=record.call,
-                    identity="\0".join(where),
+                    identity="\0".join(trace.source.identity(location)[:2]),
                 )
 
 

@@ -15,6 +15,7 @@ from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
+from kgprof.collectors.source_text import user_function
 from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 from kgprof.model import (
     Compilation,
@@ -230,7 +231,7 @@ def _failed(
         location = refused or (trace.source.innermost(compiled.stack) if compiled else None)
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
-    where = (trace.source.in_repository(location.file), location.function) if location else (function,)
+    where = trace.source.identity(location)[:2] or (user_function(function),)
     return FailedCompile(
         run=trace.run,
         location=location,

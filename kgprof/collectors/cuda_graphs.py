@@ -183,6 +183,7 @@ class CudaGraphs(Model, frozen=True, kw_only=True):
     would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
+    identities: dict[Location, str] = msgspec.field(default_factory=dict)  # of each place, in any checkout
 
 
 # ---------------------------------------------------------------- events
@@ -199,7 +200,7 @@ def collect(recording: Recording) -> tuple[CudaGraphs, ...]:
 
 def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
     columns = _traced(recording, run) if on_cuda else NOT_ON_CPU
-    return CudaGraphs(
+    found = CudaGraphs(
         run=run.key,
         requested=_requested(run, trace),
         graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
@@ -211,6 +212,15 @@ def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: b
         steady_from=trace.steady_from,
         replayed=() if isinstance(columns, Skipped) else tuple(_replayed(trace, columns)),
     )
+    identities = {place: "\0".join(trace.source.identity(place)) for place in _places(found)}
+    return msgspec.structs.replace(found, identities=identities)
+
+
+def _places(event: CudaGraphs) -> set[Location]:
+    recorded = () if isinstance(event.recorded, Skipped) else event.recorded
+    told: tuple[Skip | Partitioning | WrittenInput | Replayed | Recorded, ...]
+    told = (*event.skips, *event.partitions, *event.would_skip, *event.replayed, *recorded)
+    return {one.location for one in told if one.location}
 
 
 def _requested(run: RunRecord, trace: RunTrace) -> bool:
@@ -452,7 +462,6 @@ def _finding(
     count: int = 1,
     identity: str | None = None,
 ) -> Finding:
-    where = (location.file, location.function, location.text.strip()) if location else ()
     what = message if identity is None else identity
     return Finding(
         rule=rule.id,
@@ -462,5 +471,5 @@ def _finding(
         location=location,
         count=count,
         detail=detail,
-        fingerprint=fingerprint(rule.id, event.run, *where, what),
+        fingerprint=fingerprint(rule.id, event.run, event.identities[location] if location else "", what),
     )

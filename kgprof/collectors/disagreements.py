@@ -190,13 +190,12 @@ def _reads(run: RunRecord) -> Iterator[Disagreement]:
                 said = (
                     f"the {SAID[witness]} saw this line make a number of a CUDA tensor, and the {SAID[silent]} did not"
                 )
-                identity = (source.in_repository(frame.file), frame.function, location.text.strip(), said)
                 yield Disagreement(
                     run=run.key,
                     fact="reads",
                     location=location,
                     message=said,
-                    identity="\0".join(("reads", *identity)),
+                    identity="\0".join(("reads", *source.identity(location), said)),
                 )
 
 
@@ -237,7 +236,7 @@ def _is_a_number_read(record: SyncRecord) -> bool:
 
 
 def _disagreement(trace: RunTrace, fact: str, location: Location | None, message: str) -> Disagreement:
-    where = (trace.source.in_repository(location.file), location.function, location.text.strip()) if location else ()
+    where = trace.source.identity(location)
     return Disagreement(
         run=trace.run, fact=fact, location=location, message=message, identity="\0".join((fact, *where, message))
     )

@@ -238,8 +238,7 @@ def functions_of(records: Iterable[BreakRecord]) -> tuple[str, ...]:
 
 def identity_of(trace: RunTrace, record: BreakRecord) -> str:
     """File, function, root cause and the line's text: line numbers move with every edit above them."""
-    place = record.site or record.named
-    where = (trace.source.in_repository(place.file), place.function, place.text.strip()) if place else ()
+    where = trace.source.identity(record.site or record.named)
     return "\0".join((*where, record.cause.gb_id or record.cause.kind))
 
 

@@ -46,6 +46,7 @@ class Mutation(Model, frozen=True, kw_only=True):
     kind: str
     cuda_graphs: bool
     calls: int  # in which a version rose; 0: seen in the graph alone
+    identity: str  # of the line: the same in another checkout and after an edit above it
 
 
 def collect(recording: Recording) -> tuple[Mutation, ...]:
@@ -84,6 +85,7 @@ def _writes(tensors: RunTensors, graph: WatchedGraph, index: int) -> Iterator[Mu
             kind=FIXED if fixed else ARGUMENT if tensors.is_argument(giver, name) else CAPTURED,
             cuda_graphs=bool(graph.cuda_graphs),
             calls=len({call for held in tensor.held for call in held.written}),
+            identity="\0".join(tensors.source.identity(place)),
         )
 
 
@@ -99,6 +101,7 @@ def _joined(events: list[Mutation]) -> Mutation:
         kind=next(kind for kind in (ARGUMENT, CAPTURED, FIXED) if kind in kinds),
         cuda_graphs=any(event.cuda_graphs for event in events),
         calls=max(event.calls for event in events),
+        identity=first.identity,
     )
 
 
@@ -119,14 +122,12 @@ def _finding(event: Mutation) -> Finding:
     }[event.kind]
     if event.kind != FIXED and event.cuda_graphs:
         what += "; torch makes no CUDA graph of it"
-    place = event.location
-    where = (place.file, place.function, place.text.strip()) if place else ()
     return Finding(
         rule=INPUT_MUTATED.id,
         level=Level.NOTE if event.kind == FIXED else Level.WARNING,
         message=what,
         run=event.run,
-        location=place,
+        location=event.location,
         count=len(event.names),
-        fingerprint=fingerprint(INPUT_MUTATED.id, event.run, *where, *event.names),
+        fingerprint=fingerprint(INPUT_MUTATED.id, event.run, event.identity, *event.names),
     )

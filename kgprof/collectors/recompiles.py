@@ -235,7 +235,6 @@ def _recompiled(
     recompiles = tuple(_recompile(trace, c, guards.get(c.compile_id, ())) for c in again)
     limit = limits[0] if limits else None
     refused = guards.get(limit.compile_id, ()) if limit else ()
-    place = (trace.source.in_repository(location.file), location.function) if location else ()
     return RecompiledFunction(
         run=trace.run,
         location=location,
@@ -246,7 +245,7 @@ def _recompiled(
         eager_calls=_eager_calls(trace, limit) if limit else 0,
         every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
         calls_known=trace.calls > 0,
-        identity="\0".join(place),
+        identity="\0".join(trace.source.identity(location)[:2]),
     )
 
 

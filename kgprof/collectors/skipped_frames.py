@@ -122,7 +122,7 @@ def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
         cause=cause,
         records=0,
         calls=tuple(sorted({row.call for row in rows})),
-        identity="\0".join((trace.source.in_repository(first.file), definition.function, cause.gb_id or first.why)),
+        identity="\0".join((*trace.source.identity(definition)[:2], cause.gb_id or first.why)),
     )
 
 

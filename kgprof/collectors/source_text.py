@@ -73,10 +73,13 @@ class SourceText:
         line = definition.line
         return Location(file=file, line=line, function=definition.qualified, text=self._line(file, line))
 
-    def in_repository(self, file: str) -> str:
-        """``file`` relative to the repository that it lies in, so that two checkouts name it alike."""
-        root = self._files[file].repository if file in self._files else ""
-        return file[len(root) + 1 :] if root and file.startswith(root) else file
+    def identity(self, place: Location | None) -> tuple[str, ...]:
+        """What of a place is the same in another checkout, in another environment and after an edit above it: its
+        file as all of them name it, the function, the words of the line. No line number."""
+        if place is None:
+            return ()
+        repositories = {file.repository for file in self._files.values() if file.repository}
+        return (self.project.named(place.file, repositories), place.function, place.text.strip())
 
     def innermost(self, stack: tuple[Location, ...]) -> Location | None:
         """The project's line nearest to what happened (a stack is outermost first)."""

@@ -137,6 +137,7 @@ class Sync(Model, frozen=True, kw_only=True):
     expression: str
     on_cuda: bool
     waited_us: tuple[float, ...] | Skipped  # by call, what the host spent in it
+    identity: str  # the same in another checkout and after an edit above the line
 
 
 # ---------------------------------------------------------------- from records to events
@@ -180,17 +181,20 @@ def _of_run(
         if not any(reads):
             continue
         first = seen[0]
+        place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
+        cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         yield Sync(
             run=run.key,
             rule=site.rule,
-            location=source.at(site.file, site.line, _place(first, site.file, site.line).function),
-            cause=next((cause for record in seen if (cause := cause_of(record))), INSIDE),
+            location=place,
+            cause=cause,
             where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
             reads_per_step=sum(reads) / len(reads),
             calls=sum(count > 0 for count in reads),
             expression=first.expression,
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
+            identity="\0".join((*source.identity(place), cause)),
         )
 
 
@@ -371,8 +375,7 @@ def _cost(event: Sync) -> FindingCost | Skipped:
 
 
 def _identity(event: Sync) -> str:
-    place = event.location
-    return fingerprint(event.rule, event.run, place.file, place.function, place.text.strip(), event.cause)
+    return fingerprint(event.rule, event.run, event.identity)
 
 
 def _message(event: Sync) -> str:

@@ -143,7 +143,10 @@ def _source_file(path: Path, data: bytes, room: int) -> SourceFile:
 
 
 def _repository(path: Path) -> str:
-    return next((str(folder) for folder in path.parents if (folder / ".git").exists()), "")
+    """Git's top folder above the file; where there is none the working directory stands for it (a copy in an image)."""
+    here = Path.cwd()
+    top = next((folder for folder in path.parents if (folder / ".git").exists()), here if here in path.parents else "")
+    return str(top)
 
 
 def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, RegistryEntry]]:

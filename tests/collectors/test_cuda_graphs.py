@@ -60,6 +60,7 @@ def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
         partitions=(),
         would_skip=(),
         steady_from=3,
+        identities={STEPS_DEF: "model.py\0Model.step\0def step(self, x):"},
     )
     assert diagnosed(recording) == ()
 

@@ -87,8 +87,9 @@ def test_the_innermost_line_of_the_project_in_a_stack() -> None:
 
 
 def test_two_checkouts_name_a_file_alike() -> None:
-    assert SOURCE.in_repository(FILE) == "model.py"
-    assert SOURCE.in_repository("/src/other.py") == "/src/other.py"
+    assert SOURCE.identity(written.place(*written.LOOP)) == ("model.py", "Model.step", "print(row)")
+    assert SOURCE.identity(Location(file="/src/other.py", line=3)) == ("/src/other.py", "", "")
+    assert SOURCE.identity(None) == ()
 
 
 # ---------------------------------------------------------------- what binds a name, what a branch returns

@@ -54,6 +54,7 @@ def test_a_read_in_eager_code() -> None:
         expression="loss.item()",
         on_cuda=False,
         waited_us=Skipped(reason="on a CPU the host waits for nobody"),
+        identity="model.py\0train\0return Model().step(x)\0item",
     )
     (finding,) = syncs.diagnose((event,))
     assert finding == Finding(

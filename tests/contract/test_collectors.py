@@ -14,6 +14,7 @@ from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule
 from tests.analysis import recordings
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
 from tests.collectors import written, written_device, written_syncs, written_tensors
+from tests.contract.moved import moved, without_git
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 DIRTY: dict[str, Recording] = {
@@ -98,6 +99,30 @@ def test_a_fingerprint_survives_other_figures_and_tells_runs_apart(rule: Rule) -
 
     assert all(re.fullmatch(r"[0-9a-f]{12}", finding.fingerprint) for finding in found)
     assert len({finding.fingerprint for finding in found}) == len(found)
+
+
+def fingerprints(recording: Recording) -> list[tuple[str, str]]:
+    return sorted((finding.rule, finding.fingerprint) for finding in collectors.findings(recording))
+
+
+@every_rule
+def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file(rule: Rule) -> None:
+    here = DIRTY[rule.id]
+
+    there = moved(here, {"/src/shop": "/home/runner/work/shop/shop", "/lib": "/opt/conda/lib/python3.12"}, lines=7)
+
+    assert "/src/shop" not in str(there)
+    assert fingerprints(there) == fingerprints(here)
+
+
+@every_rule
+def test_a_fingerprint_is_the_same_under_two_prefixes_of_an_installed_workload(rule: Rule) -> None:
+    one, other = (f"{prefix}/lib/python3.12/site-packages/shop" for prefix in ("/home/a/.venv", "/opt/conda/envs/b"))
+
+    here, there = (without_git(moved(DIRTY[rule.id], {"/src/shop": folder}), own=folder) for folder in (one, other))
+
+    assert rule.id in dict(fingerprints(here))
+    assert fingerprints(there) == fingerprints(here)
 
 
 def test_findings_come_errors_first() -> None:

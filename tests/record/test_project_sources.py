@@ -61,6 +61,17 @@ def test_every_named_project_file_comes_along_with_its_hash(tmp_path: Path) -> N
     assert found.files == {str(program): expected}
 
 
+def test_without_git_the_working_directory_stands_for_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, outside = written(tmp_path), written(tmp_path.parent)
+    monkeypatch.chdir(tmp_path)
+
+    found = gather([{"frame": {"file": str(file), "text": ""}} for file in (inside, outside)], EVERYTHING)
+
+    assert [file.repository for file in found.files.values()] == [str(tmp_path), ""]
+
+
 def test_a_file_of_a_library_stays_out(tmp_path: Path) -> None:
     program = written(tmp_path)
 
