@@ -113,8 +113,10 @@ _PYTHON = Pattern(FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/pyth
 _ANY_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~")
 _WINDOWS_HOME = Pattern(HOMES, re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"), "~")
 _ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~")
-_SYSTEM = "usr|etc|proc|sys|dev|tmp|var|lib|lib64|bin|run"  # every machine has these
-_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/[\w.+@%=~-]+)+?(?=(?:/[\w.+@%=~-]+){{2}}(?![\w/]))")
+# Every machine has these. In /tmp, /var and /run lie anybody's folders.
+_SYSTEM = "usr|etc|proc|sys|dev(?!/shm/)|lib|lib64|bin|sbin"
+_NAME = r"[\w.+@%=~-]"
+_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/{_NAME}+)+?(?=(?:/{_NAME}+){{2}}(?!{_NAME}|/))")
 _NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
 
 

@@ -66,7 +66,13 @@ def redactor(root: str = ROOT) -> Redactor:
         ("/root/x.py", "~/x.py"),
         ("/data/graphs/secret/fb15k/train.txt", "<elsewhere>/fb15k/train.txt"),
         ("--data=/data/graphs/secret/fb15k", "--data=<elsewhere>/secret/fb15k"),
-        ("/tmp/torchinductor_analima/ab/cabc.py", "/tmp/torchinductor_<user>/ab/cabc.py"),
+        ("/tmp/torchinductor_analima/ab/cabc.py", "<elsewhere>/ab/cabc.py"),
+        ("/tmp/torchinductor_analima/cabc.py", "<elsewhere>/torchinductor_<user>/cabc.py"),
+        ("/tmp/bob-thesis/secretproject/run7/train.py", "<elsewhere>/run7/train.py"),
+        ("/var/lib/jenkins/workspace/secretproject/pr-7/x.py", "<elsewhere>/pr-7/x.py"),
+        ("/run/user/1000/bob/x, /dev/shm/bob/ab/c.so", "<elsewhere>/bob/x, <elsewhere>/ab/c.so"),
+        ("file:///tmp/bob/secretproject/a/b.py", "file://<elsewhere>/a/b.py"),
+        ("/tmp/x.log, /var/log", "/tmp/x.log, /var/log"),
         ("ssh://analima@gpu-node17/x", "ssh://<credentials>@<host>/x"),
         ("WANDB_API_KEY=0123", "WANDB_API_KEY=<secret>"),
         ("PGPASSWORD=0123 psql", "PGPASSWORD=<secret> psql"),
@@ -90,7 +96,7 @@ def test_what_identifies_is_replaced_and_the_rest_of_the_text_stays(given: str, 
         "12.5 ms/step, 3 reads/step, a/b/c/d and x / y",
         "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/guards.py",
         "src/home/page.py, tests/root/x.py",
-        "/usr/include/c++/12/cmath, /proc/self/status, /dev/shm/x/y, /tmp/a/b/c",
+        "/usr/include/c++/12/cmath, /proc/self/status, /sys/fs/cgroup/cpu.max, /dev/null",
         "--max-tokens 128 --tokenizer=bpe next_token: 42",
         "--password --verbose, password='' and the secret of it: nothing",
         "triton_poi_fused_add_0, aten::addmm, cutlass_80_tensorop_s1688gemm_128x256_16x3_tn_align4",
@@ -108,7 +114,7 @@ def test_a_user_whose_name_is_a_word_is_left_out_of_paths_only(user: str) -> Non
 
     assert redact(f"aten::{user} takes a {user}") == f"aten::{user} takes a {user}"
     # root is everybody's: it names nobody
-    assert redact(f"/tmp/torchinductor_{user}/x") == f"/tmp/torchinductor_{user if user == 'root' else '<user>'}/x"
+    assert redact(f"/tmp/torchinductor_{user}") == f"/tmp/torchinductor_{user if user == 'root' else '<user>'}"
 
 
 # ---------------------------------------------------------------- a Profile
