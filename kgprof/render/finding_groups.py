@@ -72,6 +72,12 @@ def said_cost(costs: Sequence[FindingCost]) -> str:
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}n = {samples})"
 
 
+def with_cost(finding: Finding) -> str:
+    """The message, and what it was measured to cost."""
+    cost = finding.cost
+    return f"{finding.message}; costs {said_cost([cost])}" if isinstance(cost, FindingCost) else finding.message
+
+
 def cost_order(findings: Iterable[Finding]) -> tuple[bool, float]:
     """Sorts what each step pays before what is paid once, the costlier first, and what nobody measured last."""
     each_step, value = max((f.cost.weight for f in findings if isinstance(f.cost, FindingCost)), default=(False, 0.0))

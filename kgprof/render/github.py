@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kgprof.model import BudgetCheck, Finding, Level, Profile, Rule, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
-from kgprof.render.finding_groups import cost_order
+from kgprof.render.finding_groups import cost_order, with_cost
 from kgprof.render.visible import clip, visible
 
 LIMIT = 10  # of each kind
@@ -143,7 +143,7 @@ def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:
     return Annotation(
         command="notice" if finding.accepted else _OF_LEVEL[finding.level],
         title=f"{finding.rule} {rule.name}" if rule else finding.rule,
-        message=f"{accepted}{finding.message}",
+        message=f"{accepted}{with_cost(finding)}",
         file=relative(place.file, root) if place else "",
         line=max(1, place.line) if place else 0,
     )

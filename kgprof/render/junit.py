@@ -16,6 +16,7 @@ from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.model import BudgetCheck, ComparedMetric, Finding, Level, Profile, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
+from kgprof.render.finding_groups import with_cost
 from kgprof.render.looked_for import was_watched
 from kgprof.render.visible import visible
 
@@ -221,7 +222,7 @@ def _line(finding: Finding, root: str) -> str:
     place = finding.location
     where = f"{relative(place.file, root)}:{place.line}: " if place else ""
     accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
-    return f"{where}{finding.level.value} {finding.rule}: {finding.message}{accepted}"
+    return f"{where}{finding.level.value} {finding.rule}: {with_cost(finding)}{accepted}"
 
 
 # ---------------------------------------------------------------- as XML

@@ -18,9 +18,10 @@ from typing import Any
 from urllib.parse import quote
 
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, RunReport
+from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, RunReport, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
+from kgprof.render.finding_groups import with_cost
 from kgprof.render.visible import visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -214,11 +215,11 @@ def _result(finding: Finding, rule: int, mark: str, profile: Profile) -> dict[st
         "ruleId": _text(finding.rule),
         "ruleIndex": rule,
         "level": finding.level.value,
-        "message": {"text": _text(finding.message)},
+        "message": {"text": _text(with_cost(finding))},
         "locations": [_location(finding, profile.environment.source_root)],
         "partialFingerprints": {"primaryLocationLineHash": mark, "kgprof/v1": mark},
         "occurrenceCount": max(1, finding.count),
-        "properties": {"run": _text(finding.run.slug)} if finding.run else {},
+        "properties": _measured(finding),
     }
     related = [_related(place, profile.environment.source_root) for place in finding.related]
     if related:
@@ -226,6 +227,24 @@ def _result(finding: Finding, rule: int, mark: str, profile: Profile) -> dict[st
     if profile.gate is not None:
         result["suppressions"] = _suppressions(finding)
     return result
+
+
+def _measured(finding: Finding) -> dict[str, Any]:
+    """In which run, and what it cost there, as figures: the message says it in words, at three digits."""
+    run = {"run": _text(finding.run.slug)} if finding.run else {}
+    cost = finding.cost
+    if isinstance(cost, Skipped):
+        return {**run, "cost": {"notMeasured": _text(cost.reason)}}
+    return {
+        **run,
+        "cost": {
+            "value": cost.value,
+            "unit": _text(cost.unit),
+            "what": _text(cost.what),
+            "measuredIn": [name.value for name in cost.measured_in],
+            "samples": cost.samples,
+        },
+    }
 
 
 def _suppressions(finding: Finding) -> list[dict[str, Any]]:

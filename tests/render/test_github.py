@@ -122,4 +122,9 @@ def test_within_a_kind_the_costlier_finding_comes_first() -> None:
     read = commands(msgspec.structs.replace(gated.profile(), findings=found))
 
     said = [message for command, _, message in read if command == "warning"]
-    assert said == ["much", "little", "once", "unknown"]
+    assert said == [
+        "much; costs 300 us/step (the host waited; MEMORY, n = 9)",
+        "little; costs 2.00 us/step (the host waited; MEMORY, n = 9)",
+        "once; costs 9.00 s, once (the host waited; MEMORY, n = 9)",
+        "unknown",
+    ]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.gate import judge
-from kgprof.model import Finding, Level, Profile
+from kgprof.model import Finding, FindingCost, Level, PassName, Profile
 from kgprof.render import by_name
 from tests.analysis.recordings import died, run
 from tests.gate import gated
@@ -74,6 +74,18 @@ def test_a_budget_is_a_case_with_its_figures() -> None:
     assert failure is not None
     assert (failure.text or "").splitlines()[0] == (
         "src/model.py:12: warning KGP101: graph break (GB0059): print() is called"
+    )
+
+
+def test_a_finding_says_what_it_costs() -> None:
+    cost = FindingCost(value=9.5, unit="s", what="compiling", measured_in=(PassName.COMPILE,), samples=1)
+    finding = msgspec.structs.replace(gated.finding(level=Level.ERROR), cost=cost)
+
+    root = parsed(gated.profile(finding))
+
+    (failure,) = root.findall(".//failure")
+    assert failure.text == (
+        f"src/model.py:12: error KGP101: {finding.message}; costs 9.50 s, once (compiling; COMPILE, n = 1)"
     )
 
 

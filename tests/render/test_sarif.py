@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.gate import judge
-from kgprof.model import Finding, Level, Location, Profile, RunKey
+from kgprof.model import Finding, FindingCost, Level, Location, PassName, Profile, RunKey
 from kgprof.render import by_name
 from kgprof.render.sarif import LIMIT, NO_FILE
 from tests.gate import gated
@@ -179,6 +179,22 @@ def test_a_clean_gate_and_a_failed_one_are_sarif() -> None:
     assert [rendered(p)["invocations"][0]["exitCode"] for p in (clean, failed)] == [0, 1]
 
 
+def test_a_finding_says_what_it_costs_and_carries_the_figure() -> None:
+    cost = FindingCost(value=312.5, unit="us/step", what="the host waited", measured_in=(PassName.MEMORY,), samples=17)
+    finding = msgspec.structs.replace(gated.finding(), cost=cost)
+
+    (result,) = rendered(gated.profile(finding))["results"]
+
+    assert result["message"] == {"text": f"{finding.message}; costs 312 us/step (the host waited; MEMORY, n = 17)"}
+    assert result["properties"]["cost"] == {
+        "value": 312.5,
+        "unit": "us/step",
+        "what": "the host waited",
+        "measuredIn": ["memory"],
+        "samples": 17,
+    }
+
+
 def test_a_finding_points_at_its_line_by_a_relative_name() -> None:
     (result,) = rendered(gated.profile(gated.finding()))["results"]
 
@@ -204,7 +220,7 @@ def test_a_finding_points_at_its_line_by_a_relative_name() -> None:
         ],
         "partialFingerprints": {"primaryLocationLineHash": "KGP1010012:1", "kgprof/v1": "KGP1010012:1"},
         "occurrenceCount": 1,
-        "properties": {"run": "fused.default"},
+        "properties": {"run": "fused.default", "cost": {"notMeasured": "no pass measures what this costs"}},
     }
 
 
