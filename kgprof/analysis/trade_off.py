@@ -12,13 +12,13 @@ from statistics import median
 
 from kgprof.analysis.comparison import STEPS_DIFFER
 from kgprof.analysis.verdict import (
-    IN_ONE_PROCESS,
     PER_CANDIDATE,
     PER_EVALUATION,
     PER_STEP,
     Unit,
     doubt,
     overlap,
+    processes,
     uncounted_evaluation,
 )
 from kgprof.collectors import syncs
@@ -70,8 +70,9 @@ def weigh(
     sync_us = _waited(extra, reads, on_cuda)
     times = _times(guarded, always)
     saved_us = _saved(times, sync_us) if times.unit is PER_STEP else _saved_by_evaluation(guarded, always, sync_us)
-    differ = any(_differs(run) for run in (guarded, always) if run is not None)
-    verdict, text = _judged(guarded.key, always_key, times, reads, results_differ=differ)
+    both = (guarded, *((always,) if always else ()))
+    differ = any(_differs(run) for run in both)
+    verdict, text = _judged(guarded.key, always_key, times, reads, where=processes(*both), results_differ=differ)
     return TradeOff(
         guarded=guarded.key,
         always=always_key,
@@ -205,7 +206,7 @@ def _differs(run: RunReport) -> bool:
 
 
 def _judged(
-    guarded: RunKey, always: RunKey, times: _Times, reads: float | Skipped, *, results_differ: bool
+    guarded: RunKey, always: RunKey, times: _Times, reads: float | Skipped, *, where: str, results_differ: bool
 ) -> tuple[str, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     if isinstance(times.guarded, Skipped) or isinstance(times.always, Skipped) or results_differ:
@@ -218,7 +219,7 @@ def _judged(
     keeps = times.guarded.median < times.always.median
     slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
     words = "the read with the work behind it" if keeps else "the work done in every step"
-    return KEEP if keeps else REMOVE, f"{figures}: {words} is {slower / faster:.3g}x as fast, {IN_ONE_PROCESS}"
+    return KEEP if keeps else REMOVE, f"{figures}: {words} is {slower / faster:.3g}x as fast, {where}"
 
 
 def _why_not(guarded: RunKey, always: RunKey, times: _Times) -> str:

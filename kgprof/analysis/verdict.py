@@ -13,6 +13,7 @@ from kgprof.model import (
     KernelBreakdown,
     Level,
     RankBalance,
+    Rounds,
     RunAgreement,
     RunKey,
     RunReport,
@@ -24,8 +25,6 @@ from kgprof.model import (
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
 
-
-IN_ONE_PROCESS = "in one process each"
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
 # How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
@@ -245,15 +244,27 @@ def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None,
         return Remark(text=f"{names} are level: {medians}, and their spreads overlap")
     if against.key != baseline:
         second = f"then {against.key.slug} with {unit.say(time.median)}"
-        return Remark(text=f"{first.key.slug} is the fastest: {unit.say(best.median)}, {second}; {IN_ONE_PROCESS}")
+        return Remark(
+            text=f"{first.key.slug} is the fastest: {unit.say(best.median)}, {second}; {processes(first, against)}"
+        )
     return Remark(
         text=f"{first.key.slug} is the fastest: {_figure(time.median / best.median)}x as fast as {against.key.slug} "
-        f"({unit.bare(best.median)} against {unit.say(time.median)}, {IN_ONE_PROCESS})"
+        f"({unit.bare(best.median)} against {unit.say(time.median)}, {processes(first, against)})"
     )
 
 
+def processes(*runs: RunReport) -> str:
+    """Where the times that are ranked are from: with rounds, the first of them."""
+    found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, Rounds)]
+    return f"in the first of {min(found)} processes each" if len(found) == len(runs) else "in one process each"
+
+
 def doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit: Unit) -> str:
-    """Why two times of whole evaluations cannot be ranked; empty where they can."""
+    """Why two times cannot be ranked; empty where they can. That the samples of steps overlap is said elsewhere."""
+    best_round, round_time = _over_rounds(first, unit), _over_rounds(against, unit)
+    if best_round and round_time and best_round.maximum >= round_time.minimum:
+        ranges = f"{_range(best_round, unit)} against {_range(round_time, unit)}"
+        return f"too noisy to rank (range over rounds {ranges} {unit.name})"
     if unit is PER_STEP:
         return ""
     fewest = min(best.samples, time.samples)
@@ -266,6 +277,17 @@ def doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit
         if note := next((note for note in run.notes if note.startswith(FIRST_EVALUATION_NOTE)), ""):
             return f"too noisy to rank (in {run.key.slug} {note})"
     return ""
+
+
+def _over_rounds(run: RunReport, unit: Unit) -> Spread | None:
+    if isinstance(run.rounds, Skipped):
+        return None
+    found = {
+        PER_CANDIDATE: run.rounds.ms_per_candidate,
+        PER_EVALUATION: run.rounds.evaluation_time,
+        PER_STEP: run.rounds.step,
+    }[unit]
+    return found if isinstance(found, Spread) and found.samples >= FEWEST_TO_RANK else None
 
 
 def overlap(best: Spread, other: Spread, unit: Unit) -> bool:

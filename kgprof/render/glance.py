@@ -137,8 +137,8 @@ def _samples(runs: tuple[RunReport, ...]) -> Iterator[str]:
         return
     least, most = min(step.samples for step in steps), max(step.samples for step in steps)
     rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, Rounds)]
-    where = f"in {span(count(min(rounds)), count(max(rounds)))} processes each" if rounds else "in one process each"
-    yield f"steps timed {span(count(least), count(most))} times a run, {where}"
+    of = f"the first of {span(count(min(rounds)), count(max(rounds)))} processes" if rounds else "one process"
+    yield f"steps timed {span(count(least), count(most))} times a run, in {of} each"
     widths = [
         (step.p90 - step.p10) / step.median for step in steps if step.samples >= _FEWEST_FOR_A_WIDTH and step.median
     ]

@@ -17,6 +17,7 @@ from kgprof.model import (
     KernelBreakdown,
     PassName,
     Profile,
+    Rounds,
     Rule,
     RunComparison,
     RunKey,
@@ -104,6 +105,7 @@ class Page:
     sections: tuple[Section, ...]
     gate: GateTable | None
     timed: bool
+    rounds: bool  # some run was timed in more than one process
     traces: TracesPart
     headings: tuple[Heading, ...]
     runs: tuple[RunLine, ...]
@@ -190,6 +192,7 @@ def build(
         sections=_sections(profile, handed_off=bool(traces)),
         gate=gate_table(profile.gate, limits),
         timed=not profile.options.untimed,
+        rounds=any(isinstance(run.rounds, Rounds) for run in runs),
         traces=traces_part(profile, limits),
         headings=headings(columns),
         runs=run_lines(runs, columns, limits),

@@ -23,11 +23,13 @@ from kgprof.model import (
     Options,
     PassName,
     Recording,
+    RoundRecord,
     RunKey,
     RunRecord,
     RunReport,
     Skipped,
     Speedup,
+    TimedRound,
     TimingPass,
     Verdict,
     encode_json,
@@ -158,6 +160,41 @@ def test_the_fastest_is_named_with_both_figures() -> None:
         status="ok",
         text="fused.default is the fastest: 2.50x as fast as batched.eager "
         "(2.00 against 5.00 ms/candidate, in one process each); results equal; all 100 candidates finished",
+    )
+
+
+def in_rounds(record: RunRecord, *evaluation_s: float) -> RunRecord:
+    """Timed in further processes."""
+    further = (
+        TimedRound(first_call_s=1.0, graphs_from_cache=1, graphs_compiled=0, timing=timing(s)) for s in evaluation_s
+    )
+    ended = Exit(outcome="ok", exit_code=0)
+    records = (RoundRecord(number=number, exit=ended, measured=one) for number, one in enumerate(further, start=2))
+    return msgspec.structs.replace(record, rounds=tuple(records))
+
+
+def timing(evaluation_s: float) -> TimingPass:
+    return TimingPass(clock="perf_counter", step_us=((1000.0,) * 3,), evaluation_s=(evaluation_s,))
+
+
+def test_with_rounds_the_figures_are_said_to_be_of_the_first_process() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = said(recording(in_rounds(eager, 0.51, 0.49), in_rounds(fused, 0.21, 0.19), agreement=BOTH_EQUAL))
+
+    assert found.status == "ok"
+    assert "(2.00 against 5.00 ms/candidate, in the first of 3 processes each)" in found.text
+
+
+def test_rounds_that_overlap_leave_the_first_processes_unranked() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = said(recording(in_rounds(eager, 0.51, 0.3), in_rounds(fused, 0.35, 0.19), agreement=BOTH_EQUAL))
+
+    assert found.status == "attention"
+    assert found.text.startswith(
+        "fused.default took 2.00 ms/candidate, batched.eager 5.00 ms/candidate: "
+        "too noisy to rank (range over rounds 1.90 to 3.50 against 3.00 to 5.10 ms/candidate); results equal"
     )
 
 

@@ -78,7 +78,7 @@ def test_rounds_are_processes() -> None:
 
     text, _ = glance(msgspec.structs.replace(profile, runs=runs))["What it stands on"]
 
-    assert "steps timed 306 times a run, in 3 processes each" in text
+    assert "steps timed 306 times a run, in the first of 3 processes each" in text
 
 
 def test_a_report_of_nothing_says_nothing_it_does_not_know() -> None:
