@@ -11,7 +11,7 @@ from kgprof.render.evaluation_table import Fact
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.visible import one_line
 
-_SHARED_LINE = 20  # characters
+_LINE = 16  # characters; a longer detail may be wrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,11 @@ class RunCell:
     sort: str
     wrong: bool
     bar: str = ""  # width of the bar under the figure, "37.500%"
+
+    @property
+    def long(self) -> tuple[str, ...]:
+        """Details that are words and may be wrapped; a figure and its range may not."""
+        return tuple(detail for detail in self.details if len(detail) > _LINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,7 @@ def _in_lines(details: Sequence[str]) -> tuple[str, ...]:
     """Short ones share a line: the table has to stand above the fold, and no column may grow for it."""
     lines: list[str] = []
     for detail in details:
-        if lines and len(lines[-1]) + len(detail) + 2 <= _SHARED_LINE:
+        if lines and len(lines[-1]) + len(detail) + 2 <= _LINE:
             lines[-1] += f", {detail}"
         else:
             lines.append(detail)

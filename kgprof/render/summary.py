@@ -201,10 +201,7 @@ def _spread(time: Spread | Skipped, scale: float) -> Cell:
 
 
 def _step(run: RunReport) -> Cell:
-    cell = _spread(run.step, 1e-3)
-    if not cell.measured or not isinstance(run.evaluation, Evaluation):
-        return cell
-    return replace(cell, details=(*cell.details, f"{counted(run.evaluation.steps, 'step')} an evaluation"))
+    return _spread(run.step, 1e-3)
 
 
 def _candidate(run: RunReport) -> Cell:
@@ -232,7 +229,10 @@ def _finished(run: RunReport) -> Cell:
         return missing(evaluation.reason)
     text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
     return Cell(
-        text=text, details=classes(evaluation), value=float(evaluation.finished), wrong=evaluation.unfinished > 0
+        text=text,
+        details=(*classes(evaluation), f"in {counted(evaluation.steps, 'step')}"),
+        value=float(evaluation.finished),
+        wrong=evaluation.unfinished > 0,
     )
 
 
@@ -352,7 +352,11 @@ SPEEDUP = Column(
     cell=_speedup,
 )
 LATER_COLUMNS = (
-    Column(name="finished", title="candidates with a result, of all; their classes", cell=_finished),
+    Column(
+        name="finished",
+        title="candidates with a result, of all; their classes; the steps of an evaluation",
+        cell=_finished,
+    ),
     Column(
         name="MRR",
         title="filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties",

@@ -225,7 +225,7 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, repo
         said = page.inner_text("#said")
 
     assert verdict.startswith("**kgprof linkpred: \N{CHECK MARK} OK.** fused.default is the fastest")
-    assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306, 102 steps an evaluation) |" in verdict
+    assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
     assert finding.startswith("**Warning KGP201 host-device-sync")
     assert "part\\_0.py:10 step" in finding
     assert "Remedy:" in finding
@@ -273,3 +273,14 @@ def test_nothing_moves_for_a_reader_who_asked_for_it(browser: Browser, reports: 
             )
             > 2
         )
+
+
+@pytest.mark.parametrize("state", ["watched", "eight", "cuda"])
+def test_the_table_of_results_fits_a_laptops_width(browser: Browser, reports: dict[str, Path], state: str) -> None:
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = visit(context, reports[state]).page
+        needed, given = page.evaluate(
+            "(({parentElement: frame}) => [frame.scrollWidth, frame.clientWidth])(document.querySelector('.results'))"
+        )
+
+    assert needed <= given

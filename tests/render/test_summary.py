@@ -88,10 +88,10 @@ def test_the_strategies_that_ran_are_explained() -> None:
     assert "Did not run." not in shown
 
 
-def test_steps_of_an_evaluation_stand_beside_the_step() -> None:
-    step = next(column for column in summary.columns(profiles.clean()) if column.name == "ms/step")
+def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
+    finished = next(column for column in summary.columns(profiles.clean()) if column.name == "finished")
 
-    assert step.cell(profiles.clean().runs[0]).details[-1] == "102 steps an evaluation"
+    assert finished.cell(profiles.clean().runs[0]).details[-1] == "in 102 steps"
 
 
 @pytest.mark.parametrize(
