@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kgprof.analysis.compare_causes import relative_time
 from kgprof.analysis.compare_intervals import BETTER, INCONCLUSIVE, WORSE
 from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP
 from kgprof.counted import counted
@@ -22,6 +23,7 @@ from kgprof.model import (
     Comparison,
     Profile,
     RunComparison,
+    RunKey,
     Skipped,
     Verdict,
 )
@@ -42,6 +44,7 @@ class Reason:
     exit_code: int
     text: str
     same_for_all: str = ""  # what it says of every run alike, where it does
+    worse: RunKey | None = None  # the run of which a metric is worse
 
 
 def reasons(base: Profile, head: Profile, compared: Comparison) -> tuple[Reason, ...]:
@@ -81,10 +84,10 @@ def _findings(compared: Comparison, root: str) -> Iterator[Reason]:
 
 
 def _metrics(compared: Comparison) -> Iterator[Reason]:
-    for run in compared.runs:
+    for run in sorted(compared.runs, key=lambda run: -relative_time(run)):
         for metric in run.metrics:
             if metric.decides and metric.verdict == WORSE and compared.fail_on != "never":
-                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {said(metric)}")
+                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {said(metric)}", worse=run.run)
 
 
 def _results(compared: Comparison) -> Iterator[Reason]:
@@ -144,7 +147,7 @@ def verdict(found: Sequence[Reason], compared: Comparison, root: str) -> Verdict
         return Verdict(status="inconclusive", text=f"no time decides: {found[0].same_for_all}", reasons=_also(compared))
     return Verdict(
         status=_STATUS.get(code, "inconclusive"),
-        text=f"{_LEADS.get(code, '')}{found[0].text}{_cause(compared, root) if code == EXIT_GATE_FAILED else ''}",
+        text=f"{_LEADS.get(code, '')}{found[0].text}{_cause(compared, found[0], root)}",
         reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
     )
 
@@ -153,15 +156,14 @@ def exit_code(found: Sequence[Reason]) -> int:
     return found[0].exit_code if found else EXIT_OK
 
 
-def _cause(compared: Comparison, root: str) -> str:
-    """Of the run that got slowest; empty where no time is worse."""
-    explained = [run for run in compared.runs if not isinstance(run.explained_us, Skipped)]
-    first = compared.causes[0] if compared.causes else None
-    of = next((run for run in explained if first is not None and run.run == first.run), None)
-    if first is None or of is None:
+def _cause(compared: Comparison, reason: Reason, root: str) -> str:
+    """Of the run that the reason is about; empty where none of its times is worse."""
+    run = next((run for run in compared.runs if run.run == reason.worse), None)
+    if run is None or isinstance(run.explained_us, Skipped) or not run.causes:
         return ""
+    first = run.causes[0]
     where = f"{relative(first.location.file, root)}:{first.location.line}: " if first.location else ""
-    return f"; likely cause: {where}{one_sentence(first, of)}"
+    return f"; likely cause: {where}{one_sentence(first, run)}"
 
 
 def one_sentence(cause: Cause, run: RunComparison) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kgprof.analysis.compare import CompareSettings, compare
 from kgprof.analysis.comparison import spread
 from kgprof.model import (
+    Comparison,
     Finding,
     KernelBreakdown,
     KernelKind,
@@ -18,6 +20,7 @@ from kgprof.model import (
     PassName,
     Profile,
     Rounds,
+    RunComparison,
     RunKey,
     RunReport,
     Skipped,
@@ -79,6 +82,24 @@ def _spread(samples: Sequence[float], unit: str) -> object:
     return spread(samples, unit=unit, measured_in=PassName.TIMING)
 
 
+# ---------------------------------------------------------------- compared
+
+
+def comparison(base: Profile, head: Profile, **settings: object) -> Comparison:
+    found = compare(base, head, CompareSettings(**settings)).comparison  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def only_run(base: Profile, head: Profile) -> RunComparison:
+    (run,) = comparison(base, head).runs
+    return run
+
+
+def causes(base: Profile, head: Profile) -> list[str]:
+    return [cause.cause for cause in comparison(base, head).causes]
+
+
 # ---------------------------------------------------------------- traces
 
 
@@ -122,6 +143,14 @@ BEFORE = (
     ("aten::index", KernelKind.INDEX, 10.0, 200.0),
     ("aten::copy_", KernelKind.COPY, 2.0, 100.0),
 )
+
+
+def traced(given: Profile, *rows: tuple[str, KernelKind, float, float], **more: object) -> Profile:
+    return with_run(given, kernels=kernels(*rows, **more))  # type: ignore[arg-type]
+
+
+def changed(rows: Sequence[tuple[str, KernelKind, float, float]], name: str, number: float, us: float) -> list[object]:
+    return [(n, kind, number, us) if n == name else (n, kind, was, took) for n, kind, was, took in rows]
 
 
 # ---------------------------------------------------------------- findings

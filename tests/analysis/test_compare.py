@@ -13,7 +13,6 @@ from kgprof.analysis.compare_parts import more_calls
 from kgprof.analysis.compare_results import changed_results
 from kgprof.errors import UsageError
 from kgprof.model import (
-    Comparison,
     CompileSummary,
     Finding,
     HostBreakdown,
@@ -33,38 +32,18 @@ from tests.analysis.compared import (
     ROUNDS,
     STEP_US,
     STEPS,
+    causes,
+    changed,
+    comparison,
     finding,
-    kernels,
+    only_run,
     profile,
     slower,
     timed,
+    traced,
     with_run,
 )
 from tests.render import profiles
-
-
-def comparison(base: Profile, head: Profile, **settings: object) -> Comparison:
-    found = compare(base, head, CompareSettings(**settings)).comparison  # type: ignore[arg-type]
-    assert found is not None
-    return found
-
-
-def only_run(base: Profile, head: Profile) -> RunComparison:
-    (run,) = comparison(base, head).runs
-    return run
-
-
-def causes(base: Profile, head: Profile) -> list[str]:
-    return [cause.cause for cause in comparison(base, head).causes]
-
-
-def traced(given: Profile, *rows: tuple[str, KernelKind, float, float], **more: object) -> Profile:
-    return with_run(given, kernels=kernels(*rows, **more))  # type: ignore[arg-type]
-
-
-def changed(rows: Sequence[tuple[str, KernelKind, float, float]], name: str, number: float, us: float) -> list[object]:
-    return [(n, kind, number, us) if n == name else (n, kind, was, took) for n, kind, was, took in rows]
-
 
 # ---------------------------------------------------------------- nothing changed
 

@@ -1,0 +1,35 @@
+"""In which order the causes of one run are told, and that each is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kgprof.model import Cause, Skipped
+
+MOST_CAUSES = 8  # of one run
+
+# Within one the larger share comes first, and of two alike the one that was found first.
+RESULT, REASON, PART, UNTIMED, FACT, SYMPTOM = range(6)
+
+CLOCKLESS = Skipped(reason="how much of the time is its doing is not known")
+OTHERS = Skipped(reason="counted with another cause")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranked:
+    rank: int
+    cause: Cause
+    share: float = 0.0
+
+    @property
+    def order(self) -> tuple[int, float]:
+        return self.rank, -self.share
+
+
+def in_order(ranked: Iterable[Ranked]) -> tuple[Cause, ...]:
+    """A finding or a fact stands where it comes first, and nowhere else."""
+    found: dict[tuple[str, str], Cause] = {}
+    for one in sorted(ranked, key=lambda one: one.order):
+        found.setdefault((one.cause.cause, one.cause.fingerprint or one.cause.text), one.cause)
+    return tuple(found.values())[:MOST_CAUSES]
