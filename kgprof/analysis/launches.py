@@ -18,6 +18,7 @@ from kgprof.analysis.timeline import NOBODY
 from kgprof.model import LaunchQueue, Skipped
 
 OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
+AFTER_STEPS = f"{OWN_SPANS}after the last whole step"  # of a program that ended while it was traced
 WAITS = (
     *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
@@ -39,10 +40,15 @@ class Launched:
 
 
 def launched(columns: Columns) -> Launched:
-    """Every kernel, copy and fill."""
+    """Every kernel, copy and fill, but for what was launched after AFTER_STEPS began."""
     events = np.flatnonzero(columns.of_category(*DEVICE_CATEGORIES))
     events = events[np.argsort(columns.start_ns[events], kind="stable")]
-    return Launched(events=events, calls=_calls(columns, columns.correlation[events]))
+    calls = _calls(columns, columns.correlation[events])
+    over_ns = columns.start_ns[columns.named(AFTER_STEPS) & columns.of_category("user_annotation", "cpu_op")]
+    if len(over_ns):
+        belongs = (calls == NOBODY) | (columns.start_ns[calls] < over_ns.min())
+        events, calls = events[belongs], calls[belongs]
+    return Launched(events=events, calls=calls)
 
 
 def devices(columns: Columns, events: Indices) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:

@@ -29,12 +29,12 @@ def host_pass(session: Session, device: torch.device, options: Options) -> HostP
         finally:
             profiler.disable()
         clock.tick()
-    return host_table(profiler, clock.stop())
+    return host_table(profiler.getstats(), clock.stop())
 
 
-def host_table(profiler: cProfile.Profile, step_us: tuple[float, ...]) -> HostPass:
-    """The functions with the most self time, over the steps that it was on."""
-    rows = sorted(_rows(profiler.getstats()), key=lambda row: (-row.self_us, row.file, row.line, row.function))
+def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> HostPass:
+    """The functions with the most self time. ``entries``: cProfile's, of those steps."""
+    rows = sorted(_rows(entries), key=lambda row: (-row.self_us, row.file, row.line, row.function))
     return HostPass(
         step_us=step_us,
         rows=tuple(rows[:ROWS]),

@@ -537,7 +537,9 @@ class HostProfiled:
         self._marks = StepMarks(self._steps)
         self._profiler = cProfile.Profile()
         self._result: HostPass | Skipped | None = None
-        self._times: list[int] = []
+        self._began = 0
+        self._step_us: list[float] = []
+        self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
         self._kind: Kind | None = None
         self._over = False
 
@@ -566,26 +568,28 @@ class HostProfiled:
                 self._open(kind)
             return
         self._profiler.disable()
-        self._times.append(time.perf_counter_ns())
-        if len(self._times) > options.steps:
+        self._step_us.append((time.perf_counter_ns() - self._began) / 1e3)
+        self._seen = self._profiler.getstats()
+        if len(self._step_us) == options.steps:
             self._close()
         else:
-            self._profiler.enable()
+            self._begin_step()
 
     def _open(self, kind: Kind) -> None:
         self._kind = kind
+        self._begin_step()
+
+    def _begin_step(self) -> None:
         try:
             self._profiler.enable()
         except ValueError as error:  # the program has a profiler of its own
             self._result = Skipped(reason=f"cProfile cannot be switched on: {error}")
-            return
-        self._times.append(time.perf_counter_ns())
+        self._began = time.perf_counter_ns()
 
     def _close(self) -> None:
         self._profiler.disable()
-        steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
         why = f"the rerun for HOST had no whole step after --warmup {self._place.options.warmup}"
-        self._result = host_table(self._profiler, steps) if steps else Skipped(reason=why)
+        self._result = host_table(self._seen, tuple(self._step_us)) if self._step_us else Skipped(reason=why)
 
 
 class Stacked:

@@ -6,6 +6,7 @@ the program's own session begins.
 
 from __future__ import annotations
 
+import gzip
 import time
 import warnings
 from collections.abc import Callable
@@ -18,8 +19,10 @@ import torch
 from torch.profiler import profile as torch_profile
 from torch.profiler import schedule
 
+from kgprof.analysis.launches import AFTER_STEPS
+from kgprof.analysis.timeline import STEP_PREFIX
 from kgprof.model import Options, Skipped, TracePass
-from kgprof.record import stack_profiler, timing
+from kgprof.record import stack_profiler, store, timing
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
 
@@ -57,11 +60,12 @@ class TraceWindow:
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
                 self._open(kind)
-        elif len(self._times) < self._wanted:
-            self._times.append(time.perf_counter_ns())
-            self._tell(self._profiler.step)
-        else:
+            return
+        self._times.append(time.perf_counter_ns())
+        if len(self._times) > self._wanted:
             self.close()
+        else:
+            self._tell(self._profiler.step)
 
     def close(self, why: str = "") -> None:
         """Once; ``why`` it was not open for as long as it should have been."""
@@ -70,7 +74,6 @@ class TraceWindow:
         if self._profiler is None:
             self.result = Skipped(reason=why or self._too_short())
             return
-        self._times.append(time.perf_counter_ns())
         await_the_last_step(self._device)
         self._tell(self._profiler.stop)
         steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
@@ -102,6 +105,8 @@ class TraceWindow:
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> TracePass | Skipped:
         size, most_bytes = stack_profiler.export(profiler, self._path), TRACE_BYTES
+        if len(self._times) <= self._wanted:
+            size = _without_the_last_step(self._path, profiler.step_num)
         if self._with_stack:
             most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
@@ -137,3 +142,11 @@ class TraceWindow:
             self._restore()
             self._restore = None
         self.close()
+
+
+def _without_the_last_step(path: Path, number: int) -> int:
+    """The bytes that it takes then. The program ended, or went on to something else, in what torch began to mark."""
+    mark, put = f'"{STEP_PREFIX}{number}"'.encode(), f'"{AFTER_STEPS}"'.encode()
+    with store.replacing(path) as partial, gzip.open(path, "rb") as lines, gzip.open(partial, "wb") as out:
+        out.writelines(line.replace(mark, put) for line in lines)
+    return path.stat().st_size

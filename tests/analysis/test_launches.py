@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.analysis import kineto
-from kgprof.analysis.launches import launched, queue
+from kgprof.analysis.launches import AFTER_STEPS, launched, queue
 from kgprof.analysis.timeline import Window
 from kgprof.model import LaunchQueue, Skipped
-from tests.analysis.events import write
+from tests.analysis.events import event, step, write
 from tests.analysis.test_idle import kernel, launch
 
 
@@ -73,3 +73,25 @@ def test_depth_against_a_count_of_every_microsecond(tmp_path: Path, made: list[t
     assert found.mean_depth == pytest.approx(sum(depths) / 100)
     assert found.empty_share == pytest.approx(depths.count(0) / 100)
     assert found.maximum_depth >= max(depths)
+
+
+def test_what_a_program_launched_after_its_last_whole_step_is_left_out(tmp_path: Path) -> None:
+    # given: a step in which a kernel was launched that outlives it, and one that the program launched before it ended
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 10.0),
+            launch(1.0, 2.0, 1),
+            kernel(5.0, 20.0, 1),
+            event("user_annotation", AFTER_STEPS, 10.0, 90.0),
+            launch(12.0, 2.0, 2),
+            kernel(30.0, 40.0, 2),
+            kernel(80.0, 1.0, 9),  # nobody knows who launched it
+        ],
+    )
+    columns = kineto.read(path).columns
+
+    found = launched(columns)
+
+    assert columns.start_ns[found.events].tolist() == [5_000, 80_000]
+    assert columns.start_ns[found.calls[:1]].tolist() == [1_000]

@@ -43,6 +43,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
+ENDS_LATE = TRAINS + "    import time; time.sleep(0.5)\n"  # which is no part of its last step
 SEVEN_STEPS = COMPILES + "for number in range(7): doubled(torch.ones(3 + (number == 5)))\n"
 
 
@@ -244,7 +245,7 @@ doubled(torch.ones(4))
     assert done.exit.outcome == "ok", done.run.log
     assert done.echoed == "True\n"
     assert isinstance(done.run.trace, TracePass)
-    assert len(done.run.trace.step_us) == 3  # of 12, before its own session began
+    assert len(done.run.trace.step_us) == 2  # whole ones of 12, before its own session began
     assert done.compiled.capture_unavailable == (
         "capture torch logs incomplete: the program called torch._logging.set_logs itself",
     )
@@ -328,16 +329,30 @@ def test_a_rerun_under_cprofile_gives_host(tmp_path: Path) -> None:
     assert {row.function: row.calls for row in done.run.host.rows}["SGD.step"] == 10
 
 
-def test_a_rerun_with_stacks_gives_stack(tmp_path: Path) -> None:
-    done = ran(tmp_path, TRAINS, passes=(PassName.STACK,), steps=10, warmup=8)  # step 6 compiles
+def test_what_a_program_does_after_its_last_step_is_none(tmp_path: Path) -> None:
+    done = ran(tmp_path, ENDS_LATE, passes=(PassName.HOST,), steps=100, warmup=8)
+
+    assert isinstance(done.run.host, HostPass)
+    assert len(done.run.host.step_us) == 34 - 9
+    calls = {row.function: row.calls for row in done.run.host.rows}
+    assert calls["SGD.step"] == 34 - 9
+    assert "<built-in method time.sleep>" not in calls
+
+
+@pytest.mark.parametrize(("program", "warmup", "steps"), [(TRAINS, 8, 5), (ENDS_LATE, 25, 2)])
+def test_a_rerun_with_stacks_gives_stack(tmp_path: Path, program: str, warmup: int, steps: int) -> None:
+    """Of whole steps alone, where the program ends before there are as many as were asked for."""
+    done = ran(tmp_path, program, passes=(PassName.STACK,), steps=10, warmup=warmup)  # step 6 compiles
 
     assert isinstance(done.run.stack, TracePass)
-    assert len(done.run.stack.step_us) == 5
+    assert len(done.run.stack.step_us) == steps
+    assert max(done.run.stack.step_us) < 500_000
     trace = kineto.read(store.run_folder(done.folder, done.run.key) / done.run.stack.trace_file)
     flame = flame_graph(trace.columns, measured_in=PassName.STACK)
     assert isinstance(flame, FlameGraph)
     calls = {flame.names[flame.frames[row.frame].name]: row.calls for row in flame.top}
-    assert calls["loss_of"] == calls["aten::linear"] == flame.steps
+    assert calls["loss_of"] == calls["aten::linear"] == flame.steps == steps
+    assert "<built-in function sleep>" not in calls
 
 
 def test_lines_are_told_the_number_of_their_step() -> None:
