@@ -248,7 +248,7 @@ def _name(row: HostRow) -> tuple[str, str]:
 
 
 def _by_name(host: HostBreakdown) -> Mapping[tuple[str, str], HostRow]:
-    """Lines move, so functions of one name in a file (``forward`` of two classes) are one, at the first one's place."""
+    """Lines move and folders differ, so two lambdas of a function, or ``main`` of two ``__init__.py``, are one."""
     found: dict[tuple[str, str], HostRow] = {}
     for row in host.rows:
         was = found.get(_name(row))
