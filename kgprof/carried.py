@@ -116,12 +116,8 @@ def read(path: Path) -> Carried:
     return carried_in(data.decode("utf-8", errors="replace"), path)
 
 
-def profile_in(text: str, path: Path | str = "report.html") -> Profile:
-    """The Profile that the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
-    return carried_in(text, path).profile
-
-
-def carried_in(text: str, path: Path | str) -> Carried:
+def carried_in(text: str, path: Path | str = "report.html") -> Carried:
+    """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
     if not _GENERATOR.search(text):
         raise _not_ours(path)
     found = _BLOCK.search(text)

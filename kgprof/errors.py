@@ -3,8 +3,7 @@
 KgprofError                 3  kgprof itself failed
 ├── UsageError              2  an option, name or configuration is wrong
 │   └── InputError          2  a file the user named is missing, unreadable or malformed
-├── WorkloadError           4  the workload raised, was killed or timed out
-└── NothingMeasuredError    5  nothing was measured, so nothing can be said
+└── WorkloadError           4  the workload raised, was killed or timed out
 """
 
 from __future__ import annotations
@@ -50,9 +49,3 @@ class WorkloadError(KgprofError):
     """The workload under measurement raised, was killed or ran out of time."""
 
     exit_code = EXIT_WORKLOAD
-
-
-class NothingMeasuredError(KgprofError):
-    """No pass of any strategy gave a measurement."""
-
-    exit_code = EXIT_NOTHING_MEASURED

@@ -57,8 +57,8 @@ def test_a_page_saved_by_a_browser_or_sent_through_another_system_is_read() -> N
     broken = re.sub(r"[A-Za-z0-9+/]{76}", r"\g<0>\n", text[text.index('id="profile"') :])
     sent = "\r\n".join(("<!-- saved from url=(0014)about:internet -->", *text.splitlines()))
 
-    assert carried.profile_in(sent) == profiles.clean()
-    assert carried.profile_in(text[: text.index('id="profile"')] + broken) == profiles.clean()
+    assert carried.carried_in(sent).profile == profiles.clean()
+    assert carried.carried_in(text[: text.index('id="profile"')] + broken).profile == profiles.clean()
 
 
 def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
@@ -89,7 +89,7 @@ def test_a_report_that_is_too_large_to_carry_anything_says_so() -> None:
     text = Html().render(msgspec.structs.replace(profile, runs=profile.runs * 2))
 
     with pytest.raises(InputError) as raised:
-        carried.profile_in(text, "huge.html")
+        carried.carried_in(text, "huge.html")
 
     assert raised.value.message == (
         "huge.html: this report carries no Profile: it was left out to keep the page below 1 MB"
@@ -156,7 +156,7 @@ def test_what_is_no_whole_report_is_one_clear_error(fault: str) -> None:
     text, said = faults()[fault]
 
     with pytest.raises(InputError) as raised:
-        carried.profile_in(text, "x.html")
+        carried.carried_in(text, "x.html")
 
     assert raised.value.message == f"x.html: {said}"
     assert raised.value.exit_code == 2
@@ -168,7 +168,7 @@ def test_what_unpacks_beyond_reason_is_not_unpacked() -> None:
     assert len(bomb) < MAX_BYTES
 
     with pytest.raises(InputError) as raised:
-        carried.profile_in(bomb, "bomb.html")
+        carried.carried_in(bomb, "bomb.html")
 
     assert raised.value.message == "bomb.html: its Profile unpacks to more than 64 MiB"
 
@@ -190,7 +190,7 @@ def test_no_text_of_the_profile_ends_the_element_or_passes_for_it(hostile: str) 
 
     page = Html().render(profile)
 
-    assert carried.profile_in(page) == profile
+    assert carried.carried_in(page).profile == profile
     assert page.count(f'<script type="{carried.TYPE}"') == 1
 
 
@@ -201,4 +201,4 @@ def test_every_level_that_carries_something_gives_a_profile() -> None:
         text = carried.packed(whole, share).text
         assert bool(text) is (share is not Share.NOTHING)
         if text:
-            assert isinstance(carried.profile_in(page_with_text(text)), Profile)
+            assert isinstance(carried.carried_in(page_with_text(text)).profile, Profile)

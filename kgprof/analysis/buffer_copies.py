@@ -44,7 +44,6 @@ class BufferCopies(Model, frozen=True, kw_only=True):
     mutated: tuple[str, ...]  # inside a compiled region
     rebound: tuple[str, ...]
     unwritten: tuple[str, ...]
-    copied_bytes: int  # of the copied ones together
     cost: CopyCost | Skipped
 
 
@@ -68,7 +67,6 @@ def _of_run(recording: Recording, run: RunRecord, uses: list[BufferUse]) -> Buff
         mutated=named[MUTATED],
         rebound=named[REBOUND],
         unwritten=named[UNWRITTEN],
-        copied_bytes=sum(use.size_bytes for use in uses if use.pattern == COPIED_INTO),
         cost=_cost(recording, run) if named[COPIED_INTO] else NONE_COPIED,
     )
 

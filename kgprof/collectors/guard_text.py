@@ -65,7 +65,6 @@ _TENSOR_CLASSES = {
     "device index": "device",
     "requires_grad": "requires-grad",
 }
-_STATE_CLASSES = {"grad_mode": "grad-mode", "autocast": "autocast"}
 _ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."

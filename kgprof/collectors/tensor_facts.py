@@ -190,10 +190,6 @@ def writes_what_moves(graph: WatchedGraph) -> bool:
     return any(is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs))
 
 
-def last_held(tensor: GraphInput) -> Held | None:
-    return tensor.held[-1] if tensor.held else None
-
-
 # ---------------------------------------------------------------- memory
 
 

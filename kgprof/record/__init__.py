@@ -1,5 +1,5 @@
 """Recording: run a workload and write down what happened. The parent, and so this import, is free of torch."""
 
-from kgprof.record.recorder import ONE_RUN, default_folder, folder_name, record, refuse_other_platforms
+from kgprof.record.recorder import default_folder, folder_name, record, refuse_other_platforms
 
-__all__ = ["ONE_RUN", "default_folder", "folder_name", "record", "refuse_other_platforms"]
+__all__ = ["default_folder", "folder_name", "record", "refuse_other_platforms"]

@@ -35,7 +35,6 @@ class Launch:
 
     rank: int
     world_size: int
-    on_one_machine: bool
     identity: str  # the same for all ranks of a launch, and for no other launch
     began: datetime.datetime | None  # of the launcher, where it runs on this machine
 
@@ -58,7 +57,7 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     began = _began(os.getppid()) if local else None
     told = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
     identity = " ".join([*(environment.get(name, "") for name in told), began.isoformat() if began else ""])
-    return Launch(rank=rank, world_size=size, on_one_machine=local, identity=identity, began=began)
+    return Launch(rank=rank, world_size=size, identity=identity, began=began)
 
 
 def _began(pid: int) -> datetime.datetime | None:

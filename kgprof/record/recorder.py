@@ -41,7 +41,6 @@ from kgprof.record.private_names import private_names
 from kgprof.workloads import modes, programs
 
 RERUNS = (PassName.TIMING, PassName.HOST, PassName.STACK)  # of a program: each runs it once more
-ONE_RUN = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)  # what one run of a program gives
 UNASKED = {
     PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
     PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",

@@ -117,7 +117,6 @@ class Page:
     legend: tuple[LegendEntry, ...]
     time_table: TimeTable
     findings: tuple[FindingGroup, ...]
-    finding_count: int
     rules: tuple[Rule, ...]
     trade_offs: tuple[Weighing, ...]
     checklist: tuple[Practice, ...]
@@ -204,7 +203,6 @@ def build(
         legend=chart.legend(runs),
         time_table=chart.time_table(runs, limits),
         findings=found.groups,
-        finding_count=len(profile.findings),
         rules=looked_for(profile),
         trade_offs=practices.weighings(profile, limits),
         checklist=practices.practices(profile, found.anchors, limits),

@@ -110,7 +110,6 @@ def test_buffers_by_pattern_with_the_cost_of_copying(tmp_path: Path) -> None:
             mutated=("high",),
             rebound=(),
             unwritten=("table",),
-            copied_bytes=32,
             cost=CopyCost(kernels=2.0, duration_us=20.0, share=0.25, measured_in=PassName.TRACE),
         ),
     )

@@ -234,7 +234,6 @@ def copies(kernels: float, buffers: int) -> BufferCopies:
         mutated=(),
         rebound=(),
         unwritten=(),
-        copied_bytes=64,
         cost=cost,
     )
 
