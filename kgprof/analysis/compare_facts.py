@@ -17,6 +17,7 @@ from kgprof.analysis.compare_metrics import (
     STEPS,
     WARM_COMPILE,
     Sides,
+    plain,
 )
 from kgprof.analysis.compare_order import CLOCKLESS, FACT, OTHERS, RESULT, Ranked
 from kgprof.analysis.compare_parts import COPIES, HOST, LAUNCHES, LEAST_MORE, Part, more_calls
@@ -146,11 +147,7 @@ def lost_graphs(metrics: Sequence[ComparedMetric]) -> str:
 
 
 def _from_to(metric: ComparedMetric) -> str:
-    return f"{_figure(metric.base)} -> {_figure(metric.head)}"
-
-
-def _figure(value: float | Skipped) -> str:
-    return "not observed" if isinstance(value, Skipped) else f"{value:,.4g}"
+    return f"{plain(metric.base)} -> {plain(metric.head)}"
 
 
 def _mib(value: float | Skipped) -> str:

@@ -125,6 +125,10 @@ def metrics(
     return tuple(one for one in found if one is not None)
 
 
+def plain(value: float | Skipped) -> str:
+    return NOT_OBSERVED if isinstance(value, Skipped) else f"{value:,.4g}"
+
+
 # ---------------------------------------------------------------- times
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgprof.analysis.compare_causes import relative_time
 from kgprof.analysis.compare_intervals import BETTER, INCONCLUSIVE, WORSE
-from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP
+from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP, plain
 from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -197,10 +197,6 @@ def _from_to(metric: ComparedMetric) -> str:
     scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)
     base, head = (plain(side if isinstance(side, Skipped) else side / scale) for side in (metric.base, metric.head))
     return f"{base} -> {head} {unit}"
-
-
-def plain(value: float | Skipped) -> str:
-    return "not observed" if isinstance(value, Skipped) else f"{value:,.4g}"
 
 
 def _percent(ratio: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgprof.analysis.verdict import death
 from kgprof.model import (
     CompileSummary,
     HostBreakdown,
@@ -61,7 +60,7 @@ def _gaps(run: RunRecord, report: RunReport) -> Iterable[tuple[str, str]]:
     skipped = [(what, value.reason) for what, value in passes.items() if isinstance(value, Skipped)]
     yield from skipped
     if run.exit.outcome != "ok" and not skipped:
-        yield "the rest of this run", death(report)
+        yield "the rest of this run", report.how_it_ended
     yield from _derived(run, report)
 
 

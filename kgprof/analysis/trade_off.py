@@ -25,7 +25,6 @@ from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
 from kgprof.model import (
     Recording,
-    RunAgreement,
     RunKey,
     RunReport,
     Skipped,
@@ -71,7 +70,7 @@ def weigh(
     times = _times(guarded, always)
     saved_us = _saved(times, sync_us) if times.unit is PER_STEP else _saved_by_evaluation(guarded, always, sync_us)
     both = (guarded, *((always,) if always else ()))
-    differ = any(_differs(run) for run in both)
+    differ = any(run.results_differ for run in both)
     verdict, text = _judged(guarded.key, always_key, times, reads, where=processes(*both), results_differ=differ)
     return TradeOff(
         guarded=guarded.key,
@@ -199,10 +198,6 @@ def _saved_by_evaluation(guarded: RunReport, always: RunReport | None, sync_us: 
 
 
 # ---------------------------------------------------------------- in words
-
-
-def _differs(run: RunReport) -> bool:
-    return isinstance(run.agreement, RunAgreement) and run.agreement.verdict == "different"
 
 
 def _judged(

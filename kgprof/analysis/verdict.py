@@ -103,7 +103,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
     if interrupted:
         ended = sum(run.exit.outcome == "ok" for run in runs)
         lines.append((INCONCLUSIVE, f"interrupted: {ended} of {counted(len(runs), 'run')} are complete"))
-    lines += [(FAILED, death(run)) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
+    lines += [(FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     lines += [(FAILED, died) for run in runs for died in ([] if interrupted else _lost_rounds(run))]
     errors = [finding for finding in findings if finding.level is Level.ERROR]
@@ -112,7 +112,7 @@ def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interr
 
 
 def second_death(run: RunReport) -> str:
-    """The same on its second process, the one of MEMORY and KERNELS; empty where that ended well or never was."""
+    """How its second process ended, the one of MEMORY and KERNELS; empty where that ended well or never was."""
     if run.probe_exit is None or run.probe_exit.outcome in ("ok", "interrupted"):
         return ""
     return f"{run.key.slug}: its second process {run.probe_exit.words}"
@@ -120,11 +120,6 @@ def second_death(run: RunReport) -> str:
 
 def _lost_rounds(run: RunReport) -> list[str]:
     return [] if isinstance(run.rounds, Skipped) else [f"{run.key.slug}: {lost}" for lost in run.rounds.lost]
-
-
-def death(run: RunReport) -> str:
-    """One sentence on a run whose process did not end well."""
-    return f"{run.key.slug} {run.exit.words}"
 
 
 # ---------------------------------------------------------------- speed
@@ -151,7 +146,7 @@ PER_STEP = Unit(name="ms/step", scale=1e-3)
 
 def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
-    sound = [run for run in runs if not _differs(run)]
+    sound = [run for run in runs if not run.results_differ]
     per_candidate = _timed(sound, lambda run: run.ms_per_candidate)
     per_evaluation = _timed(sound, uncounted_evaluation)
     per_step = _timed(sound, lambda run: run.step)
@@ -213,10 +208,6 @@ def uncounted_evaluation(run: RunReport) -> Spread | Skipped:
 def _steps_are_alike(runs: Sequence[RunReport]) -> bool:
     whole = any(isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped) for run in runs)
     return not whole or len({run.key.strategy for run in runs}) == 1
-
-
-def _differs(run: RunReport) -> bool:
-    return isinstance(run.agreement, RunAgreement) and run.agreement.verdict == "different"
 
 
 def _timed(
@@ -323,7 +314,7 @@ def _results(runs: Sequence[RunReport], uncompared: str) -> Remark | None:
     if uncompared:
         return Remark(text=f"results were not compared: {uncompared}", attention=True)
     compared = [run.agreement for run in runs if isinstance(run.agreement, RunAgreement) and _held_against(run)]
-    if any(_differs(run) for run in runs):
+    if any(run.results_differ for run in runs):
         return None
     if not compared:
         alone = any(isinstance(run.agreement, RunAgreement) for run in runs)

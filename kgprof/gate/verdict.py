@@ -88,7 +88,6 @@ def _ended(run: RunReport) -> int:
 
 def _death(run: RunReport, findings: Sequence[Finding], root: str) -> str:
     """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
-    words = f"{run.key.slug} {run.exit.words}"
     for finding in findings:
         place = finding.location
         if finding.rule != COMPILE_FAILED or finding.run != run.key or place is None:
@@ -96,8 +95,8 @@ def _death(run: RunReport, findings: Sequence[Finding], root: str) -> str:
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
             said = f"{relative(place.file, root)}:{place.line}: {finding.rule} {finding.message}"
-            return f"{said}; the program ended because of it: {words}"
-    return words
+            return f"{said}; the program ended because of it: {run.how_it_ended}"
+    return run.how_it_ended
 
 
 def _failures(

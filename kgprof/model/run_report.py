@@ -88,3 +88,12 @@ class RunReport(Model, frozen=True, kw_only=True):
     flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
+
+    @property
+    def results_differ(self) -> bool:
+        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == "different"
+
+    @property
+    def how_it_ended(self) -> str:
+        """One sentence: "fused.default was killed during TIMING: SIGKILL"."""
+        return f"{self.key.slug} {self.exit.words}"

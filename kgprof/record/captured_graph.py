@@ -83,7 +83,7 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
             sharing = inputs.get(storage, []) if storage is not None else []
             base = _base(target)
             for index in [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing:
-                yield InPlace(input=index, operator=_operator(node), frames=frames_of(node))
+                yield InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:
@@ -108,7 +108,7 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """The tensors that an operator of Dynamo's graph changes: torch's own convention is a name that ends in ``_``."""
     if node.op not in ("call_function", "call_method"):
         return
-    target, name = node.target, _operator(node)
+    target, name = node.target, operator_of(node)
     out = node.kwargs.get("out")
     yield from _nodes(out)
     if node.kwargs.get("inplace") is True or target in _AUGMENTED or target is operator.setitem:
@@ -136,7 +136,7 @@ def _nodes(value: Any) -> Iterator[torch.fx.Node]:
             yield from _nodes(entry)
 
 
-def _operator(node: torch.fx.Node) -> str:
+def operator_of(node: torch.fx.Node) -> str:
     return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
 
 

@@ -30,7 +30,7 @@ import torch
 import kgprof
 from kgprof.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
-from kgprof.record.captured_graph import frames_of
+from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import InstalledGraphs
 from kgprof.sync_records import Frame, SyncRecord, SyncRecords
 
@@ -520,7 +520,8 @@ class _RunningGraphs:
 
 def _reading_operators(graph: torch.fx.Graph) -> Iterator[Captured]:
     for node in graph.nodes:
-        if node.op in ("call_function", "call_method") and (name := _name(node)) in CAPTURED and _reads(node, name):
+        name = operator_of(node)
+        if node.op in ("call_function", "call_method") and name in CAPTURED and _reads(node, name):
             yield name, frames_of(node), _device_of(node)
 
 
@@ -528,10 +529,6 @@ def _device_of(node: torch.fx.Node) -> str:
     read = node.args[0] if node.args else None
     value = read.meta.get("example_value") if isinstance(read, torch.fx.Node) else None
     return value.device.type if isinstance(value, torch.Tensor) else ""
-
-
-def _name(node: torch.fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
 
 
 def _reads(node: torch.fx.Node, name: str) -> bool:

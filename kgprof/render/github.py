@@ -88,7 +88,7 @@ def _verdict(profile: Profile) -> list[Annotation]:
 
 def _deaths(profile: Profile) -> list[Annotation]:
     return [
-        Annotation(command=_ENDED_BADLY, title=f"kgprof: {run.key.slug}", message=f"{run.key.slug} {run.exit.words}")
+        Annotation(command=_ENDED_BADLY, title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
         for run in profile.runs
         if run.exit.outcome != "ok"
     ]

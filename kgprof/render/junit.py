@@ -89,7 +89,7 @@ def _of_comparison(profile: Profile) -> list[tuple[str, str]]:
 
 def _endings(profile: Profile) -> Iterable[Case]:
     for run in profile.runs:
-        died = "" if run.exit.outcome == "ok" else f"{run.key.slug} {run.exit.words}"
+        died = "" if run.exit.outcome == "ok" else run.how_it_ended
         yield Case(run=run.key.slug, name="the run ended well", error=died)
     if not profile.runs:
         yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)

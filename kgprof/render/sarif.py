@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, RunReport, Skipped
+from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, Skipped
 from kgprof.places import relative
 from kgprof.render import compare_words
 from kgprof.render.finding_groups import with_cost
@@ -175,7 +175,7 @@ def _notifications(profile: Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
     told = [(_NOTIFIED.get(profile.verdict.status, "warning"), profile.verdict.text)]
     told += [("warning", reason) for reason in profile.verdict.reasons]
-    told += [("error", _death(run)) for run in profile.runs if run.exit.outcome != "ok"]
+    told += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
     told += [
         ("note", f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}")
         for gap in profile.omissions
@@ -188,10 +188,6 @@ def _notifications(profile: Profile) -> list[dict[str, Any]]:
     if cut > 0:
         told.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
     return [{"level": level, "message": {"text": _text(text)}} for level, text in told]
-
-
-def _death(run: RunReport) -> str:
-    return f"{run.key.slug} {run.exit.words}"
 
 
 # ---------------------------------------------------------------- findings
