@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from xml.etree import ElementTree
 
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
@@ -161,7 +162,7 @@ def _of_metric(metric: ComparedMetric) -> tuple[tuple[str, str], ...]:
 
 def _plain(value: float) -> str:
     """For programs: every digit, no separator and no exponent."""
-    return f"{value:.0f}" if value == int(value) else f"{value:g}"
+    return f"{value:.0f}" if value == int(value) else f"{Decimal(str(value)):f}"
 
 
 def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kgprof.analysis.compare import compare
 from kgprof.gate import judge
 from kgprof.model import Finding, FindingCost, Level, PassName, Profile
 from kgprof.render import by_name
+from tests.analysis import compared
 from tests.analysis.recordings import died, run
 from tests.gate import gated
 from tests.render import profiles
@@ -135,3 +137,16 @@ def test_whatever_the_names_are_it_parses_and_agrees_with_the_gate(found: list[F
     failed_rules = {(found[i].run, found[i].rule) for i in judged.gate.failing}
     slugs = {(run.slug if run else "all runs", rule) for run, rule in failed_rules}
     assert len(root.findall(".//failure")) == exceeded + len(slugs)
+
+
+def test_a_compared_figure_is_given_with_every_digit_and_no_exponent() -> None:
+    step_us = 1234567.25
+    base = compared.profile()
+    head = compared.slower(base, step_us)
+
+    cases = {case.attrib["name"]: case for case in parsed(compare(base, head)).findall("testsuite/testcase")}
+
+    found = {p.attrib["name"]: p.attrib["value"] for p in cases["compared step"].findall("properties/property")}
+    assert "e" not in found["head"]
+    assert float(found["head"]) == pytest.approx(step_us, rel=1e-5)
+    assert len(found["head"]) > len("1234567")
