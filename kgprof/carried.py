@@ -109,6 +109,8 @@ def read(path: Path) -> Carried:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_PAGE_BYTES + 1)
+    except FileNotFoundError as error:
+        raise InputError("no such file", path=path, hint="name a report.html that kgprof wrote") from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     if len(data) > MAX_PAGE_BYTES:

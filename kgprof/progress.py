@@ -1,4 +1,4 @@
-"""What the user sees on stderr while children work: a live line on a terminal, else one plain line a phase."""
+"""What the user sees on stderr: a line, and while children work a live one on a terminal, else a plain one a phase."""
 
 from __future__ import annotations
 
@@ -10,9 +10,27 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, TextIO
 
+import click
+
 from kgprof.model import RunKey
 
 REFRESHES_PER_SECOND = 2  # beside a child that is being timed
+
+
+def tell(text: str, stream: TextIO | None = None) -> None:
+    """A line on stderr. Whoever read it may have gone (``2>&1 | head``): the work goes on, and its exit code stands."""
+    stream = sys.stderr if stream is None else stream
+    if stream is None:  # closed by who started us
+        return
+    try:
+        click.echo(text, file=stream)
+    except OSError:
+        discard(stream)
+
+
+def discard(stream: TextIO) -> None:
+    """Into nothing with what is still buffered: it would raise once more when Python closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Progress(Protocol):
@@ -24,7 +42,7 @@ class Progress(Protocol):
 def choose(*, quiet: bool, live: bool = True, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
     """Silence, plain lines (a pipe, CI, a dumb terminal), or a live line; to be entered while it is recorded."""
     stream = sys.stderr if stream is None else stream
-    if quiet:
+    if quiet or stream is None:  # stderr is None where it was closed by who started us
         return Silent()
     live = live and stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
     return Live(stream) if live else Plain(stream)
@@ -59,7 +77,7 @@ class Plain:
         return None
 
     def phase(self, name: str, key: RunKey | None) -> None:
-        print(_line(time.monotonic() - self._began, name, key), file=self._stream, flush=True)
+        tell(_line(time.monotonic() - self._began, name, key), self._stream)
 
 
 class Live:

@@ -6,6 +6,7 @@ Whole recordings run in child processes and import torch there, so they are few 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import importlib
 import json
@@ -152,6 +153,10 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
         (["report", "/nowhere"], ["/nowhere: no such file or folder", "kgprof profile"]),
         (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
+        (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "name a file or folder"]),
+        (["report", ""], ["'[RECORDING]': it is empty; name a file or folder", "see kgprof report --help"]),
+        (["profile", "-o", ""], ["'--output': it is empty", "see kgprof profile --help"]),
+        (["extract", "/nowhere.html"], ["/nowhere.html: no such file", "name a report.html that kgprof wrote"]),
         (["report"], ["report reads one thing", "name a RECORDING, or give --torch-trace DIR"]),
         (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP50", "`kgprof explain` lists them all"]),
         (["explain", "kgp510"], ["no rule 'kgp510'; did you mean 'KGP50"]),
@@ -266,6 +271,77 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     )
 
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, "<", "")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["explain"]], ids=" ".join)
+def test_a_reader_of_stdout_that_has_gone_before_the_first_byte_is_none_either(args: list[str]) -> None:
+    done = unheard(args, "stdout", "stderr")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_exit_code_stands_where_nobody_reads_stderr() -> None:
+    done = unheard(["compare", "/nowhere", "/nowhere"], "stderr", "stdout")
+
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.CompletedProcess[str]:
+    """``closed``: the stream that is a pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        streams: dict[str, int] = {closed: writer, heard: subprocess.PIPE}
+        return subprocess.run(command(*args), env=surroundings({}), text=True, check=False, **streams)  # type: ignore[call-overload,no-any-return]
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("args", "where", "code", "said"),
+    [
+        (["explain"], ">/dev/full", 2, "kgprof: error: cannot write to stdout: No space left on device\n  hint: "),
+        (["--help"], ">/dev/full", 3, "kgprof: error: No space left on device: what kgprof was writing is not whole\n"),
+        (["explain"], ">&-", 0, ""),
+        (["compare", "/nowhere", "/nowhere"], "2>&-", 2, ""),
+        (["compare", "/nowhere", "/nowhere"], "2>/dev/full", 2, ""),
+    ],
+)
+def test_a_stream_that_is_full_or_closed_is_no_fault_of_ours(args: list[str], where: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {where}', "bash", *command(*args)],
+        env=surroundings({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(said)
+    assert "Traceback" not in done.stderr
+
+
+def test_what_the_terminals_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    handmade.write(tmp_path / "recording")
+
+    done = kgprof("report", tmp_path, "--format", "text", cwd=tmp_path, PYTHONIOENCODING="ascii")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2013" in done.stdout
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(path: Path) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(store, "resolve", forbidden)  # root may look into every folder
+
+    code, out, err = here(["report", tmp_path], capsys)
+
+    assert (code, out) == (2, "")
+    assert err == f"kgprof: error: {tmp_path}: Permission denied\n  hint: name a file or folder that you may use\n"
 
 
 def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(

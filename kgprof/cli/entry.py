@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -22,6 +23,10 @@ from kgprof.errors import (
     EXIT_USAGE,
     KgprofError,
 )
+from kgprof.progress import tell
+
+_NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -44,8 +49,23 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         say(lower_first(error.format_message()), help_hint(error))
         return EXIT_USAGE
+    except SystemExit:  # click's way out where whoever read --help has gone away
+        return EXIT_OK
+    except OSError as error:
+        return refused_by_the_system(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
         return internal_error(error, context)
+
+
+def refused_by_the_system(error: OSError, context: Context) -> int:
+    """What no code of ours foresaw at this place, and is no fault of its own all the same."""
+    if error.errno in _NAMES and error.filename is not None:
+        say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
+        return EXIT_USAGE
+    if error.errno in _DISK:
+        say(f"{error.strerror}: what kgprof was writing is not whole", "make room and run again")
+        return EXIT_INTERNAL
+    return internal_error(error, context)
 
 
 def help_hint(error: click.ClickException) -> str:
@@ -73,5 +93,5 @@ def internal_error(error: Exception, context: Context) -> int:
         hint = f"this is a fault of kgprof's; run again with -v for its traceback ({unwritable})"
     say(f"internal error: {type(error).__name__}: {error}", hint)
     if context.verbose:
-        click.echo(text, err=True)
+        tell(text)
     return EXIT_INTERNAL

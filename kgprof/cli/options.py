@@ -50,6 +50,22 @@ class Context:
 WORKLOAD_ARGS = "kgprof.workload_args"
 
 
+class Place(click.Path):
+    """A file or folder by its name. Empty it would be the working directory, which a variable that is not set asks of
+    nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; name a file or folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = Place()
+
+
 def be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     ctx.ensure_object(Context).verbose = value
 
@@ -188,7 +204,7 @@ def torch_trace_option(verb: str) -> Callable[[Any], Any]:
     return click.option(
         "--torch-trace",
         envvar=f"KGPROF_{verb}_TORCH_TRACE",
-        type=click.Path(path_type=Path),
+        type=PLACE,
         metavar="DIR",
         help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
     )
@@ -239,7 +255,7 @@ def run_options(verb: str) -> Callable[[Any], Any]:
         click.option(
             "-o",
             "--output",
-            type=click.Path(path_type=Path),
+            type=PLACE,
             metavar="DIR",
             help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
         ),

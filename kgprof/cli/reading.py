@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from kgprof.cli.options import Sharing
 from kgprof.model import Profile
+from kgprof.progress import tell as to_stderr
 
 if TYPE_CHECKING:
     from kgprof.analysis.compare import CompareSettings
@@ -58,7 +57,7 @@ def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
 
     def tell(text: str) -> None:
         if not quiet:
-            click.echo(f"kgprof: {text}", err=True)
+            to_stderr(f"kgprof: {text}")
 
     return holistic.asked(loaded, again=again, say=tell)
 
@@ -76,10 +75,10 @@ def gate_settings(options: Written, faults: list[str]) -> Settings:
     else:
         path = folder / accepted.FILE
     text = text_of(path, faults)
-    if text is None and options.accepted is not None:
-        click.echo(f"kgprof: there is no {path}: nothing is accepted", err=True)
     entries = accepted.parse(text, str(path), faults) if text is not None else ()
     refuse(faults)
+    if text is None and options.accepted is not None:
+        to_stderr(f"kgprof: there is no {path}: nothing is accepted")
     settings = combined(options, written, entries, str(path))
     if text is None or entries:
         return settings

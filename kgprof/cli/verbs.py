@@ -11,6 +11,7 @@ from kgprof._version import __version__
 from kgprof.ci import inert
 from kgprof.cli.options import (
     DEFAULTS,
+    PLACE,
     WORKLOAD_ARGS,
     Context,
     Output,
@@ -70,6 +71,7 @@ from kgprof.errors import (
 )
 from kgprof.gate.settings import FAIL_ON
 from kgprof.model import Options, PassName
+from kgprof.progress import tell
 from kgprof.workloads.backend_names import BACKENDS
 
 HELP_WIDTH = 100
@@ -105,7 +107,7 @@ def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     import platform
 
     text = f"kgprof {__version__} (torch {installed('torch')}, triton {installed('triton')}, Python "
-    click.echo(f"{text}{platform.python_version()})")
+    to_stdout(f"{text}{platform.python_version()})")
     ctx.exit()
 
 
@@ -141,7 +143,7 @@ def cli(ctx: click.Context) -> int | None:
     Every option can also be set by an environment variable, KGPROF_PROFILE_STEPS=50 for --steps 50.
     """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
+        tell(ctx.get_help())
         ctx.exit(EXIT_USAGE)
     return None
 
@@ -328,8 +330,8 @@ def check_graphs(
 
 
 @cli.command()
-@click.argument("recording", type=click.Path(path_type=Path), required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the report here instead.")
+@click.argument("recording", type=PLACE, required=False)
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report here instead.")
 @torch_trace_option("REPORT")
 @hta_option("REPORT")
 @format_option("REPORT")
@@ -377,11 +379,11 @@ def report(
 
 
 @cli.command()
-@click.argument("traces", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(path_type=Path))
+@click.argument("traces", nargs=-1, required=True, metavar="FILE|DIR...", type=PLACE)
 @click.option(
     "--against",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE|DIR",
     help="Compare with this trace, or rank by rank with these: microseconds per step by kernel, kind and span. "
     "Repeatable.",
@@ -389,7 +391,7 @@ def report(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="DIR",
     help="Where the report goes.  [default: reports/NAME-TIME]",
 )
@@ -432,7 +434,7 @@ def trace(
         recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
         shown_progress.phase("analysis", None)
     for sentence in unread:
-        click.echo(f"kgprof: left out: {sentence}", err=True)
+        inform(f"left out: {sentence}")
     context = ctx.ensure_object(Context)
     found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     report = write_report(where, found, recording)
@@ -445,7 +447,7 @@ def trace(
 
 
 @cli.command()
-@click.argument("recording", type=click.Path(path_type=Path))
+@click.argument("recording", type=PLACE)
 @click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Which viewer the file is for.")
 @click.option("--run", "slug", metavar="STRATEGY.MODE", help="Which run.  [default: the only one that has a trace]")
 @click.option(
@@ -455,9 +457,7 @@ def trace(
     type=click.Choice(TRACED_PASSES),
     help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Where it is written."
-)
+@click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="Where it is written.")
 @verbose_option
 @click.pass_context
 def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
@@ -486,8 +486,8 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 
 
 @cli.command()
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("head", type=click.Path(path_type=Path))
+@click.argument("base", type=PLACE)
+@click.argument("head", type=PLACE)
 @click.option(
     "--max-regression",
     "budgets",
@@ -502,9 +502,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
 )
 @click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write report.html and report.json there."
-)
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json there.")
 @format_option("COMPARE")
 @sharing_options
 @verbose_option
@@ -547,16 +545,14 @@ def compare(
     add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
-        click.echo(f"kgprof: the report is {write_report(output, found, recording)}", err=True)
+        inform(f"the report is {write_report(output, found, recording)}")
     say_outcome(outputs, found, recording, job=context.job)
     return found.exit_code
 
 
 @cli.command()
-@click.argument("report", type=click.Path(path_type=Path), metavar="REPORT")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where it is written.  [default: stdout]"
-)
+@click.argument("report", type=PLACE, metavar="REPORT")
+@click.option("-o", "--output", type=PLACE, metavar="FILE", help="Where it is written.  [default: stdout]")
 @verbose_option
 def extract(report: Path, output: Path | None) -> int:
     """Write the Profile that a report.html carries as JSON: what report.json was beside it.
@@ -578,7 +574,7 @@ def extract(report: Path, output: Path | None) -> int:
     found = carried.read(report)
     text = encode_json(found.profile).decode()
     for words in found.left_out:
-        click.echo(f"kgprof: not in this report's copy: {words}", err=True)
+        inform(f"not in this report's copy: {words}")
     if output is None:
         to_stdout(text)
         return EXIT_OK
@@ -673,7 +669,7 @@ def explain(rule: str | None, form: str) -> int:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="PATH",
     help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +17,10 @@ from kgprof.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_NOTHING_MEASURED,
     EXIT_OK,
+    UsageError,
 )
 from kgprof.model import Profile, RunReport, Skipped
+from kgprof.progress import discard, tell
 
 if TYPE_CHECKING:
     from kgprof.gate import Settings
@@ -34,7 +35,7 @@ BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 
 def say(message: str, hint: str = "") -> None:
     """The one form of an error: what happened, and what to do next."""
-    click.echo(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")), err=True)
+    tell(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")))
 
 
 def write_report(folder: Path, found: Profile, recording: Path | None) -> Path:
@@ -146,7 +147,7 @@ def speedscope_file(kept: KeptTrace) -> bytes:
     if not nested.tracks:
         raise InputError("the trace holds no event of the host's or the device's", path=kept.path)
     for warning in trace.warnings:
-        click.echo(f"kgprof: {kept.path.name}: {warning}", err=True)
+        inform(f"{kept.path.name}: {warning}")
     return speedscope(nested, name=f"{kept.key.slug}, {kept.measured_in.upper()}")
 
 
@@ -166,7 +167,7 @@ def add_to_job_summary(found: Profile, job: Job) -> None:
 
 def inform(text: str) -> None:
     """What is no error, on stderr."""
-    click.echo(inert(f"kgprof: {text}"), err=True)
+    tell(inert(f"kgprof: {text}"))
 
 
 def emit(outputs: Sequence[Output], found: Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
@@ -181,13 +182,27 @@ def emit(outputs: Sequence[Output], found: Profile, recording: Path | None, *, o
 
 
 def to_stdout(text: str) -> None:
-    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit code."""
+    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit code.
+
+    Raises UsageError where it is a file that cannot be written, as for a file that was named.
+    """
+    if sys.stdout is None:  # closed by who started us
+        return
     try:
-        click.echo(text.removesuffix("\n"))
+        click.echo(in_words_of(sys.stdout.encoding, text.removesuffix("\n")))
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered would raise once more when Python closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
+    except OSError as error:
+        discard(sys.stdout)
+        raise UsageError(
+            f"cannot write to stdout: {error.strerror or error}", hint="make room, or send it elsewhere"
+        ) from error
+
+
+def in_words_of(encoding: str, text: str) -> str:
+    """What a terminal's encoding has no character for as Python writes it, as on stderr: ``\\u2013``."""
+    return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
 
 def complain(found: Profile, recording: Path) -> None:
@@ -249,5 +264,5 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
     if not entries:
         left = ": nothing fails, so there is nothing to accept, and the file may be deleted"
-    click.echo(f"kgprof: {path}: {counted(len(entries), 'accepted finding')}{left}", err=True)
+    inform(f"{path}: {counted(len(entries), 'accepted finding')}{left}")
     return EXIT_OK

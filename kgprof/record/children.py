@@ -256,7 +256,10 @@ class _Child:
         match self._last_word:
             case Failed() as failed:
                 outcome = "exited" if failed.exited else "raised"
-                return Ended(exit=self._exit(outcome, failed.message, failed.traceback), failed=failed)
+                ended = self._exit(outcome, failed.message, failed.traceback)
+                if outcome == "raised" and not left_alone:  # on its way out with 1; the signal's number is ours
+                    ended = msgspec.structs.replace(ended, exit_code=1)
+                return Ended(exit=ended, failed=failed)
             case Done() if code == 0:
                 return Ended(exit=self._exit("ok"))
         return Ended(exit=self._exit("raised", f"the process ended itself with exit code {code}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import os
 import re
 import shutil
 import sys
@@ -94,7 +95,7 @@ def _number(value: Any) -> int | None:
 
 def title(paths: Sequence[Path]) -> str:
     """What the report is called."""
-    first = paths[0].resolve().name
+    first = os.path.basename(os.path.realpath(paths[0]))  # a loop of links has a name too
     return f"{first} and {len(paths) - 1} more" if len(paths) > 1 else first
 
 

@@ -153,6 +153,16 @@ def test_a_child_that_lingers_after_its_work_is_ok_and_is_not_waited_for(
     assert time.monotonic() - began < 60
 
 
+def test_a_child_that_lingers_after_its_failure_ended_with_its_own_code_not_with_our_signal(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "EXIT_GRACE_S", 0.2)
+
+    ended = laboratory.run("send(event='failed', message='ValueError: x'); time.sleep(3600)")
+
+    assert (ended.exit.outcome, ended.exit.message, ended.exit.exit_code) == ("raised", "ValueError: x", 1)
+
+
 def test_what_is_no_event_stands_in_the_log(laboratory: Laboratory) -> None:
     ended = laboratory.run("print('the workload wrote to our pipe', file=events); send(event='done')")
 
