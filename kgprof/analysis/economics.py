@@ -112,7 +112,11 @@ def _warm_s(run: RunRecord) -> Spread | Skipped:
     measured = [record.measured for record in run.rounds if isinstance(record.measured, TimedRound)]
     if not measured:
         return Skipped(reason="every further round was lost")
-    started = [_beyond(found.warm_up_s or (found.first_call_s,), _step_s(found)) for found in measured]
+    started = [
+        _beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
+        for found in measured
+        if isinstance(step := step_time(found.timing), Spread)
+    ]
     return spread(started, unit="s", measured_in=PassName.TIMING)
 
 
@@ -120,10 +124,6 @@ def _warm_eager_s(eager: RunRecord | None, cold_s: float | Skipped) -> float | S
     """In its own further rounds, where there are any: eager code has no cache, and its start varies."""
     warm_s = NO_EAGER if eager is None else _warm_s(eager)
     return warm_s.median if isinstance(warm_s, Spread) else cold_s
-
-
-def _step_s(found: TimedRound) -> float:
-    return median(us for group in found.timing.step_us for us in group) / 1e6
 
 
 def _beyond(calls_s: Sequence[float], steady_s: float) -> float:

@@ -201,3 +201,15 @@ def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
 
     assert isinstance(found.cold, BreakEven)
     assert found.cold.candidates == Skipped(reason="its evaluation counts no step")
+
+
+def test_a_round_that_timed_no_step_has_no_warm_start() -> None:
+    """Evaluations of a session that never says that a step is over."""
+    given = with_rounds(compiled(500.0, 500.0, 500.0), 500.0, warm_up_s=(1.0,))
+    (timed,) = given.rounds
+    assert isinstance(timed.measured, TimedRound)
+    stepless = TimingPass(clock="perf_counter", step_us=((), ()), evaluation_s=(1.0, 1.0))
+    without = msgspec.structs.replace(timed, measured=msgspec.structs.replace(timed.measured, timing=stepless))
+
+    assert of(given).warm_s != of(msgspec.structs.replace(given, rounds=(without,))).warm_s
+    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(reason="TIMING holds no sample")
