@@ -182,7 +182,7 @@ def _named(profile: Profile, key: RunKey) -> RunReport | None:
 
 
 def _phases(base: RunReport, head: RunReport) -> tuple[PhaseChange, ...]:
-    """Empty where a side's compilations have no stages; those without count for nothing."""
+    """Empty where not every compilation of a side has its stages: seconds that are not known are none that were saved."""
     before, after = _stages(base), _stages(head)
     if not before or not after:
         return ()
@@ -196,4 +196,5 @@ def _phases(base: RunReport, head: RunReport) -> tuple[PhaseChange, ...]:
 
 def _stages(run: RunReport) -> list[CompileStages]:
     compilations = run.compile.compilations if isinstance(run.compile, CompileSummary) else ()
-    return [one.stages for one in compilations if not isinstance(one.stages, Skipped)]
+    known = [one.stages for one in compilations if not isinstance(one.stages, Skipped)]
+    return known if len(known) == len(compilations) else []

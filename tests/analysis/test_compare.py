@@ -508,16 +508,28 @@ def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
     assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code == 0
 
 
-def test_one_more_compilation_is_told() -> None:
-    base = profile()
-    summary = base.runs[0].compile
+def compiling(*known: bool) -> Profile:
+    """One compilation each, with its stages or without."""
+    given = profile()
+    summary = given.runs[0].compile
     assert isinstance(summary, CompileSummary)
-    more = msgspec.structs.replace(summary, compilations=(*summary.compilations, summary.compilations[0]))
+    compiled = summary.compilations[0]
+    unknown = msgspec.structs.replace(compiled, stages=Skipped(reason="torch wrote no spans for it"))
+    compilations = tuple(compiled if one else unknown for one in known)
+    return with_run(given, compile=msgspec.structs.replace(summary, compilations=compilations))
 
-    found = comparison(base, with_run(base, compile=more))
 
-    assert [(cause.cause, cause.text) for cause in found.causes] == [("compile", "compilations 2 -> 3 compilations")]
+def test_one_more_compilation_is_told() -> None:
+    found = comparison(compiling(True), compiling(True, True))
+
+    assert [(cause.cause, cause.text) for cause in found.causes] == [("compile", "compilations 1 -> 2 compilations")]
     assert found.runs[0].phases[0].head_s == pytest.approx(2 * found.runs[0].phases[0].base_s)
+
+
+@pytest.mark.parametrize("head", [(True, False), (False, False), ()])
+def test_stages_of_which_some_are_not_known_are_not_compared(head: tuple[bool, ...]) -> None:
+    assert only_run(compiling(True, True), compiling(*head)).phases == ()
+    assert only_run(compiling(*head), compiling(True, True)).phases == ()
 
 
 def test_another_option_of_the_workload_is_the_cause_of_what_follows_from_it() -> None:
