@@ -182,7 +182,7 @@ def _named(profile: Profile, key: RunKey) -> RunReport | None:
 
 
 def _phases(base: RunReport, head: RunReport) -> tuple[PhaseChange, ...]:
-    """Empty where not every compilation of a side has its stages: seconds that are not known are none that were saved."""
+    """Empty where not every compilation of a side has its stages: seconds that nobody knows were not saved."""
     before, after = _stages(base), _stages(head)
     if not before or not after:
         return ()
