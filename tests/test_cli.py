@@ -148,6 +148,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "--format", "jsn"], ["unknown format 'jsn'", "did you mean json?"]),
         (["profile", "--format", "json", "--format", "text"], ["two formats cannot share stdout", "json=report.json"]),
         (["profile", "--format", f"json={__file__}/x"], [f"cannot write to {__file__}/x"]),
+        (["profile", "--format", "json=/dev/stdout"], ["cannot write to /dev/stdout"]),
         (["profile", "-o", __file__], [f"cannot write to {__file__}: ", "-o"]),
         (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),

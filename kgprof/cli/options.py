@@ -328,7 +328,10 @@ def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
 
 
 def could_be_written(path: Path) -> bool:
-    """No folder itself, and nothing but folders above it; the missing ones are made when it is written."""
+    """No folder itself, and nothing but folders above it; the missing ones are made when it is written. Nor the name of
+    a stream that says something else: stdout is asked for by no name."""
+    if str(path) in ("/dev/stdout", "/dev/stderr"):
+        return False
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     return not path.is_dir() and above is not None and above.is_dir()
 

@@ -52,6 +52,9 @@ def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Pa
     from kgprof.record import store
     from kgprof.render.html import Html
 
+    if store.is_stream(path):
+        store.write_report(path.parent, path.name, rendered(renderer, found, recording, Job()))
+        return
     if not isinstance(renderer, Html):
         store.write_report(path.parent, path.name, renderer.render(found))
         return

@@ -302,22 +302,35 @@ def read_result(folder: Path, key: RunKey) -> dict[str, np.ndarray] | None:
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
 
+    What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it from everybody.
     Raises KgprofError, in the system's words, when the place cannot be written or the disk is full.
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
-    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
+    stream = is_stream(path)
+    partial = path if stream else path.with_name(f".partial-{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
-        partial.replace(path)
+        if not stream:
+            partial.replace(path)
     except OSError as error:
         raise KgprofError(
             f"cannot write {path}: {error.strerror or error}",
             hint="what was written before stands in the Recording; make room and run again",
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # the error above says it
-            partial.unlink(missing_ok=True)
+        if not stream:
+            with contextlib.suppress(OSError):  # the error above says it
+                partial.unlink(missing_ok=True)
+
+
+_OPEN = ("/dev/fd/", "/proc/")
+
+
+def is_stream(path: Path) -> bool:
+    """A device, a pipe, or the name of something that is open: /dev/fd/63 may be a file, and keeps its name."""
+    opened = str(path.absolute()).startswith(_OPEN)
+    return opened or (path.exists() and not (path.is_file() or path.is_dir()))
 
 
 def _write(path: Path, data: bytes) -> None:

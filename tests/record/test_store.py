@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,19 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_other(tmp_path: Path) -
 
     assert [path.name for path in tmp_path.iterdir()] == ["timing.json"]
     assert target.read_text(encoding="utf-8") == "old"
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        store.write_export(pipe, b"a document")
+
+        assert os.read(reader, 100) == b"a document"
+    finally:
+        os.close(reader)
+    assert [path.name for path in tmp_path.iterdir() if path.is_fifo()] == ["pipe"]
 
 
 @pytest.mark.parametrize("strategy", ["../../escape", "a/b", "..", "näme", "x" * 300, "a b", ""])
