@@ -12,9 +12,21 @@ from kgprof.model import PrivateNames
 
 def private_names(environment: Mapping[str, str] = os.environ) -> PrivateNames:
     """Of the account that runs this process, whatever is known: a container may have neither a name nor a home."""
-    users = (environment.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER"))
+    users = (*(environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")), _account())
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
     return PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), _home())))
+
+
+def _account() -> str:
+    """Of a process that nobody logged in for (a container's, a service's) no variable says it."""
+    try:
+        import pwd
+    except ImportError:  # Windows
+        return ""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _home() -> str:
