@@ -7,12 +7,13 @@ finding) are causes also where no time can be called worse.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, zip_longest
 
 from kgprof.analysis.compare_claims import timed, untimed
 from kgprof.analysis.compare_facts import facts, results, settings
 from kgprof.analysis.compare_intervals import WORSE
 from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, STEP, Sides
-from kgprof.analysis.compare_order import CLOCKLESS, MOST_CAUSES, in_order
+from kgprof.analysis.compare_order import CLOCKLESS, in_order
 from kgprof.analysis.compare_parts import parts
 from kgprof.analysis.compare_slower import Slower, named, slower, trace_scale
 from kgprof.model import (
@@ -117,15 +118,13 @@ def _notes(sides: Sides, worse: Slower | None, trace: TraceDifference) -> tuple[
 
 
 def overall(runs: Sequence[RunComparison], whole: Sequence[ComparedFinding]) -> tuple[Cause, ...]:
-    """Of all runs: each kind at each place once, the largest of them; runs that got slowest first. ``whole``: findings
-    of no run."""
+    """Of all runs: first what each puts first, that of the slowest run before the others', and so on; each kind at each
+    place once. ``whole``: findings of no run."""
     ranked = sorted(runs, key=lambda run: -relative_time(run))
     found: dict[tuple[str, str, object], Cause] = {}
-    for position in range(MOST_CAUSES):
-        for run in ranked:
-            if position < len(run.causes):
-                cause = run.causes[position]
-                found.setdefault((cause.cause, _rule(cause), _place(cause)), cause)
+    for cause in chain.from_iterable(zip_longest(*(run.causes for run in ranked))):
+        if cause is not None:
+            found.setdefault((cause.cause, _rule(cause), _place(cause)), cause)
     unplaced = [
         Cause(
             cause="finding",
@@ -154,6 +153,9 @@ def _rule(cause: Cause) -> str:
 
 
 def _place(cause: Cause) -> object:
-    """Where it is; but for a finding also what it is about, which stands before the figures."""
+    """Where it is and what it is about. Of a finding with a place that alone, of settings the text with its figures, of
+    the rest what stands before them."""
     where = (cause.location.file, cause.location.line) if cause.location else None
-    return where, "" if cause.fingerprint and where else cause.text.partition(": ")[0]
+    if cause.fingerprint and where:
+        return where
+    return where, cause.text if cause.cause == "setting" else cause.text.partition(": ")[0]

@@ -52,22 +52,18 @@ def results(sides: Sides, findings: Sequence[ComparedFinding]) -> list[Ranked]:
 
 
 def settings(sides: Sides, metrics: Sequence[ComparedMetric]) -> list[Ranked]:
-    """First of all, unless they are told with the steps that they make more of."""
+    """All together, and first of all, unless they are told with the steps that they make more of."""
+    if not sides.settings:
+        return []
     steps = named(metrics, STEPS)
     with_steps = steps is not None and steps.verdict == WORSE
-    return [
-        Ranked(
-            rank=FACT if with_steps else RESULT,
-            share=0.0 if with_steps else 1.0,
-            cause=Cause(
-                cause="setting",
-                run=sides.head.key,
-                text=f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}",
-                explains_us=OTHERS if with_steps else CLOCKLESS,
-            ),
-        )
-        for s in sides.settings
-    ]
+    cause = Cause(
+        cause="setting",
+        run=sides.head.key,
+        text="; ".join(f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in sides.settings),
+        explains_us=OTHERS if with_steps else CLOCKLESS,
+    )
+    return [Ranked(rank=FACT if with_steps else RESULT, share=0.0 if with_steps else 1.0, cause=cause)]
 
 
 def by_setting(sides: Sides) -> str:

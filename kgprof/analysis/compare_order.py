@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgprof.model import Cause, Skipped
 
-MOST_CAUSES = 8  # of one run
+MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
 
 # Within one the larger share comes first, and of two alike the one that was found first.
 RESULT, REASON, PART, UNTIMED, FACT, SYMPTOM = range(6)
@@ -28,8 +28,10 @@ class Ranked:
 
 
 def in_order(ranked: Iterable[Ranked]) -> tuple[Cause, ...]:
-    """A finding or a fact stands where it comes first, and nowhere else."""
+    """A finding or a fact stands where it comes first, and nowhere else. A part of the time that is known is told
+    however many there are, so that it is not left to the remainder."""
     found: dict[tuple[str, str], Cause] = {}
     for one in sorted(ranked, key=lambda one: one.order):
         found.setdefault((one.cause.cause, one.cause.fingerprint or one.cause.text), one.cause)
-    return tuple(found.values())[:MOST_CAUSES]
+    told = enumerate(found.values())
+    return tuple(cause for place, cause in told if place < MOST_CAUSES or not isinstance(cause.explains_us, Skipped))

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from kgprof.analysis.compare import compare
-from kgprof.model import KernelKind, Level, Location, Profile, RunKey, Skipped
+from kgprof.analysis.compare_order import CLOCKLESS, MOST_CAUSES, OTHERS, PART, REASON, RESULT, Ranked, in_order
+from kgprof.model import Cause, KernelKind, Level, Location, Profile, RunKey, Skipped
 from tests.analysis.compared import (
     BEFORE,
     STEP_US,
@@ -153,6 +154,32 @@ def test_of_another_environment_it_is_not_said_that_no_time_is_worse() -> None:
 
     assert isinstance(explained, Skipped)
     assert explained.reason.startswith("the environments differ: torch ")
+
+
+def test_settings_are_one_cause_and_crowd_out_no_other() -> None:
+    """Nine settings come first, and leave what the traces show its place."""
+    base = traced(profile(), *BEFORE)
+    head = evaluated(base, 1.5 * STEP_US, times_as_many=1.0, evaluation_s=0.153)
+    evaluation = head.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    other = {**evaluation.settings, **{f"setting {number}": "on" for number in range(9)}}
+    head = with_run(head, evaluation=msgspec.structs.replace(evaluation, settings=other))
+
+    settings, host = only_run(base, traced(head, *BEFORE, idle_us=900.0)).causes
+
+    assert settings.cause == "setting"
+    assert settings.text == "; ".join(f"setting {number}: not given -> on" for number in range(9))
+    assert (host.cause, host.explains_us) == ("host", pytest.approx(102 * 500.0, rel=0.01))
+
+
+def test_of_too_many_causes_those_stay_that_explain_a_part() -> None:
+    results = Ranked(rank=RESULT, cause=Cause(cause="results", text="other", explains_us=CLOCKLESS))
+    kernels = [Ranked(rank=PART, cause=Cause(cause="kernel", text=f"{n}", explains_us=1.0)) for n in range(10)]
+    findings = [Ranked(rank=REASON, cause=Cause(cause="finding", text=f"{n}", explains_us=OTHERS)) for n in range(10)]
+
+    told = [cause.cause for cause in in_order([*kernels, *findings, results])]
+
+    assert told == ["results", *["finding"] * (MOST_CAUSES - 1), *["kernel"] * 10]
 
 
 # ---------------------------------------------------------------- several runs
