@@ -365,8 +365,9 @@ def _finding(event: Sync) -> Finding:
 def _cost(event: Sync) -> FindingCost | Skipped:
     if isinstance(event.waited_us, Skipped):
         return event.waited_us
+    waited = _in_calls_that_read(event.waited_us)
     return FindingCost(
-        value=median(event.waited_us),
+        value=median(waited) * len(waited) / len(event.waited_us),
         unit="us/step",
         what="the host waited, under the probes",
         measured_in=(PassName.MEMORY,),
@@ -397,8 +398,14 @@ def _often(event: Sync) -> str:
 def _how_long(event: Sync) -> str:
     if isinstance(event.waited_us, Skipped):
         return ""
-    ordered = sorted(event.waited_us)
+    waited, calls = _in_calls_that_read(event.waited_us), len(event.waited_us)
+    each, of = ("a step", "") if len(waited) == calls else ("in such a step", f"{len(waited)} of ")
     return (
-        f"; {ordered[len(ordered) // 2]:,.0f} us a step (median of {len(ordered)} calls of MEMORY, "
-        f"{ordered[0]:,.0f} to {ordered[-1]:,.0f})"
+        f"; {median(waited):,.0f} us {each} (median of {of}{calls} calls of MEMORY, "
+        f"{min(waited):,.0f} to {max(waited):,.0f})"
     )
+
+
+def _in_calls_that_read(waited_us: Sequence[float]) -> list[float]:
+    """A median over all calls would be 0 for what is read in every fifth."""
+    return [us for us in waited_us if us]

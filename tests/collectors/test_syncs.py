@@ -13,7 +13,7 @@ import pytest
 
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
-from kgprof.model import Finding, Level, PassName, Recording, Skipped, TracePass
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass
 from kgprof.record import store
 from kgprof.sync_records import Frame, SyncRecord
 from tests.analysis.recordings import FUSED, GONE
@@ -103,14 +103,15 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: s
 
 
 def test_on_a_gpu_the_same_call_waits() -> None:
-    record = read(source="python-call", op="Tensor.cpu", device="cuda", expression="loss.cpu()", waited_us={3: 90.0})
+    waited_us = dict.fromkeys(range(CALLS), 90.0)
+    record = read(source="python-call", op="Tensor.cpu", device="cuda", expression="loss.cpu()", waited_us=waited_us)
 
     (finding,) = findings(record, device="cuda")
 
     assert (finding.rule, finding.level) == (HOST_DEVICE_SYNC.id, Level.WARNING)
     assert finding.message == (
         "the host waits for the device in eager code: .cpu() copies to the host, once a step; "
-        "0 us a step (median of 5 calls of MEMORY, 0 to 90)"
+        "90 us a step (median of 5 calls of MEMORY, 90 to 90)"
     )
 
 
@@ -220,6 +221,34 @@ def test_what_several_sources_saw_of_one_line_is_one_read() -> None:
     (event,) = events(dispatch, debug, outer, device="cuda")
 
     assert (event.reads_per_step, event.waited_us) == (1.0, (50.0,) * 5)  # one wait, and the longest look at it
+
+
+def test_what_waits_in_some_steps_only_costs_its_share_of_each() -> None:
+    # given: of the five calls after warm-up two that read
+    record = read(device="cuda", calls=range(4, 8, 3), waited_us={4: 300.0, 7: 500.0})
+
+    (found,) = findings(record, device="cuda")
+
+    assert found.message.endswith(
+        "once in 2.5 steps; 400 us in such a step (median of 2 of 5 calls of MEMORY, 300 to 500)"
+    )
+    assert found.cost == FindingCost(
+        value=160.0,
+        unit="us/step",
+        what="the host waited, under the probes",
+        measured_in=(PassName.MEMORY,),
+        samples=5,
+    )
+
+
+def test_what_waits_in_every_step_costs_the_median() -> None:
+    record = read(device="cuda", waited_us={call: 10.0 * call for call in range(CALLS)})
+
+    (found,) = findings(record, device="cuda")
+
+    assert found.message.endswith("once a step; 50 us a step (median of 5 calls of MEMORY, 30 to 70)")
+    assert isinstance(found.cost, FindingCost)
+    assert found.cost.value == 50.0
 
 
 def test_of_sources_that_count_differently_the_largest_count_stands() -> None:
