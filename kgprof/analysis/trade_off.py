@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from kgprof.analysis.comparison import STEPS_DIFFER
 from kgprof.analysis.verdict import (
@@ -111,7 +110,7 @@ def _more_reads(guarded: RunReport, always: RunReport | None) -> float | Skipped
 
 
 def _waited(extra: Sequence[Sync], reads: float | Skipped, on_cuda: bool) -> float | Skipped:
-    """Microseconds a step: of the calls' sums over these sites the median."""
+    """Microseconds a step, of these sites together."""
     if not on_cuda:
         return Skipped(reason="on a CPU the host waits for nobody")
     if isinstance(reads, Skipped):
@@ -123,7 +122,7 @@ def _waited(extra: Sequence[Sync], reads: float | Skipped, on_cuda: bool) -> flo
     if unseen is not None:
         return unseen
     calls = zip(*(one for one in waited if not isinstance(one, Skipped)), strict=True)
-    return float(median(sum(call) for call in calls))
+    return syncs.waited_a_step([sum(call) for call in calls])
 
 
 # ---------------------------------------------------------------- the times

@@ -146,6 +146,15 @@ def test_without_evaluations_steps_decide_and_a_gpu_says_what_the_read_costs() -
     )
 
 
+def test_a_read_in_some_steps_costs_its_share_of_each() -> None:
+    often = msgspec.structs.replace(predicate(device="cuda", calls=range(4, 8, 3)), waited_us={4: 300.0, 7: 500.0})
+    guarded = run(GUARDED, often, step_us=1000.0, evaluation_s=None)
+
+    found = weighed(guarded, run(ALWAYS, step_us=1500.0, evaluation_s=None), device="cuda")
+
+    assert (found.sync_us, found.saved_us) == (160.0, 660.0)  # 400 us in two of five calls
+
+
 def test_steps_whose_spreads_overlap_decide_nothing() -> None:
     guarded = run(GUARDED, predicate(), step_us=1000.0, evaluation_s=None)
 
