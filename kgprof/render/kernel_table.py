@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgprof.counted import counted
+from kgprof.kernel_names import LENGTH, middle_out, short_name
 from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
 from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down, of_width
@@ -14,9 +15,6 @@ from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
 from kgprof.render.visible import one_line
 
-_NOISE_IN_NAMES = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
-_SHORT_NAME = 110
-_KEPT_END = 24
 _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
@@ -102,7 +100,7 @@ def _kernel_caption(kernels: KernelBreakdown) -> str:
 
 
 def _kernel_lines(rows: Sequence[KernelRow], root: str, limits: Limits) -> tuple[KernelLine, ...]:
-    names = distinct_names([row.name for row in rows], _SHORT_NAME, limits.name)
+    names = distinct_names([row.name for row in rows], LENGTH, limits.name)
     return tuple(_kernel_line(rank, row, names[rank - 1], root, limits) for rank, row in enumerate(rows, start=1))
 
 
@@ -145,20 +143,6 @@ def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits
         extremes_us=span(figure(row.min_us), figure(row.max_us)),
         sort=(repr(row.count), repr(row.total_us), repr(row.share), repr(row.median_us)),
     )
-
-
-def short_name(name: str, length: int = _SHORT_NAME) -> str:
-    """A C++ name without what all of them share; what is still too long loses its middle, for Inductor's generated
-    names are told apart by the number at their end."""
-    for noise in _NOISE_IN_NAMES:
-        name = name.replace(noise, "")
-    return middle_out(name, length)
-
-
-def middle_out(name: str, length: int) -> str:
-    if len(name) <= length:
-        return name
-    return f"{name[: length - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
 
 
 def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgprof.kernel_names import middle_out
 from kgprof.model import Ceiling, KernelBreakdown, KernelLaunches, Roofline, RunReport, Skipped
 from kgprof.render.chart import broken_down, of_width
-from kgprof.render.kernel_table import distinct_names, middle_out
+from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, size
 from kgprof.render.visible import one_line

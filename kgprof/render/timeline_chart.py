@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.counted import counted
+from kgprof.kernel_names import short_name
 from kgprof.model import (
     HostTime,
     KernelBreakdown,
@@ -24,7 +25,6 @@ from kgprof.model import (
 from kgprof.render import breakdown
 from kgprof.render.chart import LETTERS, broken_down, of_width
 from kgprof.render.evaluation_table import Fact, Table
-from kgprof.render.kernel_table import short_name
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
 from kgprof.render.visible import one_line

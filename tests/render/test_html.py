@@ -21,7 +21,7 @@ from kgprof.carried import Share, packed
 from kgprof.model import LogExcerpt, Profile, Skipped
 from kgprof.render import html
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.kernel_table import distinct_names, short_name
+from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from tests.render import profiles
 
@@ -135,20 +135,6 @@ def test_a_long_log_is_cut_in_its_middle() -> None:
 
     assert text.count("first\n") == text.count("\nlast</pre>") == 6
     assert "characters left out ...]" in text
-
-
-def test_device_kernels_lose_the_part_that_all_of_them_share() -> None:
-    name = "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel>(int)"
-
-    assert short_name(name) == "vectorized_elementwise_kernel<4, silu_kernel>(int)"
-
-
-def test_a_long_generated_name_keeps_its_number() -> None:
-    name = "graph_0_cpp_fused_" + "_".join(["bitwise_and"] * 30) + "_17"
-
-    assert short_name(name).startswith("graph_0_cpp_fused_bitwise_and")
-    assert short_name(name).endswith("_bitwise_and_17")
-    assert len(short_name(name)) == 110
 
 
 def test_two_kernels_never_look_alike() -> None:
