@@ -16,6 +16,7 @@ from kgprof.analysis.compare_environment import (
     option_changes,
 )
 from kgprof.analysis.compare_findings import compared_findings
+from kgprof.analysis.compare_machine import drift_words, machine_drift
 from kgprof.analysis.compare_metrics import EVALUATION, STEP, Sides, metrics
 from kgprof.analysis.trace_diff import difference
 from kgprof.errors import UsageError
@@ -26,8 +27,10 @@ from kgprof.model import (
     CompileStages,
     CompileSummary,
     EnvironmentChange,
+    MachineDrift,
     PhaseChange,
     Profile,
+    Rounds,
     RunComparison,
     RunKey,
     RunReport,
@@ -39,8 +42,10 @@ from kgprof.places import relative
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
 FAIL_ON = "warning"  # what is new is held to more than what was there: a new graph break is a warning
 METHOD = (
-    "times: 95 % Welch interval for the ratio of the geometric means of the rounds' medians (each round a fresh "
-    "process); it holds nothing of what changed on the machine between the two recordings"
+    "times: 95 % interval for the ratio of the geometric means of the rounds' medians (each round a fresh process); "
+    "where both sides timed a loop of the host beside their samples, by analysis of covariance with that loop, so that "
+    "the ratio is what is left without the machine's own part; else Welch's, which holds nothing of what changed on "
+    "the machine between the two recordings; wider where a loop of the device says that the device changed"
 )
 _STAGES = (
     ("capture", "capture_s"),
@@ -165,7 +170,14 @@ def _run(
     before, after = _named(base, key), _named(head, key)
     if before is None or after is None:
         return RunComparison(run=key, status="new" if before is None else "gone")
-    sides = Sides(base=before, head=after, settings=(*options, *declared_changes(before, after)), doubt=doubt)
+    machine = machine_drift(before, after)
+    sides = Sides(
+        base=before,
+        head=after,
+        settings=(*options, *declared_changes(before, after)),
+        drift=() if isinstance(machine, Skipped) else machine,
+        doubt=doubt,
+    )
     mine = [one for one in findings if one.finding.run == key]
     found = explained(
         sides,
@@ -174,7 +186,23 @@ def _run(
         mine,
         head.environment.source_root,
     )
-    return msgspec.structs.replace(found, phases=_phases(before, after), flame=flame_diff.of_runs(before, after))
+    return msgspec.structs.replace(
+        found,
+        phases=_phases(before, after),
+        flame=flame_diff.of_runs(before, after),
+        machine=machine,
+        notes=(*found.notes, *_of_the_machine(machine, before, after)),
+    )
+
+
+def _of_the_machine(machine: tuple[MachineDrift, ...] | Skipped, base: RunReport, head: RunReport) -> tuple[str, ...]:
+    """What a reader of times that have an interval must know of the machine."""
+    if not isinstance(machine, Skipped):
+        said = drift_words(machine)
+        return (said,) if said else ()
+    if isinstance(base.rounds, Rounds) and isinstance(head.rounds, Rounds):
+        return (f"whether the machine itself was slower in head's rounds is not known: {machine.reason}",)
+    return ()
 
 
 def _named(profile: Profile, key: RunKey) -> RunReport | None:

@@ -15,7 +15,7 @@ from kgprof.analysis.compare_intervals import WORSE
 from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, STEP, Sides
 from kgprof.analysis.compare_order import CLOCKLESS, in_order
 from kgprof.analysis.compare_parts import parts
-from kgprof.analysis.compare_slower import Slower, named, slower, trace_scale
+from kgprof.analysis.compare_slower import Slower, longer, named, slower, trace_scale
 from kgprof.model import (
     Cause,
     ComparedFinding,
@@ -79,7 +79,7 @@ def _sums(
     """The difference, and what the causes explain of it."""
     if worse is None:
         step = named(metrics, STEP)
-        delta = _less(step.head, step.base) if step else Skipped(reason="there is no time")
+        delta = longer(step) if step else Skipped(reason="there is no time")
         return delta, Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
     us = [cause.explains_us for cause in causes if not isinstance(cause.explains_us, Skipped)]
     return worse.delta_us, sum(us, 0.0)

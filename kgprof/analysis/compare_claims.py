@@ -13,7 +13,7 @@ from kgprof.analysis.compare_intervals import WORSE
 from kgprof.analysis.compare_metrics import Sides
 from kgprof.analysis.compare_order import CLOCKLESS, OTHERS, PART, REASON, SYMPTOM, UNTIMED, Ranked
 from kgprof.analysis.compare_parts import COPIES, HOST, KERNEL, LAUNCHES, REPLACED, Part
-from kgprof.analysis.compare_slower import ACCOUNTED_FOR, LEAST_SHARE, Slower
+from kgprof.analysis.compare_slower import LEAST_SHARE, Slower
 from kgprof.model import Cause, ComparedFinding, ComparedMetric, Level, Skipped
 
 _ANY = (HOST, LAUNCHES, COPIES, REPLACED)
@@ -133,7 +133,7 @@ def _claimed(can: Sequence[str], parts: Sequence[Part], left: Sequence[Part]) ->
 def _unmeasured(sides: Sides, one: ComparedFinding, slower: Slower, *, shared: bool) -> Ranked:
     """It may be the reason of a part that another one claims, or of what nothing accounts for; a note is neither."""
     finding = one.finding
-    unaccounted = finding.rule in CAN_COST and slower.accounted_us < ACCOUNTED_FOR * slower.delta_us
+    unaccounted = finding.rule in CAN_COST and not slower.accounted_for
     leads = (shared or unaccounted) and finding.level is not Level.NOTE
     return Ranked(
         rank=REASON if leads else SYMPTOM if finding.rule in _SYMPTOMS else UNTIMED,

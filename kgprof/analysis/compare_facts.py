@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kgprof.analysis.compare_intervals import WORSE
 from kgprof.analysis.compare_metrics import (
@@ -19,7 +20,7 @@ from kgprof.analysis.compare_metrics import (
     Sides,
     plain,
 )
-from kgprof.analysis.compare_order import CLOCKLESS, FACT, OTHERS, RESULT, Ranked
+from kgprof.analysis.compare_order import CLOCKLESS, COUNTED, FACT, OTHERS, RESULT, Ranked
 from kgprof.analysis.compare_parts import COPIES, HOST, LAUNCHES, LEAST_MORE, Part, more_calls
 from kgprof.analysis.compare_results import changed_results
 from kgprof.analysis.compare_slower import Slower, named
@@ -74,12 +75,17 @@ def by_setting(sides: Sides) -> str:
 def facts(
     sides: Sides, metrics: Sequence[ComparedMetric], found: Sequence[Part], slower: Slower | None, root: str
 ) -> list[Ranked]:
-    """What is a cause of the time already is left out."""
+    """What is a cause of the time already is left out. Where the traces account for little of it, because they were
+    made in other minutes than TIMING, what can be counted in them comes before what they timed."""
     worse = {metric.name: metric for metric in metrics if metric.verdict == WORSE}
     told = [*_steps(sides, worse, slower), *_sizes(sides, worse)]
+    counted = [*_launched(sides, metrics, worse, found), *_more_calls(sides, root)]
     if slower is None or not slower.shown:
-        told += [*_launched(sides, metrics, worse, found), *_more_calls(sides, root)]
-    return told
+        return told + counted
+    if slower.accounted_for:
+        return told
+    timed = {part.what for part in slower.parts if slower.is_a_share(part.us)}
+    return told + [replace(one, rank=COUNTED) for one in counted if one.cause.cause not in timed]
 
 
 def _fact(sides: Sides, kind: str, text: str, weight: float) -> Ranked:

@@ -5,7 +5,7 @@ A count that is not there on one side is not observed; it is never taken for zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
@@ -18,9 +18,12 @@ from kgprof.analysis.compare_intervals import (
     MOST_ROUNDS,
     SAME,
     WORSE,
+    adjusted,
+    adjusted_to_settle,
     interval,
     rounds_to_settle,
 )
+from kgprof.analysis.compare_machine import DEVICE, LEAST_DRIFT, rounds_of, told, widened
 from kgprof.model import (
     ComparedFinding,
     ComparedMetric,
@@ -28,6 +31,7 @@ from kgprof.model import (
     Evaluation,
     KernelBreakdown,
     Level,
+    MachineDrift,
     MemoryPeaks,
     MemorySummary,
     PassName,
@@ -86,6 +90,7 @@ class Sides:
     base: RunReport
     head: RunReport
     settings: tuple[SettingChange, ...]  # that make a step another amount of work
+    drift: tuple[MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
 
     @property
@@ -195,28 +200,51 @@ def _time(one: _Time, sides: Sides, budgets: Mapping[str, float], *, other_work:
         return replace(metric, note=gone.reason)
     if other_work:
         return replace(metric, note=f"not the same work on both sides: {other_work}")
-    return _judged(metric, base, head, budget / 100, sides.doubt)
+    return _judged(metric, base, head, budget / 100, sides)
 
 
 def _judged(
-    metric: ComparedMetric, base: Sequence[float], head: Sequence[float], budget: float, doubt: str
+    metric: ComparedMetric, base: Sequence[float], head: Sequence[float], budget: float, sides: Sides
 ) -> ComparedMetric:
-    found = interval(base, head)
+    machine = rounds_of(sides.base, base), rounds_of(sides.head, head)
+    alone = adjusted(*machine) if all(machine) else None
+    found = alone or interval(base, head)
+    unseen = [one for one in sides.drift if alone is None or one.loop == DEVICE]
     if found is not None:
-        metric = replace(metric, low=found.low, high=found.high)
-    if doubt:
-        return replace(metric, verdict=INCONCLUSIVE, note=doubt)
+        found = widened(found, unseen)
+        metric = replace(metric, ratio=found.ratio, low=found.low, high=found.high)
+    if alone is not None and alone.machine is not None:
+        metric = replace(metric, machine=alone.machine)
+    if sides.doubt:
+        return replace(metric, verdict=INCONCLUSIVE, note=sides.doubt)
     if found is None:
         few = [words for words, side in (("base", base), ("head", head)) if len(side) < FEWEST_ROUNDS]
         which = "both sides were" if len(few) == 2 else f"{few[0]} was"
         return replace(metric, verdict=INCONCLUSIVE, note=ONE_ROUND.format(which))
     verdict = found.verdict(budget)
+    said = list(_of_the_machine(metric, unseen))
+    if verdict == SAME and found.low > 1:
+        said.append("slower, within the budget")
     if verdict != INCONCLUSIVE:
-        within = "slower, within the budget" if verdict == SAME and found.low > 1 else ""
-        return replace(metric, verdict=verdict, note=within)
-    settle = rounds_to_settle(base, head, budget)
+        return replace(metric, verdict=verdict, note="; ".join(said))
+    settle = adjusted_to_settle(*machine, budget) if alone else rounds_to_settle(base, head, budget)
     need = f"about {settle} rounds a side would settle it" if settle else f"{MOST_ROUNDS} rounds would not settle it"
-    return replace(metric, verdict=verdict, runs_to_settle=settle, note=f"the interval straddles the budget; {need}")
+    said.append(f"the interval straddles the budget; {need}")
+    return replace(metric, verdict=verdict, runs_to_settle=settle, note="; ".join(said))
+
+
+def _of_the_machine(metric: ComparedMetric, unseen: Sequence[MachineDrift]) -> Iterator[str]:
+    """What a reader who divides head by base must know, and one who wonders at a wide interval.
+
+    ``unseen``: of the drifts those that no slope is known of.
+    """
+    if not isinstance(metric.machine, Skipped) and not isinstance(metric.ratio, Skipped):
+        share = 100 * (metric.machine - 1)
+        if abs(share) >= 100 * LEAST_DRIFT:
+            measured = 100 * (metric.ratio * metric.machine - 1)
+            yield f"{measured:+.1f} % as measured, {share:+.1f} % of it the machine's own"
+    if changed := told(unseen):
+        yield f"the interval allows for a {' and '.join(one.loop for one in changed)} that changed by itself"
 
 
 def round_times(name: str, run: RunReport) -> Sequence[float]:

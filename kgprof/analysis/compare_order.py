@@ -10,7 +10,7 @@ from kgprof.model import Cause, Skipped
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
 
 # Within one the larger share comes first, and of two alike the one that was found first.
-RESULT, REASON, PART, UNTIMED, FACT, SYMPTOM = range(6)
+RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 
 CLOCKLESS = Skipped(reason="how much of the time is its doing is not known")
 OTHERS = Skipped(reason="counted with another cause")

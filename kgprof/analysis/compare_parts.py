@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kgprof.counted import counted
+from kgprof.kernel_names import short_name
 from kgprof.model import (
     Change,
     HostBreakdown,
@@ -34,6 +35,8 @@ from kgprof.places import relative
 KERNEL, REPLACED, LAUNCHES, COPIES, HOST = "kernel", "replaced", "launches", "copies", "host"
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
 CALLS_SHARE = 0.10  # of base's calls a step: steps differ in what they meet, and a profile leaves small functions out
+
+NAME = 70  # characters of a kernel's name in a sentence
 
 _GRAPH = re.compile(r"^graph_\d+_")
 _NUMBER = re.compile(r"_\d+$")
@@ -160,7 +163,7 @@ def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
     largest = max(copies, key=lambda one: one.delta_us)
     how_many = f"{_signed(more)} a step ({_number(copies, 'before')} -> {_number(copies, 'after')})"
     said = f"copies and fills: {how_many}" if abs(more) >= LEAST_MORE else "the same copies and fills take longer"
-    yield Part(what=COPIES, us=us, more=more, text=f"{said}, {largest.name} first", location=place(largest.name))
+    yield Part(what=COPIES, us=us, more=more, text=f"{said}, {_short(largest)} first", location=place(largest.name))
 
 
 def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
@@ -169,7 +172,9 @@ def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
     if not changed:
         return
     more, largest = sum(one.more for one in changed), max(changed, key=lambda one: one.launches_us)
-    text = f"{_signed(more)} launches a step of {counted(len(changed), 'kernel')} that were there, {largest.name} first"
+    text = (
+        f"{_signed(more)} launches a step of {counted(len(changed), 'kernel')} that were there, {_short(largest)} first"
+    )
     us = sum(one.launches_us for one in changed)
     yield Part(what=LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
 
@@ -177,7 +182,7 @@ def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
 def _slower(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
     for one in kernels:
         each = f"{one.before_us / one.before:,.3g} -> {one.after_us / one.after:,.3g} us a launch"
-        text = f"{one.name}: {each}, {one.after:,.3g} launches a step"
+        text = f"{_short(one)}: {each}, {one.after:,.3g} launches a step"
         yield Part(what=KERNEL, us=one.slower_us, text=text, location=place(one.name))
 
 
@@ -190,9 +195,13 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
     said = f"{_number(new, 'after')} launches a step of {counted(len(new), 'new kernel')}"
     said += f" in the place of {_number(gone, 'before')} of {len(gone)}" if gone else ""
     largest = max(new, key=lambda one: one.after_us, default=None)
-    said += f", {largest.name} first" if largest else ""
+    said += f", {_short(largest)} first" if largest else ""
     what = LAUNCHES if more >= LEAST_MORE else REPLACED
     yield Part(what=what, us=us, more=more, text=said, location=place(largest.name) if largest else None)
+
+
+def _short(kernel: _Kernel) -> str:
+    return short_name(kernel.name, NAME)
 
 
 def _number(kernels: Iterable[_Kernel], side: str) -> str:

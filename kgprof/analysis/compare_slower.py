@@ -42,7 +42,8 @@ class MoreSteps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slower:
-    """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step into TIMING's.
+    """How much longer, per ``per``, without the machine's own part; ``scale`` turns the trace's microseconds a step
+    into TIMING's.
 
     ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are not longer as well.
     """
@@ -59,6 +60,10 @@ class Slower:
     def accounted_us(self) -> float:
         return (self.more_steps.us if self.more_steps else 0.0) + _longer(self.parts)
 
+    @property
+    def accounted_for(self) -> bool:
+        return self.accounted_us >= ACCOUNTED_FOR * self.delta_us
+
     def is_a_share(self, us: float) -> bool:
         return us >= LEAST_SHARE * self.delta_us
 
@@ -73,12 +78,12 @@ def slower(
     metric = _worse(sides, metrics)
     if metric is None:
         return None
-    assert not isinstance(metric.base, Skipped)
-    assert not isinstance(metric.head, Skipped)
-    per, delta_us = _PER[metric.name], (metric.head - metric.base) * _US[metric.name]
+    more = longer(metric)
+    assert not isinstance(more, Skipped)  # or it would not be worse
+    per, delta_us = _PER[metric.name], more * _US[metric.name]
     steps = _Steps.of(sides, metrics, per)
-    more = steps.more(delta_us)
-    left_us = delta_us - (more.us if more else 0.0)
+    more_steps = steps.more(delta_us)
+    left_us = delta_us - (more_steps.us if more_steps else 0.0)
     scale = _fitted(trace_scale(metrics, trace), _longer(found) * steps.mean, left_us)
     shown = _shown(scale, sum(part.us for part in found) * steps.mean, left_us, delta_us)
     parts = [] if isinstance(scale, Skipped) or not shown else [_times(part, scale * steps.mean) for part in found]
@@ -88,10 +93,17 @@ def slower(
         per=per,
         delta_us=delta_us,
         scale=scale,
-        more_steps=more,
+        more_steps=more_steps,
         shown=shown,
         parts=tuple(parts),
     )
+
+
+def longer(metric: ComparedMetric) -> float | Skipped:
+    """What the program takes more than in base, in the metric's unit; less is below 0."""
+    if isinstance(metric.base, Skipped):
+        return metric.base
+    return metric.ratio if isinstance(metric.ratio, Skipped) else metric.base * (metric.ratio - 1)
 
 
 def named(metrics: Sequence[ComparedMetric], name: str) -> ComparedMetric | None:
@@ -116,6 +128,8 @@ def _far_apart(metric: ComparedMetric, sides: Sides) -> bool:
     """Of a metric whose interval settles nothing: see FEWEST_TO_RANK and FAR_APART."""
     if isinstance(metric.ratio, Skipped) or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100:
         return False
+    if not isinstance(metric.machine, Skipped):
+        return False  # rounds may lie apart because the machine did, and the interval knows how much
     base, head = (round_times(metric.name, side) for side in (sides.base, sides.head))
     if min(len(base), len(head)) > 1:
         return min(len(base), len(head)) >= FEWEST_TO_RANK and min(head) > max(base)
@@ -141,10 +155,11 @@ class _Steps:
     @classmethod
     def of(cls, sides: Sides, metrics: Sequence[ComparedMetric], per: str) -> _Steps:
         step = named(metrics, STEP)
-        if step is None or isinstance(step.base, Skipped) or isinstance(step.head, Skipped):
+        more = Skipped(reason="there is no step") if step is None else longer(step)
+        if step is None or isinstance(step.base, Skipped) or isinstance(more, Skipped):
             times: tuple[float | None, float | None] = (None, None)
         else:
-            times = (step.base, step.head)
+            times = (step.base, step.base + more)
         before, after = (_number(side, per) for side in (sides.base, sides.head))
         return cls(per=per, before=before, after=after, before_us=times[0], after_us=times[1])
 

@@ -9,6 +9,7 @@ from kgprof.analysis.comparison import candidate_time, spread
 from kgprof.model import (
     Evaluation,
     Exit,
+    MachineSpeed,
     PassName,
     RoundRecord,
     Rounds,
@@ -46,6 +47,7 @@ def rounds(run: RunRecord) -> Rounds | Skipped:
         warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
+        machine=_machine([timing.machine for timing in timed]),
         lost=tuple(_lost(run.rounds)),
     )
 
@@ -58,6 +60,18 @@ def _candidate(first: TimingPass, evaluation_s: Sequence[float], evaluation: Eva
     """By the candidates of the first round: each evaluation is the whole of the same work."""
     over_rounds = TimingPass(clock=first.clock, step_us=(), evaluation_s=tuple(evaluation_s))
     return candidate_time(over_rounds, evaluation)
+
+
+def _machine(speeds: Sequence[MachineSpeed | Skipped]) -> MachineSpeed | Skipped:
+    """A median of each round, or why one of them has none."""
+    unknown = next((speed for speed in speeds if isinstance(speed, Skipped)), None)
+    if unknown is not None:
+        return unknown
+    known = [speed for speed in speeds if isinstance(speed, MachineSpeed)]
+    return MachineSpeed(
+        host_us=tuple(median(speed.host_us) for speed in known),
+        device_us=tuple(median(speed.device_us) for speed in known),
+    )
 
 
 def _lost(records: Sequence[RoundRecord]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from kgprof.model.comparison import ComparedSide as ComparedSide
 from kgprof.model.comparison import Comparison as Comparison
 from kgprof.model.comparison import EnvironmentChange as EnvironmentChange
 from kgprof.model.comparison import FlameDifference as FlameDifference
+from kgprof.model.comparison import MachineDrift as MachineDrift
 from kgprof.model.comparison import PhaseChange as PhaseChange
 from kgprof.model.comparison import RunComparison as RunComparison
 from kgprof.model.comparison import SettingChange as SettingChange
@@ -64,6 +65,7 @@ from kgprof.model.passes import CompileStages as CompileStages
 from kgprof.model.passes import Exit as Exit
 from kgprof.model.passes import HostPass as HostPass
 from kgprof.model.passes import HostRow as HostRow
+from kgprof.model.passes import MachineSpeed as MachineSpeed
 from kgprof.model.passes import MemoryPass as MemoryPass
 from kgprof.model.passes import MemoryPeaks as MemoryPeaks
 from kgprof.model.passes import RoundRecord as RoundRecord

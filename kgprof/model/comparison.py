@@ -77,8 +77,10 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
 
     ``verdict``: worse, same, better, inconclusive, not observed. Times are judged by an interval for ``ratio`` (head
     over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
-    when all of it is below 1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of
-    launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by ``tolerance_percent``.
+    when all of it is below 1 + budget, else inconclusive. Where both sides' rounds timed the machine as well, ``ratio``
+    is the program's part and ``machine`` the machine's: head over base is ``ratio * machine``. Counts are judged as
+    they stand: any more is worse (of launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are
+    judged by ``tolerance_percent``.
     """
 
     name: str  # "step", "evaluation", "ms/candidate", "graph breaks", "peak allocated", ...
@@ -87,7 +89,8 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     measured_in: PassName | None = None
     base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
     head: float | Skipped
-    ratio: float | Skipped  # head / base; Skipped where base is 0
+    ratio: float | Skipped  # head / base, of a time without the machine's part; Skipped where base is 0
+    machine: float | Skipped = Skipped(reason="not known")  # what is not the program's in a time's ratio
     low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
     high: float | Skipped = Skipped(reason="a count has no interval")
     base_rounds: int = 0  # fresh processes that a time stands on
@@ -140,6 +143,24 @@ class FlameDifference(Model, frozen=True, kw_only=True):
     pruned_below: float  # as FlameGraph's, of the side that was pruned more
 
 
+class MachineDrift(Model, frozen=True, kw_only=True):
+    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed.
+
+    ``low`` to ``high`` is the 95 % interval of ``ratio`` by Welch, as of a time.
+    """
+
+    loop: str  # "host" or "device"
+    base: float  # microseconds; geometric mean of the rounds' medians
+    head: float
+    ratio: float  # head / base
+    low: float
+    high: float
+
+    @property
+    def beyond_chance(self) -> bool:
+        return self.low > 1 or self.high < 1
+
+
 class RunComparison(Model, frozen=True, kw_only=True):
     """One strategy x mode on both sides. ``status``: both, new (only the head has it), gone (only the base has it)."""
 
@@ -148,7 +169,9 @@ class RunComparison(Model, frozen=True, kw_only=True):
     metrics: tuple[ComparedMetric, ...] = ()
     decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/candidate; empty: none
     per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, candidate
-    delta_us: float | Skipped = Skipped(reason="the run is on one side only")  # TIMING: head less base
+    delta_us: float | Skipped = Skipped(
+        reason="the run is on one side only"
+    )  # TIMING: head less base, less the machine's part
     explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
     remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained
     traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
@@ -156,6 +179,7 @@ class RunComparison(Model, frozen=True, kw_only=True):
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
+    machine: tuple[MachineDrift, ...] | Skipped = Skipped(reason="there are not two rounds a side")
     settings: tuple[SettingChange, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()

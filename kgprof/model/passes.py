@@ -79,6 +79,13 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     )
 
 
+class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
+    """Work that no change of the program touches, timed before each sample of TIMING and after the last."""
+
+    host_us: tuple[float, ...]  # of one turn: a write to a dict and the dispatch of one operator to the device
+    device_us: tuple[float, ...]  # of one kernel that waits for arithmetic; on a CPU by all of torch's threads
+
+
 class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where there is none)."""
 
@@ -87,6 +94,7 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
     stopped_early: str = ""  # why fewer evaluations than asked for
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them, a slow first one)
+    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")
 
 
 class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kgprof.model.findings import Location
 from kgprof.model.options import PassName, RunKey
+from kgprof.model.passes import MachineSpeed
 from kgprof.model.structs import Model, Skipped, Tagged
 
 
@@ -39,6 +40,7 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
+    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
 
 

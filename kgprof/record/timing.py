@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from msgspec.structs import replace
 
 from kgprof.model import Evaluation, Options, TimingPass
+from kgprof.record.machine_speed import MachineClock
 from kgprof.workloads.protocol import EvaluationSession, Session
 
 # A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
@@ -109,7 +111,9 @@ def _time_evaluations(
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
     found: object = None
+    machine = MachineClock(device)
     while len(walls) < options.evaluations and _time_is_left(walls, _budget_s(len(walls), options)):
+        machine.sample()
         synchronize(device)
         began = time.perf_counter()
         clock.start()
@@ -117,11 +121,13 @@ def _time_evaluations(
         synchronize(device)
         walls.append(time.perf_counter() - began)
         steps.append(clock.stop())
+    machine.sample()
     timing = TimingPass(
         clock=clock.name,
         step_us=tuple(steps),
         evaluation_s=tuple(walls),
         stopped_early=_why_early(len(walls), options.evaluations, "evaluations", _budget_s(len(walls), options)),
+        machine=machine.speed(),
     )
     return timing, found if isinstance(found, Evaluation) else None
 
@@ -130,14 +136,19 @@ def _time_groups(session: Session, device: torch.device, options: Options) -> Ti
     clock = clock_for(device)
     groups: list[tuple[float, ...]] = []
     walls: list[float] = []
+    machine = MachineClock(device)
     while len(groups) < GROUPS and _time_is_left(walls, TIMING_BUDGET_S):
+        machine.sample()
         session.step()  # in no sample: it finds the caches as whatever ran between the groups left them
         synchronize(device)
         began = time.perf_counter()
         groups.append(timed_steps(session, clock, options.steps))
         walls.append(time.perf_counter() - began)
+    machine.sample()
     why = _why_early(len(groups), GROUPS, f"groups of {options.steps} steps", TIMING_BUDGET_S)
-    return TimingPass(clock=clock.name, step_us=tuple(groups), evaluation_s=(), stopped_early=why)
+    return TimingPass(
+        clock=clock.name, step_us=tuple(groups), evaluation_s=(), stopped_early=why, machine=machine.speed()
+    )
 
 
 def _budget_s(evaluations_done: int, options: Options) -> float:
@@ -162,13 +173,7 @@ def _with_notes(timing: TimingPass, frames_compiled: int) -> TimingPass:
     if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
         ratio = walls[0] / statistics.median(walls[1:])
         notes.append(f"the first evaluation took {ratio:.2f} times the median of the others")
-    return TimingPass(
-        clock=timing.clock,
-        step_us=timing.step_us,
-        evaluation_s=timing.evaluation_s,
-        stopped_early=timing.stopped_early,
-        notes=tuple(notes),
-    )
+    return replace(timing, notes=tuple(notes))
 
 
 def _frames_seen_by_dynamo() -> int:

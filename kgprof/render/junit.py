@@ -148,7 +148,7 @@ def _metrics(profile: Profile) -> Iterable[Case]:
 
 def _of_metric(metric: ComparedMetric) -> tuple[tuple[str, str], ...]:
     sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
-    bounds = (("ratio.low", metric.low), ("ratio.high", metric.high))
+    bounds = (("ratio.low", metric.low), ("ratio.high", metric.high), ("ratio.machine", metric.machine))
     allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
     return (
         ("verdict", metric.verdict),

@@ -12,6 +12,7 @@ from kgprof.model import (
     CompileSummary,
     Evaluation,
     KernelBreakdown,
+    MachineSpeed,
     Profile,
     RankMetrics,
     Rounds,
@@ -100,6 +101,7 @@ def footnotes(profile: Profile) -> tuple[str, ...]:
         *_unknown(profile),
         *_compiled_in_eager(profile),
         *_graphs(profile),
+        _machine(profile),
     )
     return tuple(note for note in notes if note)
 
@@ -161,6 +163,22 @@ def _graphs(profile: Profile) -> tuple[str, ...]:
         f"{', '.join(none)}: no CUDA graph launched in the traced steps." if none else "",
         f"CUDA graphs launched in the traced steps: {', '.join(some)}." if some else "",
     )
+
+
+def _machine(profile: Profile) -> str:
+    """How far the machine itself moved while the rounds were timed: what their spread may be."""
+    speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, Rounds)]
+    known = [speed for speed in speeds if isinstance(speed, MachineSpeed)]
+    if not known:
+        return ""
+    host, device = (
+        f"{figure(min(us))} to {figure(max(us))} us"
+        for us in (
+            [us for speed in known for us in speed.host_us],
+            [us for speed in known for us in speed.device_us],
+        )
+    )
+    return f"The machine itself, over the rounds: a turn of the host's loop took {host}, the device's kernel {device}."
 
 
 def _stand_in(profile: Profile) -> str:

@@ -17,6 +17,7 @@ from kgprof.model import (
     KindTotal,
     Level,
     Location,
+    MachineSpeed,
     PassName,
     Profile,
     Rounds,
@@ -47,9 +48,14 @@ def with_run(given: Profile, **changes: object) -> Profile:
 
 
 def timed(
-    run: RunReport, step_us: float, *, evaluation_s: float | None = None, rounds: Sequence[float] = ROUNDS
+    run: RunReport,
+    step_us: float,
+    *,
+    evaluation_s: float | None = None,
+    rounds: Sequence[float] = ROUNDS,
+    machine: MachineSpeed | Skipped | None = None,
 ) -> RunReport:
-    """Evaluations of as many steps as the run says, unless a time is given."""
+    """Evaluations of as many steps as the run says, unless a time is given; on a machine that is as it was."""
     assert not isinstance(run.evaluation, Skipped)
     whole = evaluation_s if evaluation_s is not None else run.evaluation.steps * step_us / 1e6
     steps, evaluations = [step_us * factor for factor in rounds], [whole * factor for factor in rounds]
@@ -64,6 +70,7 @@ def timed(
         evaluation_time=_spread(evaluations, "s"),
         ms_per_candidate=_spread(each, "ms/candidate"),
         warm_first_call=Skipped(reason="not timed"),
+        machine=machine_speed(host=(1.0,) * len(rounds)) if machine is None else machine,
     )
     return msgspec.structs.replace(
         run,
@@ -72,6 +79,11 @@ def timed(
         ms_per_candidate=_spread(each, "ms/candidate"),
         rounds=over if len(rounds) > 1 else Skipped(reason="one process"),
     )
+
+
+def machine_speed(host: Sequence[float] = (1.0,) * 5, device: Sequence[float] = (1.0,) * 5) -> MachineSpeed:
+    """How many times as long as usual the loops took in each round; a machine that never changes tells no slope."""
+    return MachineSpeed(host_us=tuple(4.0 * factor for factor in host), device_us=tuple(20.0 * each for each in device))
 
 
 def slower(given: Profile, step_us: float) -> Profile:

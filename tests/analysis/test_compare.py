@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -36,6 +37,7 @@ from tests.analysis.compared import (
     changed,
     comparison,
     finding,
+    machine_speed,
     only_run,
     profile,
     slower,
@@ -88,6 +90,89 @@ def metrics_of(run: RunComparison) -> dict[str, str]:
 def _times(rounds: Sequence[float], ratio: float) -> dict[str, object]:
     run = timed(profile().runs[0], STEP_US * ratio, rounds=rounds)
     return {name: getattr(run, name) for name in ("step", "evaluation_time", "ms_per_candidate", "rounds")}
+
+
+# ---------------------------------------------------------------- the machine itself
+
+DRIFTED = (1.10, 1.13, 1.07, 1.12, 1.09)
+STEADY = (1.0, 1.02, 0.97, 1.01, 0.99)
+
+
+def on_a_machine(host: Sequence[float], *, device: Sequence[float] = (1.0,) * 5, program: float = 1.0) -> Profile:
+    """A step that follows its host: what the host takes longer, it takes longer."""
+    given = profile()
+    noise = (1.001, 0.999, 1.0, 1.002, 0.998)
+    rounds = [program * factor * own for factor, own in zip(host, noise, strict=True)]
+    run = timed(given.runs[0], STEP_US, rounds=rounds, machine=machine_speed(host=host, device=device))
+    return msgspec.structs.replace(given, runs=(run,))
+
+
+def test_a_machine_that_became_slower_is_taken_out_of_a_step_and_said() -> None:
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED)
+
+    found = compare(base, head)
+
+    assert (found.exit_code, found.verdict.status) == (0, "ok")
+    run = only_run(base, head)
+    step = next(metric for metric in run.metrics if metric.name == "step")
+    assert step.verdict == "same"
+    assert step.head / step.base == pytest.approx(1.10, abs=0.01)  # type: ignore[operator]
+    assert step.ratio == pytest.approx(1.0, abs=0.005)
+    assert step.ratio * step.machine == pytest.approx(step.head / step.base)  # type: ignore[operator]
+    assert re.fullmatch(r"\+10\.\d % as measured, \+\d+\.\d % of it the machine's own", step.note)
+    assert run.delta_us == pytest.approx(0.0, abs=5.0)
+    assert [note.partition(" % slower")[0][:-5] for note in run.notes] == ["the machine itself was"]
+    assert not isinstance(run.machine, Skipped)
+    assert [(drift.loop, drift.beyond_chance) for drift in run.machine] == [("host", True), ("device", False)]
+
+
+def test_what_the_machine_does_not_account_for_is_the_programs() -> None:
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED, program=1.2)
+
+    run = only_run(base, head)
+
+    assert compare(base, head).exit_code == 1
+    assert metrics_of(run)["step"] == "worse"
+    assert run.delta_us == pytest.approx(200.0, abs=10.0)  # and not the 320 that head took longer
+
+
+def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
+    unknown = Skipped(reason="TIMING did not time the machine itself")
+    base, head = (
+        with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, machine=unknown))  # type: ignore[type-var]
+        for given in (on_a_machine(STEADY), on_a_machine(DRIFTED))
+    )
+
+    run = only_run(base, head)
+
+    assert metrics_of(run)["step"] == "worse"
+    assert run.machine == unknown
+    assert run.notes[-1] == (
+        "whether the machine itself was slower in head's rounds is not known: TIMING did not time the machine itself"
+    )
+
+
+def test_a_host_whose_part_cannot_be_seen_widens_the_interval() -> None:
+    """Still within the sides, and slower in head: whether a step follows it is not known."""
+    base, head = on_a_machine((1.0,) * 5), on_a_machine((1.1,) * 5)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert step.verdict == "inconclusive"
+    assert (step.low, step.high) == (pytest.approx(1.0, abs=0.01), pytest.approx(1.1, abs=0.01))
+    assert step.note.startswith("the interval allows for a host that changed by itself; ")
+
+
+def test_a_device_that_throttled_widens_the_interval() -> None:
+    hot = tuple(1.2 * factor for factor in STEADY)
+    base, head = on_a_machine((1.0,) * 5, device=STEADY), on_a_machine((1.0,) * 5, device=hot, program=1.15)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert (step.verdict, step.machine) == ("inconclusive", Skipped(reason="not known"))
+    assert step.low == pytest.approx(1.15 / 1.2, abs=0.01)
+    assert step.high == pytest.approx(1.15, abs=0.01)
+    assert step.note.startswith("the interval allows for a device that changed by itself; ")
 
 
 def test_three_percent_are_within_the_budget_and_said() -> None:

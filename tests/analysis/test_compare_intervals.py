@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,13 @@ from hypothesis import strategies as st
 from kgprof.analysis.compare_intervals import (
     BETTER,
     INCONCLUSIVE,
+    MOST_ROUNDS,
     SAME,
     WORSE,
     Interval,
+    Round,
+    adjusted,
+    adjusted_to_settle,
     interval,
     rounds_to_settle,
     t_quantile,
@@ -138,3 +143,131 @@ def _of_the_same_variance(side: list[float], rounds: int) -> list[float]:
     away = math.sqrt(variance * (rounds - 1) / (2 * pairs))
     found = [math.exp(mean - away)] * pairs + [math.exp(mean + away)] * pairs
     return found + [math.exp(mean)] * (rounds - 2 * pairs)
+
+
+# ---------------------------------------------------------------- with the machine's own speed
+
+
+def paired(times: list[float], machine: list[float]) -> list[Round]:
+    return [Round(time=time, machine=us) for time, us in zip(times, machine, strict=True)]
+
+
+def simulated(
+    draw: random.Random, *, rounds: int, host: float, follows: float, slower: float = 1.0
+) -> tuple[list[Round], list[Round]]:
+    """Two recordings on a machine whose host is ``host`` times as slow in head's; a step follows it by ``follows``."""
+    sides = []
+    for drift, factor in ((1.0, 1.0), (host, slower)):
+        speeds = [drift * math.exp(draw.gauss(0, 0.05)) for _ in range(rounds)]
+        times = [factor * speed**follows * math.exp(draw.gauss(0, 0.02)) for speed in speeds]
+        sides.append(paired(times, speeds))
+    return sides[0], sides[1]
+
+
+def test_an_adjusted_interval_worked_by_hand() -> None:
+    """Logarithms of the loop 0, 1, 2 on both sides but 1 apart, of the times 0, 0.6, 0.9 and 1.5, 1.6, 2.4.
+
+    Within the sides the squares of the loop are 2 + 2 and the products 0.9 + 0.9, so that the slope is 0.45; the times'
+    squares are 0.42 and 0.4867, of which 4 * 0.45^2 lie on the line. The means are 0.5 and 1.8333 apart by 1.3333.
+    """
+    base = paired([math.exp(x) for x in (0.0, 0.6, 0.9)], [math.exp(x) for x in (0.0, 1.0, 2.0)])
+    head = paired([math.exp(x) for x in (1.5, 1.6, 2.4)], [math.exp(x) for x in (1.0, 2.0, 3.0)])
+
+    found = adjusted(base, head)
+
+    assert found is not None
+    residual = 0.42 + 73 / 150 - 4 * 0.45**2
+    half = 3.182 * math.sqrt(residual / 3 * (1 / 3 + 1 / 3 + 1 / 4))
+    middle = 4 / 3 - 0.45
+    assert found.machine is not None
+    assert math.log(found.machine) == pytest.approx(0.45)
+    assert (math.log(found.ratio), math.log(found.low), math.log(found.high)) == pytest.approx(
+        (middle, middle - half, middle + half)
+    )
+    assert found.head / found.base == pytest.approx(found.ratio * found.machine)
+
+
+def test_a_slower_machine_is_no_slower_program() -> None:
+    """Of 1,000 pairs in which only the host became 12 % slower: Welch's interval blames the program in most."""
+    draw = random.Random(3)
+    pairs = [simulated(draw, rounds=5, host=1.12, follows=0.9) for _ in range(1000)]
+
+    with_it = [found for pair in pairs if (found := adjusted(*pair)) is not None]
+    without = [found for pair in pairs if (found := interval(*([one.time for one in side] for side in pair)))]
+
+    assert sum(found.low > 1 for found in without) > 600
+    assert sum(found.low > 1 for found in with_it) < 50  # 25 are expected of an interval at 95 %
+    assert sum(found.low <= 1 <= found.high for found in with_it) > 920
+
+
+def test_a_step_that_does_not_follow_the_host_is_adjusted_by_little() -> None:
+    draw = random.Random(4)
+    found = [adjusted(*simulated(draw, rounds=5, host=1.10, follows=0.0, slower=1.2)) for _ in range(200)]
+
+    assert sum(one is not None and one.low <= 1.2 <= one.high for one in found) > 180
+    assert sum(one is not None and one.low > 1.05 for one in found) > 150
+
+
+def test_noise_that_is_the_machines_does_not_widen_the_interval() -> None:
+    """A program 12 % slower, on a machine whose processes are 5 % apart, is found in nearly all of 200 pairs."""
+    draw = random.Random(5)
+    pairs = [simulated(draw, rounds=5, host=1.0, follows=1.0, slower=1.12) for _ in range(200)]
+
+    with_it = [found for pair in pairs if (found := adjusted(*pair))]
+    without = [found for pair in pairs if (found := interval(*([one.time for one in side] for side in pair)))]
+
+    assert sum(found.verdict(0.05) == WORSE for found in with_it) > 180
+    assert sum(found.verdict(0.05) == WORSE for found in without) < 110
+    widths = [median(math.log(found.high / found.low) for found in each) for each in (with_it, without)]
+    assert widths[0] < 0.5 * widths[1]
+
+
+@pytest.mark.parametrize("slope", [-2.0, 3.0])
+def test_a_slope_that_no_machine_can_have_is_kept_within_what_one_can(slope: float) -> None:
+    loop = [0.0, 0.1, 0.2]
+    base = paired([math.exp(slope * x) for x in loop], [math.exp(x) for x in loop])
+    head = paired([math.exp(slope * x) for x in loop], [math.exp(x + 0.1) for x in loop])
+
+    found = adjusted(base, head)
+
+    assert found is not None
+    assert found.machine == pytest.approx(1.0 if slope < 0 else math.exp(0.1))
+    assert found.low < found.ratio < found.high
+
+
+@given(base=TIMES, head=TIMES, draw=st.randoms(use_true_random=False))
+def test_swapping_the_sides_inverts_an_adjusted_interval(
+    base: list[float], head: list[float], draw: random.Random
+) -> None:
+    sides = [paired(times, [draw.uniform(1.0, 2.0) for _ in times]) for times in (base, head)]
+
+    there, back = adjusted(*sides), adjusted(*reversed(sides))
+
+    if there is None or back is None:  # the loop of each side took the same time in all rounds
+        assert there is back
+        return
+    inverted = 1 / there.ratio, 1 / there.high, 1 / there.low
+    assert (back.ratio, back.low, back.high) == pytest.approx(inverted, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        ([Round(time=1.0, machine=2.0)] * 2, [Round(time=1.0, machine=2.0)] * 2),  # the loop tells nothing
+        ([Round(time=1.0, machine=2.0)], paired([1.0, 2.0], [1.0, 2.0])),
+        (paired([1.0, 2.0], [1.0, 0.0]), paired([1.0, 2.0], [1.0, 2.0])),
+    ],
+)
+def test_without_a_slope_nothing_is_adjusted(base: list[Round], head: list[Round]) -> None:
+    assert adjusted(base, head) is None
+    assert adjusted_to_settle(base, head, 0.05) is None
+
+
+def test_fewer_rounds_settle_an_interval_where_the_noise_is_the_machines() -> None:
+    draw = random.Random(7)
+    pairs = [simulated(draw, rounds=5, host=1.0, follows=1.0, slower=1.1) for _ in range(50)]
+
+    with_it = [adjusted_to_settle(*pair, 0.05) or MOST_ROUNDS for pair in pairs]
+    without = [rounds_to_settle(*([one.time for one in side] for side in pair), 0.05) or MOST_ROUNDS for pair in pairs]
+
+    assert median(with_it) < 0.5 * median(without)

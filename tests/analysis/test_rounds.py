@@ -11,6 +11,7 @@ from kgprof.analysis.rounds import COLD, ONE_ROUND, rounds
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
 from kgprof.model import (
     Exit,
+    MachineSpeed,
     Omission,
     PassName,
     Profile,
@@ -164,3 +165,29 @@ def test_with_one_round_there_is_no_such_column(tmp_path: Path) -> None:
     names = [column.name for column in summary.columns(profile_with(tmp_path))]
 
     assert [name for name in names if "rounds" in name] == []
+
+
+def on_a_machine(record: RoundRecord, host_us: tuple[float, ...]) -> RoundRecord:
+    assert isinstance(record.measured, TimedRound)
+    timing = msgspec.structs.replace(
+        record.measured.timing, machine=MachineSpeed(host_us=host_us, device_us=(7.0, 9.0))
+    )
+    return msgspec.structs.replace(record, measured=msgspec.structs.replace(record.measured, timing=timing))
+
+
+def test_the_machines_speed_of_a_round_is_its_median() -> None:
+    speed = MachineSpeed(host_us=(4.0, 6.0, 100.0), device_us=(10.0,))
+    run = run_of(on_a_machine(round_of(2, 110.0), (5.0,)), lost(3))
+    run = msgspec.structs.replace(run, timing=msgspec.structs.replace(run.timing, machine=speed))
+
+    found = rounds(run)
+
+    assert isinstance(found, Rounds)
+    assert found.machine == MachineSpeed(host_us=(6.0, 5.0), device_us=(10.0, 8.0))
+
+
+def test_where_one_round_did_not_time_the_machine_its_speed_is_not_known() -> None:
+    found = rounds(run_of(on_a_machine(round_of(2, 110.0), (5.0,))))
+
+    assert isinstance(found, Rounds)
+    assert found.machine == Skipped(reason="TIMING did not time the machine itself")

@@ -53,6 +53,7 @@ from kgprof.model import (
     Level,
     Location,
     LogExcerpt,
+    MachineSpeed,
     MemoryPeaks,
     MemorySummary,
     ObserverCost,
@@ -1291,6 +1292,7 @@ def _rounds(step_us: float) -> Rounds:
         warm_first_call=_spread(2.5, 3, "s"),
         graphs_from_cache=(2, 2, 2),
         graphs_compiled=(0, 0, 0),
+        machine=MachineSpeed(host_us=(4.1, 4.3, 4.0, 5.2), device_us=(210.0, 212.5, 209.0, 211.0)),
         lost=("round 3 was killed during TIMING: SIGKILL",),
     )
 

@@ -10,6 +10,7 @@ from kgprof.model import (
     CompileSummary,
     Evaluation,
     KernelBreakdown,
+    MachineSpeed,
     Profile,
     RunKey,
     RunReport,
@@ -110,6 +111,20 @@ def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> No
     notes = summary.footnotes(with_runs(profiles.clean(), msgspec.structs.replace(run, compile=compiled)))
 
     assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
+
+
+def test_how_far_the_machine_moved_over_the_rounds_is_said_once() -> None:
+    run = profiles.clean().runs[0]
+    rounds = profiles._rounds(1000.0)
+    slower = msgspec.structs.replace(rounds, machine=MachineSpeed(host_us=(6.5,), device_us=(208.0,)))
+    runs = [msgspec.structs.replace(run, rounds=each) for each in (rounds, slower)]
+
+    notes = summary.footnotes(with_runs(profiles.clean(), *runs))
+
+    assert [note for note in notes if "machine" in note] == [
+        "The machine itself, over the rounds: a turn of the host's loop took 4.00 to 6.50 us, "
+        "the device's kernel 208 to 212 us."
+    ]
 
 
 def test_modes_that_promise_cuda_graphs_say_whether_any_was_launched() -> None:

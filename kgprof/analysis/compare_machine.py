@@ -1,0 +1,68 @@
+"""Was the machine itself slower? What two recordings' times say of the program when that is taken into account.
+
+By how much a step follows the loop of the host can be seen in the rounds (compare_intervals.adjusted). The loop of the
+device moves little and then all at once, when a GPU throttles or a CPU's cores are taken, so that no slope can be seen.
+There the interval is widened, to what it would be if the step had slowed down exactly as much as the loop: what is
+outside of the budget then is the program's under either reading. So it is with the host's loop where it shows no slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kgprof.analysis.compare_intervals import Interval, Round, interval
+from kgprof.model import MachineDrift, MachineSpeed, Rounds, RunReport, Skipped
+
+HOST, DEVICE = "host", "device"
+LEAST_DRIFT = 0.005  # below it a drift is nothing to a budget, however sure
+NO_ROUNDS = Skipped(reason="with fewer than two rounds a side there is no interval")
+
+
+def machine_drift(base: RunReport, head: RunReport) -> tuple[MachineDrift, ...] | Skipped:
+    """Of both loops. Skipped with the reason of the side that has none."""
+    before, after = _speed(base), _speed(head)
+    if isinstance(before, Skipped):
+        return before
+    if isinstance(after, Skipped):
+        return after
+    loops = ((HOST, before.host_us, after.host_us), (DEVICE, before.device_us, after.device_us))
+    found = [(loop, interval(base_us, head_us)) for loop, base_us, head_us in loops]
+    return tuple(_drift(loop, within) for loop, within in found if within is not None) or NO_ROUNDS
+
+
+def rounds_of(run: RunReport, times: Sequence[float]) -> tuple[Round, ...]:
+    """``times``, one a round, each with the host's loop of its round; empty where that is not known of each."""
+    speed = _speed(run)
+    if isinstance(speed, Skipped) or len(speed.host_us) != len(times):
+        return ()
+    return tuple(Round(time=time, machine=us) for time, us in zip(times, speed.host_us, strict=True))
+
+
+def widened(measured: Interval, drift: Sequence[MachineDrift]) -> Interval:
+    """To what it would be if the loops that drifted had not."""
+    ratios = [1.0, *(one.ratio for one in told(drift))]
+    return replace(measured, low=measured.low / max(ratios), high=measured.high / min(ratios))
+
+
+def drift_words(drift: Sequence[MachineDrift]) -> str:
+    """ "the machine itself was 9.8 % slower in head's rounds (host loop, 95 % +6.3 % to +13.4 %)"; empty for none."""
+    said = [
+        f"{100 * abs(one.ratio - 1):.1f} % {'slower' if one.ratio > 1 else 'faster'} in head's rounds "
+        f"({one.loop} loop, 95 % {100 * (one.low - 1):+.1f} % to {100 * (one.high - 1):+.1f} %)"
+        for one in told(drift)
+    ]
+    return f"the machine itself was {' and '.join(said)}" if said else ""
+
+
+def told(drift: Sequence[MachineDrift]) -> tuple[MachineDrift, ...]:
+    """Those that are neither chance nor too little to matter."""
+    return tuple(one for one in drift if one.beyond_chance and abs(one.ratio - 1) >= LEAST_DRIFT)
+
+
+def _speed(run: RunReport) -> MachineSpeed | Skipped:
+    return run.rounds.machine if isinstance(run.rounds, Rounds) else NO_ROUNDS
+
+
+def _drift(loop: str, found: Interval) -> MachineDrift:
+    return MachineDrift(loop=loop, base=found.base, head=found.head, ratio=found.ratio, low=found.low, high=found.high)
