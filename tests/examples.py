@@ -18,7 +18,7 @@ from tests.regressions.planted import regressions, unchanged
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
 EVALUATOR = ROOT / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
-REGRESSION = "02-step-logged"
+REGRESSION = "12-depth-limit-as-a-tensor"
 
 
 def reports() -> dict[str, bytes]:
@@ -45,6 +45,7 @@ def unpack(archive: Path, folder: Path) -> None:
 def run(folder: Path, *arguments: str, exit_codes: Set[int] = frozenset({0})) -> None:
     """kgprof in ``folder``, so that no path of this machine gets into a report."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KGPROF_", "GITHUB_"))}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "kgprof", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode not in exit_codes:

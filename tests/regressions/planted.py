@@ -37,7 +37,7 @@ class Setting:
     """What is recorded, of whatever tree: one run with the workload's own options.
 
     All recordings of a setting are made at one ``place``: on one machine, one after the other on the same GPU (places 0
-    to 3 of the first machine; place 4 is a second one, whose recordings were made seven at a time; CPU is none).
+    to 3 are the GPUs of a first machine, places 4 to 7 those of a second; CPU is none of them).
     """
 
     run: str
@@ -58,8 +58,19 @@ class Setting:
 
 
 CPU = -1
-DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_4 = (Setting(run="fused.default", place=place) for place in (0, 1, 3, 4))
-REPLAYED_2, REPLAYED_4 = (Setting(run="fused.reduce-overhead", place=place) for place in (2, 4))
+DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_5 = (Setting(run="fused.default", place=place) for place in (0, 1, 3, 5))
+REPLAYED_2, REPLAYED_4, REPLAYED_6 = (Setting(run="fused.reduce-overhead", place=place) for place in (2, 4, 6))
+CONDITIONAL_6 = Setting(run="torch_cond.default", place=6)
+BATCHED_7 = Setting(run="batched.default", place=7)
+WIDE_7 = Setting(  # matrix products enough for their number format to matter
+    run="fused.reduce-overhead",
+    place=7,
+    args=(
+        *("--dtype", "float32", "--embedding", "256", "--hidden", "512", "--layers", "4"),
+        *("--batch-size", "1024", "--allow-tf32"),
+    ),
+    sizes="wide",
+)
 # Each compilation of a step that is compiled anew in every call takes Inductor 12 s: the gate needs none of its code.
 GATED = Setting(
     run="fused.default", place=CPU, args=("--queries", "20", "--batch-size", "32"), sizes="gated", verb="check-graphs"
@@ -67,23 +78,14 @@ GATED = Setting(
 FEW = ("--queries", "40", "--batch-size", "32")
 IN_ONE_PROCESS = ("compile", "timing", "trace", "host")
 EAGER = Setting(run="fused.eager", place=CPU, args=FEW, sizes="few", passes=IN_ONE_PROCESS, rounds=3)
-WIDE = Setting(  # matrix products enough for their number format to matter
-    run="fused.eager",
-    place=CPU,
-    args=("--queries", "20", "--batch-size", "64", "--dtype", "float32", "--embedding", "128", "--hidden", "256"),
-    sizes="wide",
-    passes=IN_ONE_PROCESS,
-    rounds=3,
-)
 COMPILED = Setting(
     run="fused.default", place=CPU, args=FEW, sizes="few", passes=("compile", "timing", "memory"), rounds=3
 )
 
 # How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
 UNCHANGED = {
-    **dict.fromkeys((DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_4, REPLAYED_2, REPLAYED_4), 1),
-    WIDE: 1,
-    COMPILED: 2,
+    **dict.fromkeys((DEFAULT_0, DEFAULT_1, DEFAULT_3, REPLAYED_2, REPLAYED_4, WIDE_7), 1),
+    **dict.fromkeys((DEFAULT_5, CONDITIONAL_6, REPLAYED_6, BATCHED_7, COMPILED), 2),
     **dict.fromkeys((EAGER, GATED), 3),
 }
 
@@ -114,17 +116,22 @@ NO_CHANGE = (
     Pair(base=(GATED, 1), head=(GATED, 2)),
     Pair(base=(GATED, 2), head=(GATED, 0)),
     Pair(base=(COMPILED, 0), head=(COMPILED, 1)),
+    # One GPU twice.
+    Pair(base=(DEFAULT_5, 0), head=(DEFAULT_5, 1)),
+    Pair(base=(CONDITIONAL_6, 0), head=(CONDITIONAL_6, 1)),
+    Pair(base=(REPLAYED_6, 0), head=(REPLAYED_6, 1)),
+    Pair(base=(BATCHED_7, 0), head=(BATCHED_7, 1)),
 )
 
 SETTING_OF = {  # by the regression's number
     **dict.fromkeys(("01", "02", "03"), DEFAULT_0),
     **dict.fromkeys(("11", "13", "14"), DEFAULT_1),
     **dict.fromkeys(("07", "09"), REPLAYED_2),
-    "10": DEFAULT_4,
+    "10": DEFAULT_5,
     **dict.fromkeys(("12", "17"), REPLAYED_4),
     **dict.fromkeys(("04", "05", "19"), GATED),
     **dict.fromkeys(("15", "16", "20"), EAGER),
-    "08": WIDE,
+    "08": WIDE_7,
     **dict.fromkeys(("06", "18"), COMPILED),
 }
 
