@@ -9,6 +9,7 @@ import pkgutil
 import re
 from html.parser import HTMLParser
 
+import click
 import jsonschema
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kgprof import carried, render
+from kgprof.cli import verbs
 from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name
@@ -47,6 +49,15 @@ def test_the_same_profile_gives_the_same_bytes(renderer: Renderer, state: str) -
 def test_names_and_suffixes_are_told_apart(renderer: Renderer) -> None:
     assert by_name(renderer.name) is renderer
     assert [other for other in RENDERERS if other.suffix == renderer.suffix] == [renderer]
+
+
+def test_the_help_of_the_option_names_every_format() -> None:
+    said = next(
+        param.help for param in verbs.report.params if isinstance(param, click.Option) and param.name == "outputs"
+    )
+
+    assert said is not None
+    assert [renderer.name for renderer in RENDERERS if not re.search(rf"\b{renderer.name}\b", said)] == []
 
 
 def test_an_unknown_format_suggests_the_nearest() -> None:
