@@ -371,6 +371,7 @@ def _cost(event: Sync) -> FindingCost | Skipped:
         what="the host waited, under the probes",
         measured_in=(PassName.MEMORY,),
         samples=len(event.waited_us),
+        extremes=(min(event.waited_us), max(event.waited_us)),
     )
 
 
@@ -384,7 +385,7 @@ def _message(event: Sync) -> str:
     if event.rule == WOULD_SYNC.id:
         return f"on CUDA the host would wait here, {where}: {what}, {_often(event)}"
     waits = "the host waits for the device" if event.on_cuda else "on CUDA the host waits for the device"
-    return f"{waits} {where}: {what}, {_often(event)}{_how_long(event)}"
+    return f"{waits} {where}: {what}, {_often(event)}"
 
 
 def _often(event: Sync) -> str:
@@ -394,25 +395,10 @@ def _often(event: Sync) -> str:
     return f"{reads:g} times a step" if reads > 1 else f"once in {1 / reads:g} steps"
 
 
-def _how_long(event: Sync) -> str:
-    if isinstance(event.waited_us, Skipped):
-        return ""
-    waited, calls = _in_calls_that_read(event.waited_us), len(event.waited_us)
-    each, of = ("a step", "") if len(waited) == calls else ("in such a step", f"{len(waited)} of ")
-    return (
-        f"; {median(waited):,.0f} us {each} (median of {of}{calls} calls of MEMORY, "
-        f"{min(waited):,.0f} to {max(waited):,.0f})"
-    )
-
-
 def waited_a_step(waited_us: Sequence[float]) -> float:
     """Of the calls that waited the median, times their share: a median over all would be 0 for a read in every fifth.
 
     One of them has waited, at least.
     """
-    waited = _in_calls_that_read(waited_us)
+    waited = [us for us in waited_us if us]
     return float(median(waited) * len(waited) / len(waited_us))
-
-
-def _in_calls_that_read(waited_us: Sequence[float]) -> list[float]:
-    return [us for us in waited_us if us]

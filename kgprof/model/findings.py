@@ -41,6 +41,7 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     what: str  # "the host waited", "the device did nothing"
     measured_in: tuple[PassName, ...]
     samples: int
+    extremes: tuple[float, float] | None = None  # the smallest and the largest sample, where each is a cost
 
     @property
     def weight(self) -> tuple[bool, float]:

@@ -64,12 +64,14 @@ def times(counts: Sequence[int], said: str) -> str:
 
 
 def said_cost(costs: Sequence[FindingCost]) -> str:
-    """Of one unit: the range of the values, what it is and where it was measured."""
+    """Of one unit: the range of the values, what it is, where it was measured, and how far all samples lie apart."""
     values, first = [cost.value for cost in costs], costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
     samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
     unit = "us/step" if first.unit == "us/step" else f"{first.unit}, once"
-    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}n = {samples})"
+    known = [end for cost in costs if cost.extremes for end in cost.extremes]
+    extremes = f"{span(figure(min(known)), figure(max(known)))}, " if known and min(known) < max(known) else ""
+    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"
 
 
 def with_cost(finding: Finding) -> str:

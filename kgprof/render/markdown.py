@@ -323,12 +323,14 @@ def _compared(profile: Profile) -> Iterable[Section]:
 
 
 def _causes(found: Comparison) -> Iterable[str]:
+    together = compare_words.unexplained(found.causes)
     for number, cause in enumerate(found.causes, start=1):
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
-        yield f"{number}. {escaped(cause.text, 400)}{of}: {escaped(compare_words.explains(cause, found.runs), 400)}"
-    for run in found.runs:
-        if account := compare_words.account(run):
-            yield f"- {escaped(account, 400)}"
+        explains = "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
+        yield f"{number}. {escaped(cause.text, 400)}{of}{explains}"
+    for said in (together, *(compare_words.account(run) for run in found.runs)):
+        if said:
+            yield f"- {escaped(said, 400)}"
 
 
 def _metrics(found: Comparison) -> Section:
@@ -434,8 +436,8 @@ def _finding(group: Grouped, profile: Profile) -> str:
     place = group.first.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
     times = f" ({group.times})" if group.times else ""
-    cost = f" (costs {group.cost})" if group.cost else ""
-    return escaped(f"{where}{group.message}{times}", 400) + escaped(cost, 200)
+    cost = f"; {escaped(f'costs {group.cost}', 200)}" if group.cost else ""
+    return escaped(f"{where}{group.message}{times}", 400) + cost
 
 
 def _accepted(profile: Profile) -> Section | None:

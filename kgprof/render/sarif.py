@@ -239,6 +239,7 @@ def _measured(finding: Finding) -> dict[str, Any]:
             "what": _text(cost.what),
             "measuredIn": [name.value for name in cost.measured_in],
             "samples": cost.samples,
+            **({"extremes": list(cost.extremes)} if cost.extremes else {}),
         },
     }
 

@@ -7,7 +7,7 @@ import pytest
 
 from kgprof.model import Finding, FindingCost, Level, Location, PassName
 from kgprof.render import by_name
-from kgprof.render.finding_groups import grouped, times
+from kgprof.render.finding_groups import grouped, said_cost, times
 from tests.render import profiles
 
 EAGER, DEFAULT = profiles.KEYS[:2]
@@ -97,6 +97,18 @@ def test_the_cost_of_several_runs_is_a_range_in_one_unit() -> None:
 
     assert both.cost == "280\N{EN DASH}310 us/step (it waited; MEMORY, n = 17\N{EN DASH}20)"
     assert (unlike.cost, unknown.cost) == ("", "")
+
+
+def test_a_cost_says_how_far_its_samples_lie_apart() -> None:
+    first, second = (
+        FindingCost(
+            value=value, unit="us/step", what="it waited", measured_in=(PassName.MEMORY,), samples=17, extremes=extremes
+        )
+        for value, extremes in ((280.0, (270.0, 291.0)), (310.0, (305.0, 400.0)))
+    )
+
+    assert said_cost([first]) == "280 us/step (it waited; MEMORY, 270\N{EN DASH}291, n = 17)"
+    assert said_cost([first, second]) == ("280\N{EN DASH}310 us/step (it waited; MEMORY, 270\N{EN DASH}400, n = 17)")
 
 
 @pytest.mark.parametrize("name", ["html", "text", "markdown"])
