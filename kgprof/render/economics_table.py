@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.counted import counted
@@ -29,17 +29,19 @@ Figure = tuple[str, str]  # what stands in a cell, and the small line below it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EconomicsTable:
-    headings: tuple[str, ...]
+    headings: tuple[str, ...]  # of what at least one run has a figure for
     rows: tuple[tuple[str, tuple[Figure, ...]], ...]  # run, figures
-    unknown: tuple[str, ...]  # "fused.default, compiling warm: why"
+    unknown: tuple[str, ...]  # "fused.default: compiling, warm: why"
 
 
 def economics_table(profile: Profile, limits: Limits) -> EconomicsTable:
     shown = weighed(profile)[: limits.runs]
+    rows = [(one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown]
+    known = [column for column in range(len(HEADINGS)) if any(figures[column] != (DASH, "") for _, figures in rows)]
     return EconomicsTable(
-        headings=HEADINGS,
-        rows=tuple((one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown),
-        unknown=tuple(dict.fromkeys(said for one in shown for said in _unknown(one, limits)))[: limits.lines],
+        headings=tuple(HEADINGS[column] for column in known),
+        rows=tuple((run, tuple(figures[column] for column in known)) for run, figures in rows),
+        unknown=_unknown(shown, limits),
     )
 
 
@@ -90,8 +92,19 @@ def _break_even(found: BreakEven | Skipped) -> Figure:
     return counted(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
 
 
-def _unknown(one: Economics, limits: Limits) -> Iterator[str]:
-    """Each reason once a run, under the first figure that it is the reason for."""
+def _unknown(shown: Sequence[Economics], limits: Limits) -> tuple[str, ...]:
+    """Each reason once, with all its runs."""
+    runs: dict[str, list[str]] = {}
+    for one in shown:
+        for said in _reasons(one):
+            runs.setdefault(said, []).append(one.run.slug)
+    return tuple(
+        one_line(f"{', '.join(slugs[: limits.lines])}: {said}", 2 * limits.name) for said, slugs in runs.items()
+    )[: limits.lines]
+
+
+def _reasons(one: Economics) -> Iterator[str]:
+    """Each once, under the first figure that it is the reason for."""
     figures = (
         ("compiling, cold", one.cold_s),
         ("compiling, warm", one.warm_s),
@@ -105,4 +118,4 @@ def _unknown(one: Economics, limits: Limits) -> Iterator[str]:
     for what, value in figures:
         if isinstance(value, Skipped) and value.reason not in said:
             said.add(value.reason)
-            yield one_line(f"{one.run.slug}, {what}: {value.reason}", 2 * limits.name)
+            yield f"{what}: {value.reason}"
