@@ -67,7 +67,7 @@ class CauseLine:
     cause: str
     text: str
     run: str
-    explains: str
+    explains: str  # empty where none explains measured time: that is said once, among the accounts
     place: str
     anchor: str  # of the finding; empty where it has none on this page
 
@@ -153,7 +153,12 @@ def compare_part(profile: Profile, anchors: Mapping[str, str], limits: Limits) -
         cards=_cards(metrics, limits),
         causes=tuple(_cause(cause, found, profile, anchors, limits) for cause in found.causes[: limits.lines]),
         accounts=tuple(
-            one_line(said, 2 * limits.name) for run in found.runs[: limits.runs] if (said := compare_words.account(run))
+            one_line(said, 2 * limits.name)
+            for said in (
+                compare_words.unexplained(found.causes),
+                *(compare_words.account(run) for run in found.runs[: limits.runs]),
+            )
+            if said
         ),
         metrics=tuple(line for line in lines if line.verdict in _WITH_CHANGE),
         unchanged=tuple(line for line in lines if line.verdict not in _WITH_CHANGE),
@@ -247,7 +252,9 @@ def _cause(cause: Cause, found: Comparison, profile: Profile, anchors: Mapping[s
         cause=one_line(cause.cause, limits.name),
         text=one_line(cause.text, 2 * limits.name),
         run=one_line(cause.run.slug, limits.name) if cause.run else "",
-        explains=one_line(compare_words.explains(cause, found.runs), limits.name),
+        explains=""
+        if compare_words.unexplained(found.causes)
+        else one_line(compare_words.explains(cause, found.runs), limits.name),
         place=one_line(where, limits.name),
         anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
     )

@@ -18,6 +18,7 @@ SYMBOLS = {
     "better": "\N{CHECK MARK}",
     "same": "=",
 }
+_IN_PERCENT = ("us", "s", "ms/candidate", "bytes")
 STATUSES = ("new", "fixed", "unchanged")
 STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
 
@@ -53,15 +54,16 @@ def _plain(number: float) -> str:
 
 
 def change(metric: ComparedMetric) -> str:
-    """In percent where there is a ratio; else, from or to nothing, as it stands."""
+    """Times and sizes in percent; a count as it stands, and in percent too where there is a ratio."""
     if isinstance(metric.base, Skipped) or isinstance(metric.head, Skipped):
         return DASH
     if metric.base == metric.head:
         return "0"
-    if isinstance(metric.ratio, float | int):
-        return signed_percent(metric.ratio - 1)
+    percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
+    if percent and metric.unit in _IN_PERCENT:
+        return percent
     more = metric.head - metric.base
-    return f"{_sign(more)}{_plain(abs(more))}"
+    return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")
 
 
 def interval(metric: ComparedMetric) -> str:
@@ -127,10 +129,20 @@ def explains(cause: Cause, runs: Sequence[RunComparison]) -> str:
     return f"explains {more_ms(cause.explains_us)} of {more_ms(run.delta_us)} a {run.per}"
 
 
+def unexplained(causes: Sequence[Cause]) -> str:
+    """What is true of each of several causes, to be said once; empty where it is not."""
+    reasons = {cause.explains_us.reason if isinstance(cause.explains_us, Skipped) else "" for cause in causes}
+    if len(causes) < 2 or len(reasons) > 1 or reasons == {""}:
+        return ""
+    return f"None of these explains measured time: {reasons.pop()}"
+
+
 def account(run: RunComparison) -> str:
     """What of a run's change the causes explain, and what is left; empty where no change was measured."""
     if isinstance(run.delta_us, Skipped) or isinstance(run.explained_us, Skipped):
         return ""
+    if not run.explained_us:
+        return f"{run.run.slug}: {more_ms(run.delta_us)} a {run.per}, none of it explained"
     left = "" if isinstance(run.remainder_us, Skipped) else f", {more_ms(run.remainder_us)} not explained"
     return f"{run.run.slug}: {more_ms(run.delta_us)} a {run.per}; {more_ms(run.explained_us)} explained{left}"
 

@@ -45,9 +45,9 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
         (metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5), ("1.00 GiB", "512 MiB", "\u221250.0 %")),
         (
             metric(unit="reads/step", base=0.25, head=0.5, ratio=2.0),
-            ("0.250 reads/step", "0.500 reads/step", "+100.0 %"),
+            ("0.250 reads/step", "0.500 reads/step", "+0.250 (+100.0 %)"),
         ),
-        (metric(name="reads a step", unit="reads/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+100.0 %")),
+        (metric(name="reads a step", unit="reads/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
         (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
         (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
     ],
@@ -128,6 +128,24 @@ def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     assert second.anchor == ""
     assert third.explains == "explains no measured time: no time is known to be worse"
     assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.200 ms not explained",)
+
+
+def test_what_is_true_of_every_cause_is_said_once() -> None:
+    found = profiles.comparison()
+    assert found.comparison is not None
+    why = Skipped(reason="no trace of base")
+    causes = tuple(msgspec.structs.replace(cause, explains_us=why) for cause in found.comparison.causes)
+    runs = tuple(msgspec.structs.replace(run, explained_us=0.0) for run in found.comparison.runs[:1])
+    comparison = msgspec.structs.replace(found.comparison, causes=causes, runs=runs)
+
+    shown = compare_part(msgspec.structs.replace(found, comparison=comparison), {}, LEVELS[0])
+
+    assert shown is not None
+    assert {cause.explains for cause in shown.causes} == {""}
+    assert shown.accounts == (
+        "None of these explains measured time: no trace of base",
+        "batched.default: +4.50 ms a step, none of it explained",
+    )
 
 
 def test_a_remainder_against_the_change_keeps_its_sign() -> None:
