@@ -458,8 +458,8 @@ def _weighed(seen: Seen) -> ChecklistItem:
     return _item(
         "reads-weighed",
         "A read that saves work saves more than it costs",
-        failed=[one.text for one in by[REMOVE]],
-        passed="; ".join(one.text for one in by[KEEP]),
+        failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in by[REMOVE]],
+        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in by[KEEP]),
         unseen="" if any(by.values()) else undecided,
     )
 

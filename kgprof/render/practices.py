@@ -89,8 +89,8 @@ def _weighing(trade_off: TradeOff, root: str, limits: Limits) -> Weighing:
         figures=tuple(
             (what, *_figure(value, limits))
             for what, value in (
-                ("reads more per step", trade_off.syncs_per_step),
-                ("they cost, ms/step", _in_ms(trade_off.sync_us)),
+                ("further reads a step", trade_off.syncs_per_step),
+                ("they take, ms/step", _in_ms(trade_off.sync_us)),
                 (f"work saved, ms/{one_line(trade_off.saved_per, limits.name)}", _in_ms(trade_off.saved_us)),
                 (guarded, trade_off.net),
                 (always, trade_off.net_always),

@@ -61,6 +61,7 @@ def columns(profile: Profile) -> tuple[Column, ...]:
         column
         for column in _all_columns(profile.baseline, over_rounds)
         if (_anywhere(column, profile) or column is STEP)
+        and not (column is SPEEDUP and len(profile.runs) == 1)  # the baseline alone
         and not (column is EVALUATION and counted)  # the same times, as a candidate's share
     )
 

@@ -67,15 +67,15 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
         guarded="torch_cond.default",
         always="fused.default",
         figures=(
-            ("reads more per step", "1.00", ""),
-            ("they cost, ms/step", "0.310", ""),
+            ("further reads a step", "1.00", ""),
+            ("they take, ms/step", "0.310", ""),
             ("work saved, ms/step", "0.0400", ""),
             ("torch_cond.default", "1.84 ms (1.78\N{EN DASH}1.95, n = 306)", ""),
             ("fused.default", "1.51 ms (1.46\N{EN DASH}1.60, n = 306)", ""),
         ),
     )
     assert unknown.place is None
-    assert unknown.figures[1] == ("they cost, ms/step", "\N{EN DASH}", "no wait was timed on a CPU")
+    assert unknown.figures[1] == ("they take, ms/step", "\N{EN DASH}", "no wait was timed on a CPU")
 
 
 def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
