@@ -51,7 +51,7 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
     pruned_ns: int  # what all "(other)" stand for
     top: tuple[StackFunction, ...]  # by self time, largest first
     functions: int  # how many frames there are in all, of which ``top`` has the first
-    other_threads_ns: int = 0  # in which another thread was in a Python function or an operator
+    other_threads_ns: int = 0  # in which other threads were in operators, added up over those threads
     notes: tuple[str, ...] = ()
 
     @property
