@@ -30,7 +30,8 @@ MAX_PAGE_BYTES = 16 * 2**20  # of a file that is read; our own are below 1 MB
 USE_JSON = "the report.json that was written beside it holds the Profile, and can be given in its place"
 
 _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
-_BLOCK = re.compile(rf'<script\s[^>]*\bid="{ID}"[^>]*>([^<]*)(</script>)?')
+# Without a way back: a page is anybody's, and in one made of "<script <script ..." each would be tried up to the end.
+_BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
 _SEPARATOR = "; "

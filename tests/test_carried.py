@@ -173,6 +173,15 @@ def test_what_unpacks_beyond_reason_is_not_unpacked() -> None:
     assert raised.value.message == "bomb.html: its Profile unpacks to more than 64 MiB"
 
 
+@pytest.mark.parametrize("part", ["<script ", ' id="profile"', '<script id="profile" '])
+def test_a_page_that_never_comes_to_the_point_is_looked_through_once(part: str) -> None:
+    """Where each part is tried up to the end, this takes days."""
+    page = f'<meta name="generator" content="kgprof 1"><script {part * 1_000_000}'
+
+    with pytest.raises(InputError, match="breaks off"):
+        carried.carried_in(page, "report.html")
+
+
 def test_a_file_is_read_to_a_limit(tmp_path: Path) -> None:
     large = tmp_path / "trace.html"
     with large.open("wb") as file:

@@ -116,7 +116,7 @@ _ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~")
 # Every machine has these. In /tmp, /var and /run lie anybody's folders.
 _SYSTEM = "usr|etc|proc|sys|dev(?!/shm/)|lib|lib64|bin|sbin"
 _NAME = r"[\w.+@%=~-]"
-_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/{_NAME}+)+?(?=(?:/{_NAME}+){{2}}(?!{_NAME}|/))")
+_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/{_NAME}+)+?(?=(?:/{_NAME}+){{2}}/*(?!{_NAME}|/))")
 _NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
 
 

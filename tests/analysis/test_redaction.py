@@ -72,6 +72,7 @@ def redactor(root: str = ROOT) -> Redactor:
         ("/var/lib/jenkins/workspace/secretproject/pr-7/x.py", "<elsewhere>/pr-7/x.py"),
         ("/run/user/1000/bob/x, /dev/shm/bob/ab/c.so", "<elsewhere>/bob/x, <elsewhere>/ab/c.so"),
         ("file:///tmp/bob/secretproject/a/b.py", "file://<elsewhere>/a/b.py"),
+        ("/mnt/clusterdisk/secretproject/a/b/ and /x-y/a-b/c-d", "<elsewhere>/a/b/ and <elsewhere>/a-b/c-d"),
         ("/tmp/x.log, /var/log", "/tmp/x.log, /var/log"),
         ("ssh://analima@gpu-node17/x", "ssh://<credentials>@<host>/x"),
         ("WANDB_API_KEY=0123", "WANDB_API_KEY=<secret>"),
