@@ -77,10 +77,13 @@ class Answers(Model, frozen=True, kw_only=True):
 
 
 def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
-    """Raises UsageError where the device is not there, KgprofError where kgprof itself fails."""
+    """Raises UsageError where the device is not there, KgprofError where kgprof itself fails, KeyboardInterrupt where
+    it was interrupted: half of a run would be full of wrong answers."""
     with tempfile.TemporaryDirectory(prefix="kgprof-selftest-") as scratch:
-        folder = record(asked(device, timeout_s=timeout_s), Path(scratch) / "out", progress)
-        return compare(store.load(folder))
+        recording = store.load(record(asked(device, timeout_s=timeout_s), Path(scratch) / "out", progress))
+        if recording.header.interrupted:
+            raise KeyboardInterrupt
+        return compare(recording)
 
 
 def asked(device: str, *, timeout_s: float) -> Options:

@@ -62,6 +62,21 @@ def test_numbers_of_the_workload_are_those_of_the_comparison() -> None:
     assert selftest.WARMUP <= selftest.RESIZED_AT < selftest.STEPS
 
 
+def test_interrupted_it_gives_no_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut_off(*_: object) -> Path:
+        header = handmade.write(tmp_path).header
+        store.write_header(tmp_path, msgspec.structs.replace(header, interrupted=True))
+        return tmp_path
+
+    monkeypatch.setattr(selftest, "record", cut_off)
+
+    code = cli.run(["selftest", "-q"])
+
+    assert (code, *capsys.readouterr()) == (130, "", "\nkgprof: error: interrupted\n")  # behind the terminal's ^C
+
+
 def test_a_trace_without_its_breaks_is_wrong(recording: Recording) -> None:
     records = records_of(recording)
     kept = tuple(r for r in records.records if "graph_break" not in str(r.metadata.get("artifact")))
