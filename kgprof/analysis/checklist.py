@@ -18,6 +18,7 @@ from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
 from kgprof.compile_records import CompileRecords
 from kgprof.counted import counted
+from kgprof.figures import short
 from kgprof.model import (
     ChecklistItem,
     CompilePass,
@@ -436,7 +437,7 @@ def _copies_together(seen: Seen) -> ChecklistItem:
         "Several buffers are copied with one torch._foreach_copy_",
         failed=apart,
         passed="; ".join(
-            f"{one.run.slug}: {cost.kernels:.3g} {'copy' if cost.kernels == 1 else 'copies'} per step for "
+            f"{one.run.slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
             f"{counted(len(one.copied), 'buffer')}, "
             f"{cost.share:.1%} of the time"
             for one, cost in costs

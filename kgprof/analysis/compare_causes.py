@@ -16,6 +16,7 @@ from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, STEP, Sides
 from kgprof.analysis.compare_order import CLOCKLESS, in_order
 from kgprof.analysis.compare_parts import parts
 from kgprof.analysis.compare_slower import Slower, longer, named, slower, trace_scale
+from kgprof.figures import short
 from kgprof.model import (
     Cause,
     ComparedFinding,
@@ -103,9 +104,9 @@ def _notes(sides: Sides, worse: Slower | None, trace: TraceDifference) -> tuple[
     if worse is not None and isinstance(worse.scale, Skipped):
         said.append(f"the traces explain nothing here: {worse.scale.reason}")
     elif worse is not None and not isinstance(worse.scale, Skipped):
-        taken = f"a microsecond of the traces is taken for {worse.scale:.3g} of TIMING's"
+        taken = f"a microsecond of the traces is taken for {short(worse.scale)} of TIMING's"
         window = _traced(trace)
-        shown = "" if isinstance(window, Skipped) else f"the traced step differs by {window:+,.3g} us; "
+        shown = "" if isinstance(window, Skipped) else f"the traced step differs by {short(window, sign='+')} us; "
         said.append(f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}")
     before, after = sides.base.kernels, sides.head.kernels
     traced = [side.measured_in.upper() for side in (before, after) if isinstance(side, KernelBreakdown)]

@@ -24,6 +24,7 @@ from kgprof.analysis.compare_intervals import (
     rounds_to_settle,
 )
 from kgprof.analysis.compare_machine import DEVICE, LEAST_DRIFT, rounds_of, told, widened
+from kgprof.figures import short
 from kgprof.model import (
     ComparedFinding,
     ComparedMetric,
@@ -131,7 +132,7 @@ def metrics(
 
 
 def plain(value: float | Skipped) -> str:
-    return NOT_OBSERVED if isinstance(value, Skipped) else f"{value:,.4g}"
+    return NOT_OBSERVED if isinstance(value, Skipped) else short(value, 4)
 
 
 # ---------------------------------------------------------------- times

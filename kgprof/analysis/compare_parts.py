@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kgprof.counted import counted
+from kgprof.figures import short
 from kgprof.kernel_names import short_name
 from kgprof.model import (
     Change,
@@ -181,8 +182,8 @@ def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
 
 def _slower(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
     for one in kernels:
-        each = f"{one.before_us / one.before:,.3g} -> {one.after_us / one.after:,.3g} us a launch"
-        text = f"{_short(one)}: {each}, {one.after:,.3g} launches a step"
+        each = f"{short(one.before_us / one.before)} -> {short(one.after_us / one.after)} us a launch"
+        text = f"{_short(one)}: {each}, {short(one.after)} launches a step"
         yield Part(what=KERNEL, us=one.slower_us, text=text, location=place(one.name))
 
 
@@ -205,11 +206,11 @@ def _short(kernel: _Kernel) -> str:
 
 
 def _number(kernels: Iterable[_Kernel], side: str) -> str:
-    return f"{sum(getattr(one, side) for one in kernels):,.4g}"
+    return short(sum(getattr(one, side) for one in kernels), 4)
 
 
 def _signed(value: float) -> str:
-    return f"{value:+,.3g}"
+    return short(value, sign="+")
 
 
 # ---------------------------------------------------------------- the host
@@ -242,7 +243,7 @@ def _grown_function(base: RunReport, head: RunReport, root: str) -> _Grown | Non
         return None
     ours = _in_repository(row.file, root)
     where = Location(file=row.file, line=row.line, function=row.function) if ours else None
-    return _Grown(name=f"{row.function} (+{most:,.3g} us a step under cProfile)", location=where)
+    return _Grown(name=f"{row.function} (+{short(most)} us a step under cProfile)", location=where)
 
 
 def _in_repository(file: str, root: str) -> bool:

@@ -17,6 +17,7 @@ from kgprof.errors import (
     EXIT_OK,
     EXIT_WORKLOAD,
 )
+from kgprof.figures import short
 from kgprof.model import (
     Cause,
     ComparedMetric,
@@ -174,7 +175,7 @@ def one_sentence(cause: Cause, run: RunComparison) -> str:
 
 
 def milliseconds(us: float) -> str:
-    return f"{us / 1000:,.3g}"
+    return short(us / 1000)
 
 
 def said(metric: ComparedMetric) -> str:

@@ -15,6 +15,7 @@ from kgprof.analysis.comparison import candidate_time, spread, step_time
 from kgprof.analysis.rounds import rounds
 from kgprof.analysis.verdict import FEWEST_TO_RANK, PER_CANDIDATE, PER_STEP, Unit
 from kgprof.counted import counted
+from kgprof.figures import short
 from kgprof.model import (
     Agreement,
     BreakEven,
@@ -237,7 +238,7 @@ def _text(key: RunKey, cold_s: float | Skipped, times: _Times, cold: BreakEven |
         f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
         f"({_samples(times)})"
     )
-    took = "" if isinstance(cold_s, Skipped) else f" the {cold_s:,.3g} s that compiling takes on a cold cache"
+    took = "" if isinstance(cold_s, Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
     if verdict == NEVER:
         return f"{key.slug}: it never earns back{took or ' what compiling takes'}: {figures}"
     if verdict == LEVEL:

@@ -22,6 +22,7 @@ from kgprof.analysis.verdict import (
 )
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
+from kgprof.figures import short
 from kgprof.model import (
     Recording,
     RunKey,
@@ -213,7 +214,7 @@ def _judged(
     keeps = times.guarded.median < times.always.median
     slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
     words = "the read with the work behind it" if keeps else "the work done in every step"
-    return KEEP if keeps else REMOVE, f"{figures}: {words} is {slower / faster:.3g}x as fast, {where}"
+    return KEEP if keeps else REMOVE, f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
 
 
 def _why_not(guarded: RunKey, always: RunKey, times: _Times) -> str:
@@ -233,8 +234,10 @@ def _worth(saved_us: float | Skipped, times: _Times) -> str:
     if isinstance(saved_us, Skipped) or times.unit is PER_STEP:
         return ""
     if saved_us < 0:
-        return f", and what stands behind the read takes {-saved_us / 1000:,.3g} ms an evaluation more than without it"
-    return f", and the work behind the read takes {saved_us / 1000:,.3g} ms an evaluation less"
+        return (
+            f", and what stands behind the read takes {short(-saved_us / 1000)} ms an evaluation more than without it"
+        )
+    return f", and the work behind the read takes {short(saved_us / 1000)} ms an evaluation less"
 
 
 def _price(sync_us: float | Skipped) -> str:

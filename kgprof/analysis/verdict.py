@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kgprof.analysis.comparison import STEPS_DIFFER
 from kgprof.counted import counted
+from kgprof.figures import figure
 from kgprof.model import (
     OVERFLOW_TO_SAY,
     Finding,
@@ -74,8 +75,8 @@ def _changed(differences: Sequence[TraceDifference]) -> tuple[Remark, ...]:
     """Of traces held against others, what became of the whole."""
     return tuple(
         Remark(
-            text=f"{one.run.strategy}: {_figure(one.total.after_us)} us of kernels a {one.per}, "
-            f"was {_figure(one.total.before_us)}"
+            text=f"{one.run.strategy}: {figure(one.total.after_us)} us of kernels a {one.per}, "
+            f"was {figure(one.total.before_us)}"
         )
         if one.total is not None
         else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", attention=True)
@@ -133,7 +134,7 @@ class Unit:
     scale: float
 
     def bare(self, value: float) -> str:
-        return _figure(value * self.scale)
+        return figure(value * self.scale)
 
     def say(self, value: float) -> str:
         return f"{self.bare(value)} {self.name}"
@@ -239,7 +240,7 @@ def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None,
             text=f"{first.key.slug} is the fastest: {unit.say(best.median)}, {second}; {processes(first, against)}"
         )
     return Remark(
-        text=f"{first.key.slug} is the fastest: {_figure(time.median / best.median)}x as fast as {against.key.slug} "
+        text=f"{first.key.slug} is the fastest: {figure(time.median / best.median)}x as fast as {against.key.slug} "
         f"({unit.bare(best.median)} against {unit.say(time.median)}, {processes(first, against)})"
     )
 
@@ -288,18 +289,6 @@ def overlap(best: Spread, other: Spread, unit: Unit) -> bool:
 
 def _range(time: Spread, unit: Unit) -> str:
     return f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}"
-
-
-def _figure(value: float) -> str:
-    """Three significant digits, never in exponent form."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - _exponent(value))
-    return f"{value:,.{digits}f}"
-
-
-def _exponent(value: float) -> int:
-    return int(f"{value:e}".rpartition("e")[2])
 
 
 # ---------------------------------------------------------------- what else holds

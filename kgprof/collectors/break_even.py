@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.figures import short
 from kgprof.model import BreakEven, Economics, Finding, FindingCost, Level, PassName, Recording, Rule, Skipped
 
 LATE_AFTER_H = 24.0  # of nothing but steps; a break-even beyond it is remarked on
@@ -57,7 +58,7 @@ def _late(cold: BreakEven | Skipped) -> bool:
 
 
 def _finding(event: Economics, level: Level) -> Finding:
-    late = f": that is {event.cold.after_s / 3600:,.3g} hours of steps" if isinstance(event.cold, BreakEven) else ""
+    late = f": that is {short(event.cold.after_s / 3600)} hours of steps" if isinstance(event.cold, BreakEven) else ""
     return Finding(
         rule=NEVER_BREAKS_EVEN.id,
         level=level,

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
+from kgprof.figures import figure as figure
+
 DASH = "\N{EN DASH}"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def figure(value: float, digits: int = 3) -> str:
-    """``digits`` significant digits, never in exponent form; whole numbers above a thousand keep all their digits."""
-    if value == 0:
-        return "0"
-    exponent = int(f"{value:e}".rpartition("e")[2])
-    decimals = min(max(0, digits - 1 - exponent), 9)
-    return f"{value:,.{decimals}f}"
 
 
 def count(value: int) -> str:

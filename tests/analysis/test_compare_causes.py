@@ -182,6 +182,16 @@ def test_of_too_many_causes_those_stay_that_explain_a_part() -> None:
     assert told == ["results", *["finding"] * (MOST_CAUSES - 1), *["kernel"] * 10]
 
 
+def test_a_difference_of_seconds_is_told_without_an_exponent() -> None:
+    base = traced(slower(profile(), 1e6), *BEFORE)
+    rows = changed(BEFORE, "aten::addmm", 4.0, 900.0)
+
+    said = compare(base, traced(slower(base, 3.5e6), *rows)).verdict.text  # type: ignore[arg-type]
+
+    assert "step +250.0 %" in said
+    assert said.endswith("aten::addmm: 75 -> 225 us a launch, 4 launches a step (explains 1,038 of 2,500 ms/step)")
+
+
 # ---------------------------------------------------------------- several runs
 
 

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgprof.figures import figure, short
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "sentence"),
+    [
+        (0.0, "0", "0"),
+        (20.0, "20.0", "20"),
+        (0.0367, "0.0367", "0.0367"),
+        (-1.5, "-1.50", "-1.5"),
+        (999.6, "1,000", "1,000"),
+        (1234.5, "1,234", "1,234"),
+        (4.2e6, "4,200,000", "4,200,000"),
+        (1.2e-5, "0.0000120", "0.000012"),
+    ],
+)
+def test_a_figure_has_three_significant_digits_and_no_exponent(value: float, column: str, sentence: str) -> None:
+    assert (figure(value), short(value)) == (column, sentence)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(42000.0, "+42,000"), (-0.5, "-0.5"), (3.0, "+3")])
+def test_a_change_may_carry_its_sign(value: float, expected: str) -> None:
+    assert short(value, sign="+") == expected
+
+
+@given(st.floats(min_value=1e-9, max_value=1e15))
+def test_a_short_figure_reads_back_as_the_value_to_its_digits(value: float) -> None:
+    assert float(short(value).replace(",", "")) == pytest.approx(value, rel=0.006)
+    assert "e" not in short(value)
