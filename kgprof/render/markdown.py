@@ -180,6 +180,12 @@ def _folded(title: str, sections: Iterable[Section | None]) -> list[Section]:
     ]
 
 
+def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
+    """Rows behind one line that opens them."""
+    head = (f"<details><summary>{title}</summary>", "")
+    return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun=noun)
+
+
 def _rows_that_fit(rows: Sequence[str], room: int, size: Callable[[str], int]) -> tuple[list[str], int]:
     kept: list[str] = []
     for row in rows:
@@ -406,12 +412,7 @@ def _more_findings(profile: Profile) -> Section | None:
     rest = _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]
     if not rest:
         return None
-    return Section(
-        head=("<details><summary>More findings</summary>", ""),
-        rows=tuple(_finding_line(group, profile) for group in rest),
-        tail=("", "</details>"),
-        noun="findings",
-    )
+    return _behind("More findings", (_finding_line(group, profile) for group in rest), noun="findings")
 
 
 def _by_weight(profile: Profile) -> list[Grouped]:
@@ -456,8 +457,7 @@ def _accepted(profile: Profile) -> Section | None:
         f"({escaped(entry.owner)}: {escaped(entry.reason)})"
         for entry in expired
     ]
-    head = ("<details><summary>Accepted findings</summary>", "")
-    return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun="accepted findings")
+    return _behind("Accepted findings", rows, noun="accepted findings")
 
 
 def _trade_offs(profile: Profile) -> Section | None:
@@ -620,15 +620,13 @@ def _gaps(profile: Profile) -> Section | None:
     for gap in gaps:
         runs = f" ({escaped(', '.join(gap.runs))})" if gap.runs else ""
         rows.append(f"- {escaped(', '.join(gap.what))}: {escaped(gap.reason, 400)}{runs}")
-    head = ("<details><summary>Not measured</summary>", "")
-    return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun="lines")
+    return _behind("Not measured", rows, noun="lines")
 
 
 def _contents(profile: Profile) -> Section:
     """What a reader should know before this is shown to others."""
-    rows = tuple(f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in contents_box.facts(profile))
-    head = (f"<details><summary>{contents_box.TITLE}</summary>", "")
-    return Section(head=head, rows=rows, tail=("", "</details>"))
+    facts = contents_box.facts(profile)
+    return _behind(contents_box.TITLE, (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in facts))
 
 
 def _environment(profile: Profile) -> Section:
