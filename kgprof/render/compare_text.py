@@ -16,8 +16,7 @@ from kgprof.model import (
     Skipped,
 )
 from kgprof.places import relative
-from kgprof.render.compare_words import change, interval, value
-from kgprof.render.quantity import milliseconds
+from kgprof.render.compare_words import account, change, explains, interval, value
 from kgprof.render.visible import one_line
 
 _LENGTH = 2000
@@ -54,37 +53,25 @@ def _side(side: ComparedSide) -> str:
 
 
 def _causes(compared: Comparison, root: str) -> Iterable[str]:
-    runs = {run.run: run for run in compared.runs}
     if not compared.causes:
         return
     worse = any(not isinstance(run.explained_us, Skipped) for run in compared.runs)
     yield "likely cause" if worse else "what changed"
     for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
-        yield f"  {number}. {_cause(cause, runs.get(cause.run) if cause.run else None, root)}"
+        yield f"  {number}. {_cause(cause, compared.runs, root)}"
     if len(compared.causes) > _CAUSES:
         yield f"  and {len(compared.causes) - _CAUSES} more"
     for run in compared.runs:
-        if not isinstance(run.explained_us, Skipped):
-            yield f"  {_sum(run)}"
+        if said := account(run):
+            yield "  " + one_line("; ".join((said, *run.notes)), _LENGTH)
     yield ""
 
 
-def _cause(cause: Cause, run: RunComparison | None, root: str) -> str:
+def _cause(cause: Cause, runs: Sequence[RunComparison], root: str) -> str:
     where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
     of = f"{cause.run.slug}: " if cause.run else ""
-    share = ""
-    if run is not None and not isinstance(cause.explains_us, Skipped) and not isinstance(run.delta_us, Skipped):
-        share = f" (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
+    share = "" if isinstance(cause.explains_us, Skipped) else f" ({explains(cause, runs)})"
     return one_line(f"{cause.cause}: {of}{where}{cause.text}{share}", _LENGTH)
-
-
-def _sum(run: RunComparison) -> str:
-    delta, explained, remainder = run.delta_us, run.explained_us, run.remainder_us
-    if isinstance(delta, Skipped) or isinstance(explained, Skipped) or isinstance(remainder, Skipped):
-        return ""
-    said = f"{milliseconds(explained)} of {milliseconds(delta)} ms/{run.per} explained"
-    notes = "".join(f"; {note}" for note in run.notes)
-    return one_line(f"{run.run.slug}: {said}, {milliseconds(remainder)} not{notes}", _LENGTH)
 
 
 # ---------------------------------------------------------------- the table

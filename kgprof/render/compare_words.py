@@ -103,7 +103,7 @@ def sentence(metric: ComparedMetric) -> str:
 
 
 def signed_percent(share: float) -> str:
-    rounded = f"{100 * abs(share):.1f}"
+    rounded = f"{100 * abs(share):.1f}" if abs(share) < 10 else f"{100 * abs(share):,.0f}"
     return "0.0 %" if rounded == "0.0" else f"{_sign(share)}{rounded} %"
 
 
@@ -111,9 +111,11 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else MINUS
 
 
-def more_ms(us: float) -> str:
-    """ "+4.50 ms"."""
-    return f"{_sign(us)}{milliseconds(abs(us))} ms" if us else "0 ms"
+def more_ms(us: float, of_us: float) -> str:
+    """ "+4.50 ms", a part of a whole with as many decimals as that has."""
+    decimals = len(milliseconds(abs(of_us)).partition(".")[2])
+    rounded = f"{abs(us) / 1000:,.{decimals}f}"
+    return f"{_sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
 
 
 # ---------------------------------------------------------------- causes
@@ -125,8 +127,9 @@ def explains(cause: Cause, runs: Sequence[RunComparison]) -> str:
         return f"explains no measured time: {cause.explains_us.reason}"
     run = next((run for run in runs if run.run == cause.run), None)
     if run is None or isinstance(run.delta_us, Skipped):
-        return f"explains {more_ms(cause.explains_us)}"
-    return f"explains {more_ms(cause.explains_us)} of {more_ms(run.delta_us)} a {run.per}"
+        return f"explains {more_ms(cause.explains_us, cause.explains_us)}"
+    of = run.delta_us
+    return f"explains {more_ms(cause.explains_us, of)} of {more_ms(of, of)} a {run.per}"
 
 
 def unexplained(causes: Sequence[Cause]) -> str:
@@ -141,10 +144,12 @@ def account(run: RunComparison) -> str:
     """What of a run's change the causes explain, and what is left; empty where no change was measured."""
     if isinstance(run.delta_us, Skipped) or isinstance(run.explained_us, Skipped):
         return ""
+    whole = run.delta_us
+    said = f"{run.run.slug}: {more_ms(whole, whole)} a {run.per}"
     if not run.explained_us:
-        return f"{run.run.slug}: {more_ms(run.delta_us)} a {run.per}, none of it explained"
-    left = "" if isinstance(run.remainder_us, Skipped) else f", {more_ms(run.remainder_us)} not explained"
-    return f"{run.run.slug}: {more_ms(run.delta_us)} a {run.per}; {more_ms(run.explained_us)} explained{left}"
+        return f"{said}, none of it explained"
+    left = "" if isinstance(run.remainder_us, Skipped) else f", {more_ms(run.remainder_us, whole)} not explained"
+    return f"{said}; {more_ms(run.explained_us, whole)} explained{left}"
 
 
 # ---------------------------------------------------------------- findings and sides

@@ -49,6 +49,7 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
         ),
         (metric(name="reads a step", unit="reads/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
         (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
+        (metric(name="first call", unit="s", base=1.0, head=15.8, ratio=15.8), ("1.00 s", "15.8 s", "+1,480 %")),
         (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
     ],
 )
@@ -127,7 +128,7 @@ def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
     assert third.explains == "explains no measured time: no time is known to be worse"
-    assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.200 ms not explained",)
+    assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.20 ms not explained",)
 
 
 def test_what_is_true_of_every_cause_is_said_once() -> None:
@@ -153,7 +154,7 @@ def test_a_remainder_against_the_change_keeps_its_sign() -> None:
     assert found is not None
     run = msgspec.structs.replace(found.runs[0], delta_us=4000.0, remainder_us=-300.0)
 
-    assert compare_words.account(run).endswith("+4.30 ms explained, \u22120.300 ms not explained")
+    assert compare_words.account(run).endswith("+4.30 ms explained, \u22120.30 ms not explained")
 
 
 def test_both_sides_are_drawn_on_one_scale() -> None:
