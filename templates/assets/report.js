@@ -181,7 +181,7 @@
 
   // A link into a fold opens it; so does arriving with such a name in the address.
   const reveal = () => {
-    const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
+    const target = byId(location.hash.slice(1)); // our names need no escapes
     let folded = false;
     for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
       folded ||= !fold.open;

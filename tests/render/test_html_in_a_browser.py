@@ -284,3 +284,12 @@ def test_the_table_of_results_fits_a_laptops_width(browser: Browser, reports: di
         )
 
     assert needed <= given
+
+
+def test_an_address_that_is_no_name_of_ours_stops_nothing(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context() as context:
+        visited = visit(context, reports["gate"], anchor="#100%")
+        visited.page.keyboard.press("?")
+
+        assert visited.messages == []
+        assert visited.page.locator("#keys[open]").count() == 1
