@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 from kgprof.model import ComparedFinding, Finding, Level, Profile, RunKey
-from kgprof.places import relative
+from kgprof.places import shared
 
 NEW, FIXED, UNCHANGED = "new", "fixed", "unchanged"
 _LEVELS = {"error": (Level.ERROR,), "warning": (Level.ERROR, Level.WARNING), "never": ()}
@@ -76,7 +76,7 @@ def _by_line(finding: Finding, root: str) -> Hashable:
 
 def _by_function(finding: Finding, root: str) -> tuple[Hashable, ...]:
     place = finding.location
-    where = (relative(place.file, root), place.function) if place else ()
+    where = (shared(place.file, root), place.function) if place else ()
     return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
 
 

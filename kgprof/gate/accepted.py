@@ -25,7 +25,7 @@ import msgspec
 
 from kgprof.gate.budgets import nearest
 from kgprof.model import AcceptedFinding, Finding, GateEntry
-from kgprof.places import relative
+from kgprof.places import shared
 
 FILE = "kgprof-accepted.toml"
 REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
@@ -54,8 +54,8 @@ class Entry:
         place = finding.location
         return (
             finding.rule == self.rule
-            and (relative(place.file, root) if place else "", place.function if place else "")
-            == (self.file, self.function)
+            and (shared(place.file, root) if place else "", place.function if place else "")
+            == (shared(self.file, root), self.function)
             and (not self.gb or self.gb == graph_break_id(finding))
         )
 
@@ -175,7 +175,7 @@ def _new_entry(finding: Finding, root: str, expires: str) -> Entry:
     place = finding.location
     return Entry(
         rule=finding.rule,
-        file=relative(place.file, root) if place else "",
+        file=shared(place.file, root) if place else "",
         function=place.function if place else "",
         gb=graph_break_id(finding),
         reason="",

@@ -54,6 +54,7 @@ def finding(
     level: Level = Level.WARNING,
     on: RunKey | None = FUSED,
     line: int = 12,
+    file: str = f"{ROOT}/src/model.py",
     function: str = "step",
     count: int = 1,
     message: str = "graph break (GB0059): print() is called",
@@ -63,7 +64,7 @@ def finding(
         level=level,
         message=message,
         run=on,
-        location=Location(file=f"{ROOT}/src/model.py", line=line, function=function, text="    print(x)"),
+        location=Location(file=file, line=line, function=function, text="    print(x)"),
         count=count,
         fingerprint=f"{rule}{line:04d}",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,18 @@ def test_a_fault_is_said_and_the_entry_accepts_nothing(line: str, instead: str, 
     assert entries == ()
     assert len(faults) == 1
     assert expected in faults[0]
+
+
+@pytest.mark.parametrize("prefix", ["/home/a/.venv/lib/python3.12/", "/opt/conda/lib/python3.11/"])
+def test_an_entry_of_an_installed_workload_holds_in_every_environment(prefix: str) -> None:
+    found = finding("KGP101", file=f"{prefix}site-packages/shop/model.py")
+
+    (new,) = accepted.updated((), (found,), root=ROOT, expires="2027-01-31", keep_unused=False)
+
+    assert new.file == "site-packages/shop/model.py"
+    entered = replace(new, file="/somewhere/else/site-packages/shop/model.py")  # by an older kgprof
+    assert entered.matches(found, ROOT)
+    assert not replace(new, file="shop/model.py").matches(found, ROOT)
 
 
 def test_the_faults_of_all_entries_are_said() -> None:
