@@ -33,7 +33,8 @@ def rounds(run: RunRecord) -> Rounds | Skipped:
         return run.timing
     warm = [record.measured for record in run.rounds if isinstance(record.measured, TimedRound)]
     timed = [run.timing, *(found.timing for found in warm)]
-    step_us = tuple(median(us for group in timing.step_us for us in group) for timing in timed)
+    each = [[us for group in timing.step_us for us in group] for timing in timed]
+    step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
     return Rounds(
         asked=len(run.rounds) + 1,

@@ -16,6 +16,17 @@ from tests.analysis.events import event, step, write
 from tests.conftest import SHARED
 
 H200 = SHARED / "traces" / "h200"
+TRACES = (
+    "strategies_all_nosched",
+    "strategies_one_eager",
+    "strategies_one_fused",
+    "strategies_one_reduce_overhead",
+    "strategies_one_torch_cond",
+    "trace_default_plain",
+    "trace_eager_plain",
+    "trace_reduce-overhead_plain",
+    "trace_reduce-overhead_stack",
+)
 CPU_TRACE = Path(__file__).parent / "traces" / "cpu_eager.json.gz"
 Answer = Holistic | Skipped
 
@@ -32,7 +43,7 @@ def called(found: Holistic) -> dict[str, str]:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["strategies_one_fused", "strategies_one_reduce_overhead", "trace_default_plain"])
+@pytest.mark.parametrize("name", TRACES)
 def test_kernel_and_idle_totals_are_ours(tmp_path: Path, name: str) -> None:
     trace = H200 / f"{name}.json.gz"
     ours = kernels.breakdown(kineto.read(trace), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)

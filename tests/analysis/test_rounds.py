@@ -191,3 +191,20 @@ def test_where_one_round_did_not_time_the_machine_its_speed_is_not_known() -> No
 
     assert isinstance(found, Rounds)
     assert found.machine == Skipped(reason="TIMING did not time the machine itself")
+
+
+def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
+    def stepless(timing: TimingPass) -> TimingPass:
+        return msgspec.structs.replace(timing, step_us=((),))
+
+    further = round_of(2, 110.0, candidates_s=(6.0,))
+    assert isinstance(further.measured, TimedRound)
+    measured = msgspec.structs.replace(further.measured, timing=stepless(further.measured.timing))
+    run = run_of(msgspec.structs.replace(further, measured=measured), evaluates=True)
+    assert isinstance(run.timing, TimingPass)
+
+    found = rounds(msgspec.structs.replace(run, timing=stepless(run.timing)))
+
+    assert isinstance(found, Rounds)
+    assert (found.step_us, found.step) == ((), Skipped(reason="TIMING holds no sample"))
+    assert found.evaluation_s == (5.0, 6.0)
