@@ -17,7 +17,7 @@ from tests.regressions.planted import regressions, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
-EVALUATOR = ROOT / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
+EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
 REGRESSION = "12-depth-limit-as-a-tensor"
 
 
