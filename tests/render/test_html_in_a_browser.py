@@ -8,6 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser
 
+from tests.examples import EXAMPLE
 from tests.render.in_a_browser import OPEN_ALL, visit
 
 
@@ -275,10 +276,11 @@ def test_nothing_moves_for_a_reader_who_asked_for_it(browser: Browser, reports: 
         )
 
 
-@pytest.mark.parametrize("state", ["watched", "eight", "cuda"])
+@pytest.mark.parametrize("state", ["watched", "eight", "cuda", "the example"])
 def test_the_table_of_results_fits_a_laptops_width(browser: Browser, reports: dict[str, Path], state: str) -> None:
+    report = EXAMPLE / "evaluator.html" if state == "the example" else reports[state]
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
-        page = visit(context, reports[state]).page
+        page = visit(context, report).page
         needed, given = page.evaluate(
             "(({parentElement: frame}) => [frame.scrollWidth, frame.clientWidth])(document.querySelector('.results'))"
         )
