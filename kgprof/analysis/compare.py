@@ -44,8 +44,9 @@ FAIL_ON = "warning"  # what is new is held to more than what was there: a new gr
 METHOD = (
     "times: 95 % interval for the ratio of the geometric means of the rounds' medians (each round a fresh process); "
     "where both sides timed a loop of the host beside their samples, by analysis of covariance with that loop, so that "
-    "the ratio is what is left without the machine's own part; else Welch's, which holds nothing of what changed on "
-    "the machine between the two recordings; wider where a loop of the device says that the device changed"
+    "the ratio is what is left without the machine's own part, whether or not the loop was timed with an error; else "
+    "Welch's, which holds nothing of what changed on the machine between the two recordings; wider where a loop "
+    "changed of which the rounds do not tell how the time follows it"
 )
 _STAGES = (
     ("capture", "capture_s"),

@@ -15,20 +15,25 @@ other things) and 1 (for nothing else), times what the loop differs between the 
 off the difference of the means, and the error of having estimated it is in the interval. On an H200 it was 0.1 for a
 step that waits for the GPU and 1.0 for one that waits for the host, and the intervals were half as wide as Welch's.
 A program that slows its own machine down, with threads that spin for instance, has that taken off as well.
+
+The loop is measured with an error too, and that makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
+1.1). How much of the loop's movement is that error is known from its samples within a round. The interval holds what
+the slope is as seen and what it is without that error; where the error is half of the movement or more, no slope is
+seen. Nor is the interval wider than what a step that follows the loop not at all and one that follows it wholly need.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 FEWEST_ROUNDS = 2  # on either side: of one there is no variance
 MOST_ROUNDS = 1000  # that are worth naming: beyond, the effect is too near to the budget to settle
 
 STILL = 1e-12  # sum of squares of a loop's logarithms: it took the same time to a millionth, and tells no slope
-WIDEST = 5.0  # half an interval of logarithms: beyond 148 times as long nothing is said
+SEEN = 0.5  # the share of the loop's movement within the sides that is the machine's and not the error of timing it
 
 WORSE, SAME, BETTER, INCONCLUSIVE = "worse", "same", "better", "inconclusive"
 
@@ -92,73 +97,98 @@ def _half_width(base: float, base_rounds: int, head: float, head_rounds: int) ->
     error = sum(parts)
     if error == 0:
         return 0.0
-    degrees = error**2 / (parts[0] ** 2 / (base_rounds - 1) + parts[1] ** 2 / (head_rounds - 1))
-    return t_quantile(degrees) * math.sqrt(error)
+    return t_quantile(_satterthwaite(parts, (base_rounds, head_rounds))) * math.sqrt(error)
+
+
+def _satterthwaite(parts: tuple[float, float], rounds: tuple[int, int]) -> float:
+    """Degrees of freedom of the sum of two squared errors."""
+    return float(sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, rounds, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
     time: float
     machine: float  # what the machine's own loop took beside it, in any unit
+    error: float  # standard error of ``machine``'s logarithm
 
 
 def adjusted(base: Sequence[Round], head: Sequence[Round]) -> Interval | None:
-    """None where ``interval`` is, and where the loop tells no slope: it hardly moved within the sides."""
-    measured = interval([one.time for one in base], [one.time for one in head])
-    line = _line(base, head) if measured is not None else None
-    if measured is None or line is None:
+    """None where ``interval`` is, and where the loop tells no slope."""
+    outer = _either(base, head)
+    lines = () if outer is None else _lines(base, head)
+    if outer is None or not lines:
         return None
-    middle = math.log(measured.ratio) - line.slope * line.apart
-    half = line.half_width(1.0)
-    if half > WIDEST:
-        return None
-    return Interval(
-        base=measured.base,
-        head=measured.head,
-        ratio=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
-        machine=math.exp(line.slope * line.apart),
+    low = min(line.middle - line.half_width(line.rounds) for line in lines)
+    high = max(line.middle + line.half_width(line.rounds) for line in lines)
+    return replace(
+        outer,
+        ratio=math.exp(lines[0].middle),
+        low=math.exp(max(low, math.log(outer.low))),
+        high=math.exp(min(high, math.log(outer.high))),
+        machine=math.exp(lines[0].slope * lines[0].apart),
     )
+
+
+def _either(base: Sequence[Round], head: Sequence[Round]) -> Interval | None:
+    """Welch's, for a step that follows the loop not at all and for one that follows it wholly."""
+    if min((one.machine for one in (*base, *head)), default=0.0) <= 0:
+        return None
+    measured = interval([one.time for one in base], [one.time for one in head])
+    followed = interval([one.time / one.machine for one in base], [one.time / one.machine for one in head])
+    if measured is None or followed is None:
+        return None
+    return replace(measured, low=min(measured.low, followed.low), high=max(measured.high, followed.high))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """How the times follow the loop within the sides. All of logarithms."""
+    """The times follow the loop by ``slope``. All of logarithms; of two sides, base's first."""
 
     slope: float
+    middle: float  # how far the times are apart without the machine's part
     apart: float  # of the loop: head's mean less base's
-    squares: float  # of the loop about the sides' means
-    residual: float  # sum of squares of the times about the line
-    base: int
-    head: int
+    rounds: tuple[int, int]
+    squares: tuple[float, float]  # of the loop about each side's mean
+    residuals: tuple[float, float]  # sums of squares of the times about the line
 
-    def half_width(self, times: float) -> float:
-        """With so many times the rounds that there are."""
-        degrees = times * (self.base + self.head) - 3
-        error = self.residual / (self.base + self.head - 3)
-        error *= 1 / (times * self.base) + 1 / (times * self.head) + self.apart**2 / (times * self.squares)
-        return t_quantile(degrees) * math.sqrt(error)
+    def half_width(self, rounds: tuple[int, int]) -> float:
+        """With so many rounds, were variances as they are. Sides of as many rounds share a variance: with theirs
+        unequal the quotient is the same and t's hardly another (Box, Annals of Mathematical Statistics 25, 1954)."""
+        total = sum(self.rounds)
+        each = list(zip(self.residuals, self.squares, self.rounds, rounds, strict=True))
+        variances = [residual / (now - 1) * (total - 2) / (total - 3) for residual, _, now, _ in each]
+        squares = [square * then / now for _, square, now, then in each]
+        parts = variances[0] / rounds[0], variances[1] / rounds[1]
+        if sum(parts) == 0:
+            return 0.0
+        of_slope = sum(v * s for v, s in zip(variances, squares, strict=True)) / sum(squares) ** 2
+        alike = rounds[0] == rounds[1]
+        degrees = sum(rounds) - 3 if alike else _satterthwaite(parts, rounds) - 1
+        return t_quantile(degrees) * math.sqrt(sum(parts) + self.apart**2 * of_slope)
 
 
-def _line(base: Sequence[Round], head: Sequence[Round]) -> _Line | None:
-    if min(one.machine for one in (*base, *head)) <= 0:
-        return None
+def _lines(base: Sequence[Round], head: Sequence[Round]) -> tuple[_Line, ...]:
+    """With the slope as it is seen, and as it is without the error of the loop; empty where that error hides it."""
     x = [[math.log(one.machine) for one in side] for side in (base, head)]
     y = [[math.log(one.time) for one in side] for side in (base, head)]
-    squares = sum(_products(side, side) for side in x)
-    if squares < STILL:
-        return None
-    products = sum(map(_products, x, y))
-    slope = min(1.0, max(0.0, products / squares))
-    total = sum(_products(side, side) for side in y)
+    squares = [_products(side, side) for side in x]
+    noise = sum((len(side) - 1) / len(side) * sum(one.error**2 for one in side) for side in (base, head))
+    moved, products = sum(squares), sum(map(_products, x, y))
+    if moved < STILL or moved - noise < SEEN * moved:
+        return ()
+    slopes = (min(1.0, max(0.0, products / over)) for over in (moved, moved - noise))
+    return tuple(_line(x, y, slope) for slope in slopes)
+
+
+def _line(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]], slope: float) -> _Line:
+    left = [[b - slope * a for a, b in zip(*side, strict=True)] for side in zip(x, y, strict=True)]
     return _Line(
         slope=slope,
+        middle=fmean(left[1]) - fmean(left[0]),
         apart=fmean(x[1]) - fmean(x[0]),
-        squares=squares,
-        residual=max(0.0, total - 2 * slope * products + slope**2 * squares),
-        base=len(base),
-        head=len(head),
+        rounds=(len(x[0]), len(x[1])),
+        squares=(_products(x[0], x[0]), _products(x[1], x[1])),
+        residuals=(_products(left[0], left[0]), _products(left[1], left[1])),
     )
 
 
@@ -181,12 +211,14 @@ def rounds_to_settle(base: Sequence[float], head: Sequence[float], budget: float
 
 
 def adjusted_to_settle(base: Sequence[Round], head: Sequence[Round], budget: float) -> int | None:
-    """As rounds_to_settle, of ``adjusted``."""
-    found, line = adjusted(base, head), _line(base, head)
-    if found is None or line is None:
+    """As rounds_to_settle, of ``adjusted``. None too where the limit lies between the slope's two readings."""
+    lines = _lines(base, head) if adjusted(base, head) is not None else ()
+    if not lines:
         return None
-    distance = abs(math.log(found.ratio) - math.log1p(budget))
-    return _enough(lambda n: line.half_width(2 * n / (line.base + line.head)) < distance)
+    beyond = [line.middle - math.log1p(budget) for line in lines]
+    if min(beyond) <= 0 <= max(beyond):
+        return None
+    return _enough(lambda n: all(line.half_width((n, n)) < abs(far) for line, far in zip(lines, beyond, strict=True)))
 
 
 def _enough(settled: Callable[[int], bool]) -> int | None:

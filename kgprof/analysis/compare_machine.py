@@ -2,7 +2,7 @@
 
 By how much a step follows the loop of the host can be seen in the rounds (compare_intervals.adjusted). The loop of the
 device moves little and then all at once, when a GPU throttles or a CPU's cores are taken, so that no slope can be seen.
-There the interval is widened, to what it would be if the step had slowed down exactly as much as the loop: what is
+There the interval is widened, to what it would be if the step had slowed down as much as the loop can have: what is
 outside of the budget then is the program's under either reading. So it is with the host's loop where it shows no slope.
 """
 
@@ -28,21 +28,24 @@ def machine_drift(base: RunReport, head: RunReport) -> tuple[MachineDrift, ...] 
         return after
     loops = ((HOST, before.host_us, after.host_us), (DEVICE, before.device_us, after.device_us))
     found = [(loop, interval(base_us, head_us)) for loop, base_us, head_us in loops]
-    return tuple(_drift(loop, within) for loop, within in found if within is not None) or NO_ROUNDS
+    return tuple(drift_of(loop, within) for loop, within in found if within is not None) or NO_ROUNDS
 
 
 def rounds_of(run: RunReport, times: Sequence[float]) -> tuple[Round, ...]:
     """``times``, one a round, each with the host's loop of its round; empty where that is not known of each."""
-    speed = _speed(run)
-    if isinstance(speed, Skipped) or len(speed.host_us) != len(times):
+    if not isinstance(run.rounds, Rounds) or isinstance(run.rounds.machine, Skipped):
         return ()
-    return tuple(Round(time=time, machine=us) for time, us in zip(times, speed.host_us, strict=True))
+    loops, errors = run.rounds.machine.host_us, run.rounds.host_error
+    if not len(times) == len(loops) == len(errors):
+        return ()
+    each = zip(times, loops, errors, strict=True)
+    return tuple(Round(time=time, machine=us, error=error) for time, us, error in each)
 
 
 def widened(measured: Interval, drift: Sequence[MachineDrift]) -> Interval:
-    """To what it would be if the loops that drifted had not."""
-    ratios = [1.0, *(one.ratio for one in told(drift))]
-    return replace(measured, low=measured.low / max(ratios), high=measured.high / min(ratios))
+    """To what it would be if the loops that drifted had not, by as much as they may have."""
+    ends = [1.0, *(end for one in told(drift) for end in (one.low, one.high))]
+    return replace(measured, low=measured.low / max(ends), high=measured.high / min(ends))
 
 
 def drift_words(drift: Sequence[MachineDrift]) -> str:
@@ -64,5 +67,5 @@ def _speed(run: RunReport) -> MachineSpeed | Skipped:
     return run.rounds.machine if isinstance(run.rounds, Rounds) else NO_ROUNDS
 
 
-def _drift(loop: str, found: Interval) -> MachineDrift:
+def drift_of(loop: str, found: Interval) -> MachineDrift:
     return MachineDrift(loop=loop, base=found.base, head=found.head, ratio=found.ratio, low=found.low, high=found.high)

@@ -228,10 +228,17 @@ def _judged(
         said.append("slower, within the budget")
     if verdict != INCONCLUSIVE:
         return replace(metric, verdict=verdict, note="; ".join(said))
-    settle = adjusted_to_settle(*machine, budget) if alone else rounds_to_settle(base, head, budget)
-    need = f"about {settle} rounds a side would settle it" if settle else f"{MOST_ROUNDS} rounds would not settle it"
-    said.append(f"the interval straddles the budget; {need}")
+    settle = None
+    if not told(unseen):
+        settle = adjusted_to_settle(*machine, budget) if alone else rounds_to_settle(base, head, budget)
+    said.append(f"the interval straddles the budget; {_need(settle, unseen)}")
     return replace(metric, verdict=verdict, runs_to_settle=settle, note="; ".join(said))
+
+
+def _need(settle: int | None, unseen: Sequence[MachineDrift]) -> str:
+    if told(unseen):
+        return "both sides recorded again, beside one another in time, may settle it"
+    return f"about {settle} rounds a side would settle it" if settle else f"{MOST_ROUNDS} rounds would not settle it"
 
 
 def _of_the_machine(metric: ComparedMetric, unseen: Sequence[MachineDrift]) -> Iterator[str]:

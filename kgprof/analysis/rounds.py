@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -49,6 +50,7 @@ def rounds(run: RunRecord) -> Rounds | Skipped:
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
+        host_error=_host_errors([timing.machine for timing in timed]),
         lost=tuple(_lost(run.rounds)),
     )
 
@@ -73,6 +75,24 @@ def _machine(speeds: Sequence[MachineSpeed | Skipped]) -> MachineSpeed | Skipped
         host_us=tuple(median(speed.host_us) for speed in known),
         device_us=tuple(median(speed.device_us) for speed in known),
     )
+
+
+def _host_errors(speeds: Sequence[MachineSpeed | Skipped]) -> tuple[float, ...]:
+    """Empty where one of the rounds has none."""
+    samples = [() if isinstance(speed, Skipped) else speed.host_us for speed in speeds]
+    if any(len(us) < 2 or min(us) <= 0 for us in samples):
+        return ()
+    return tuple(_error_of_median([math.log(each) for each in us]) for us in samples)
+
+
+def _error_of_median(samples: Sequence[float]) -> float:
+    """By the median absolute deviation, because one sample in ten took half as long again as the others of its round.
+
+    For so few samples it is too small by about n / (n - 0.8) (Croux and Rousseeuw, Computational Statistics 1, 1992).
+    """
+    middle, few = median(samples), len(samples)
+    deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
+    return math.sqrt(math.pi / 2 / few) * deviation
 
 
 def _lost(records: Sequence[RoundRecord]) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
     machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")  # a round's median each
+    host_error: tuple[float, ...] = ()  # standard error of the logarithm of each of ``machine``'s medians of host_us
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
 
 

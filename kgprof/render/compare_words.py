@@ -57,7 +57,7 @@ def change(metric: ComparedMetric) -> str:
     """Times and sizes in percent; a count as it stands, and in percent too where there is a ratio."""
     if isinstance(metric.base, Skipped) or isinstance(metric.head, Skipped):
         return DASH
-    if metric.base == metric.head:
+    if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, Skipped)):
         return "0"
     percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
     if percent and metric.unit in _IN_PERCENT:

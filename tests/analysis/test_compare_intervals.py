@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -22,6 +23,7 @@ from kgprof.analysis.compare_intervals import (
     rounds_to_settle,
     t_quantile,
 )
+from kgprof.analysis.compare_machine import drift_of, widened
 
 TIMES = st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=2, max_size=10)
 
@@ -148,19 +150,29 @@ def _of_the_same_variance(side: list[float], rounds: int) -> list[float]:
 # ---------------------------------------------------------------- with the machine's own speed
 
 
-def paired(times: list[float], machine: list[float]) -> list[Round]:
-    return [Round(time=time, machine=us) for time, us in zip(times, machine, strict=True)]
+def paired(times: list[float], machine: list[float], error: float = 0.0) -> list[Round]:
+    return [Round(time=time, machine=us, error=error) for time, us in zip(times, machine, strict=True)]
 
 
 def simulated(
-    draw: random.Random, *, rounds: int, host: float, follows: float, slower: float = 1.0
+    draw: random.Random,
+    *,
+    rounds: int,
+    host: float,
+    follows: float,
+    slower: float = 1.0,
+    moves: float = 0.05,
+    error: float = 0.0,
 ) -> tuple[list[Round], list[Round]]:
-    """Two recordings on a machine whose host is ``host`` times as slow in head's; a step follows it by ``follows``."""
+    """Two recordings on a machine whose host is ``host`` times as slow in head's; a step follows it by ``follows``.
+
+    Processes differ by ``moves``, and the loop is timed with ``error``.
+    """
     sides = []
     for drift, factor in ((1.0, 1.0), (host, slower)):
-        speeds = [drift * math.exp(draw.gauss(0, 0.05)) for _ in range(rounds)]
+        speeds = [drift * math.exp(draw.gauss(0, moves)) for _ in range(rounds)]
         times = [factor * speed**follows * math.exp(draw.gauss(0, 0.02)) for speed in speeds]
-        sides.append(paired(times, speeds))
+        sides.append(paired(times, [speed * math.exp(draw.gauss(0, error)) for speed in speeds], error))
     return sides[0], sides[1]
 
 
@@ -222,6 +234,72 @@ def test_noise_that_is_the_machines_does_not_widen_the_interval() -> None:
     assert widths[0] < 0.5 * widths[1]
 
 
+def test_a_loop_timed_with_an_error_does_not_hide_the_machines_part() -> None:
+    """Of 500 pairs in which only the host became 12 % slower, a third of what the loop moves by is its own error."""
+    draw = random.Random(8)
+    pairs = [simulated(draw, rounds=5, host=1.12, follows=1.0, moves=0.03, error=0.02) for _ in range(500)]
+    exact = [[[replace(one, error=0.0) for one in side] for side in pair] for pair in pairs]
+
+    found, without = ([_judged_by(*pair) for pair in each] for each in (pairs, exact))
+
+    assert sum(one.low <= 1 <= one.high for one in found) > 0.93 * len(pairs)
+    assert sum(one.low <= 1 <= one.high for one in without) < 0.86 * len(pairs)
+    assert sum(one.verdict(0.05) == WORSE for one in found) < 0.01 * len(pairs)
+
+
+def _judged_by(base: list[Round], head: list[Round]) -> Interval:
+    """As compare_metrics does: where the loop tells no slope the interval holds both readings of its drift."""
+    measured = interval([one.time for one in base], [one.time for one in head])
+    drift = interval([one.machine for one in base], [one.machine for one in head])
+    assert drift is not None
+    assert measured is not None
+    return adjusted(base, head) or widened(measured, [drift_of("host", drift)])
+
+
+def test_a_loop_that_moves_by_its_error_alone_tells_no_slope() -> None:
+    moved = [math.exp(x) for x in (-0.02, 0.0, 0.02)]  # sum of squares 0.0008 a side
+
+    assert adjusted(paired(moved, moved, 0.0173), paired(moved, moved, 0.0173)) is None  # error^2 * 2/3 * 3: 0.0006
+    assert adjusted(paired(moved, moved, 0.0141), paired(moved, moved, 0.0141)) is not None  # and 0.0004
+
+
+def test_a_loop_that_hardly_moved_leaves_the_interval_no_wider_than_its_two_readings() -> None:
+    """The host 2 % slower, its processes 0.2 % apart and the program 15 % slower: no doubt of that."""
+    draw = random.Random(9)
+    pairs = [simulated(draw, rounds=5, host=1.02, follows=0.0, slower=1.15, moves=0.002) for _ in range(200)]
+
+    found = [one for pair in pairs if (one := adjusted(*pair)) is not None]
+
+    assert len(found) == 200
+    assert sum(one.verdict(0.05) == WORSE for one in found) > 180
+    assert sum(one.low <= 1.15 <= one.high for one in found) > 185
+
+
+def test_sides_of_other_rounds_and_other_noise_do_not_share_a_variance() -> None:
+    """Ten quiet rounds and three loud ones: the ten say nothing of how sure the three are."""
+    draw = random.Random(10)
+
+    def side(rounds: int, noise: float) -> list[Round]:
+        speeds = [math.exp(draw.gauss(0, 0.05)) for _ in range(rounds)]
+        return paired([speed * math.exp(draw.gauss(0, noise)) for speed in speeds], speeds)
+
+    found = [one for _ in range(500) if (one := adjusted(side(10, 0.01), side(3, 0.05))) is not None]
+
+    assert sum(one.low <= 1 <= one.high for one in found) > 0.93 * len(found)
+
+
+def test_rounds_do_not_settle_a_limit_between_the_slopes_two_readings() -> None:
+    """A host 10 % slower with a loop of half its movement error: the slope seen is 0.5 and may be 1."""
+    loop = [math.exp(x) for x in (-0.04, 0.0, 0.04)]
+    times = [math.exp(x) for x in (-0.02, 0.0, 0.02)]
+    base = paired(times, loop, 0.028)
+    head = paired([1.13 * x for x in times], [1.1 * x for x in loop], 0.028)
+
+    assert adjusted(base, head) is not None
+    assert adjusted_to_settle(base, head, 0.05) is None
+    assert adjusted_to_settle(base, head, 0.15) is not None
+
+
 @pytest.mark.parametrize("slope", [-2.0, 3.0])
 def test_a_slope_that_no_machine_can_have_is_kept_within_what_one_can(slope: float) -> None:
     loop = [0.0, 0.1, 0.2]
@@ -253,8 +331,11 @@ def test_swapping_the_sides_inverts_an_adjusted_interval(
 @pytest.mark.parametrize(
     ("base", "head"),
     [
-        ([Round(time=1.0, machine=2.0)] * 2, [Round(time=1.0, machine=2.0)] * 2),  # the loop tells nothing
-        ([Round(time=1.0, machine=2.0)], paired([1.0, 2.0], [1.0, 2.0])),
+        (
+            [Round(time=1.0, machine=2.0, error=0.0)] * 2,
+            [Round(time=1.0, machine=2.0, error=0.0)] * 2,
+        ),  # the loop tells nothing
+        ([Round(time=1.0, machine=2.0, error=0.0)], paired([1.0, 2.0], [1.0, 2.0])),
         (paired([1.0, 2.0], [1.0, 0.0]), paired([1.0, 2.0], [1.0, 2.0])),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from kgprof.model import MachineSpeed, Options, Skipped
 from kgprof.record import machine_speed, timing
@@ -75,6 +76,21 @@ def test_an_error_between_samples_ends_the_sampling(monkeypatch: pytest.MonkeyPa
     clock.sample()
 
     assert clock.speed() == Skipped(reason="the machine's own speed could not be timed: lost the device")
+
+
+class Refusing(TorchFunctionMode):
+    """A mode of the workload's that takes calls of its own only."""
+
+    def __torch_function__(self, *_: object, **__: object) -> object:
+        raise TypeError("not one of ours")
+
+
+def test_a_mode_that_the_workload_left_on_ends_no_measurement() -> None:
+    with Refusing():
+        clock = MachineClock(CPU)
+        clock.sample()
+
+    assert clock.speed() == Skipped(reason="the machine's own speed could not be timed: not one of ours")
 
 
 def _raising() -> None:
