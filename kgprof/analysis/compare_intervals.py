@@ -19,7 +19,8 @@ A program that slows its own machine down, with threads that spin for instance, 
 The loop is measured with an error too, and that makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
 1.1). How much of the loop's movement is that error is known from its samples within a round. The interval holds what
 the slope is as seen and what it is without that error; where the error is half of the movement or more, no slope is
-seen. Nor is the interval wider than what a step that follows the loop not at all and one that follows it wholly need.
+seen. Nor is one used beyond FARTHEST: a dispatch mode that the program left on makes the loop take three times as long.
+And the interval is no wider than a step that follows the loop not at all and one that follows it wholly need.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ FEWEST_ROUNDS = 2  # on either side: of one there is no variance
 MOST_ROUNDS = 1000  # that are worth naming: beyond, the effect is too near to the budget to settle
 
 STILL = 1e-12  # sum of squares of a loop's logarithms: it took the same time to a millionth, and tells no slope
+FARTHEST = math.log(1.5)  # between the sides: beyond, more than the minute differs
 SEEN = 0.5  # the share of the loop's movement within the sides that is the machine's and not the error of timing it
 
 WORSE, SAME, BETTER, INCONCLUSIVE = "worse", "same", "better", "inconclusive"
@@ -174,7 +176,7 @@ def _lines(base: Sequence[Round], head: Sequence[Round]) -> tuple[_Line, ...]:
     squares = [_products(side, side) for side in x]
     noise = sum((len(side) - 1) / len(side) * sum(one.error**2 for one in side) for side in (base, head))
     moved, products = sum(squares), sum(map(_products, x, y))
-    if moved < STILL or moved - noise < SEEN * moved:
+    if moved < STILL or moved - noise < SEEN * moved or abs(fmean(x[1]) - fmean(x[0])) > FARTHEST:
         return ()
     slopes = (min(1.0, max(0.0, products / over)) for over in (moved, moved - noise))
     return tuple(_line(x, y, slope) for slope in slopes)

@@ -91,7 +91,7 @@ class Sides:
     base: RunReport
     head: RunReport
     settings: tuple[SettingChange, ...]  # that make a step another amount of work
-    drift: tuple[MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's
+    drift: tuple[MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
 
     @property
@@ -208,7 +208,7 @@ def _judged(
     metric: ComparedMetric, base: Sequence[float], head: Sequence[float], budget: float, sides: Sides
 ) -> ComparedMetric:
     machine = rounds_of(sides.base, base), rounds_of(sides.head, head)
-    alone = adjusted(*machine) if all(machine) else None
+    alone = adjusted(*machine) if sides.drift and all(machine) else None
     found = alone or interval(base, head)
     unseen = [one for one in sides.drift if alone is None or one.loop == DEVICE]
     if found is not None:

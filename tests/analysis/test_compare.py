@@ -152,6 +152,22 @@ def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
     )
 
 
+def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
+    """A torch that dispatches in 10 % more time: asked for all the same, that is the difference and no machine's."""
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED)
+    newer = msgspec.structs.replace(head.environment, torch="2.14.0")
+
+    (run,) = comparison(base, msgspec.structs.replace(head, environment=newer), allow_different_environment=True).runs
+
+    step = next(metric for metric in run.metrics if metric.name == "step")
+    assert (step.verdict, step.machine) == ("worse", Skipped(reason="not known"))
+    assert step.ratio == pytest.approx(1.10, abs=0.01)
+    assert run.notes[-1] == (
+        "whether the machine itself was slower in head's rounds is not known: "
+        "the environments differ, and the loops that time the machine with them"
+    )
+
+
 def test_a_host_whose_part_cannot_be_seen_widens_the_interval() -> None:
     """Still within the sides, and slower in head: whether a step follows it is not known."""
     base, head = on_a_machine((1.0,) * 5), on_a_machine((1.1,) * 5)

@@ -177,13 +177,13 @@ def simulated(
 
 
 def test_an_adjusted_interval_worked_by_hand() -> None:
-    """Logarithms of the loop 0, 1, 2 on both sides but 1 apart, of the times 0, 0.6, 0.9 and 1.5, 1.6, 2.4.
+    """Tenths: logarithms of the loop 0, 1, 2 on both sides but 1 apart, of the times 0, 0.6, 0.9 and 1.5, 1.6, 2.4.
 
     Within the sides the squares of the loop are 2 + 2 and the products 0.9 + 0.9, so that the slope is 0.45; the times'
     squares are 0.42 and 0.4867, of which 4 * 0.45^2 lie on the line. The means are 0.5 and 1.8333 apart by 1.3333.
     """
-    base = paired([math.exp(x) for x in (0.0, 0.6, 0.9)], [math.exp(x) for x in (0.0, 1.0, 2.0)])
-    head = paired([math.exp(x) for x in (1.5, 1.6, 2.4)], [math.exp(x) for x in (1.0, 2.0, 3.0)])
+    base = paired([math.exp(x / 10) for x in (0.0, 0.6, 0.9)], [math.exp(x / 10) for x in (0.0, 1.0, 2.0)])
+    head = paired([math.exp(x / 10) for x in (1.5, 1.6, 2.4)], [math.exp(x / 10) for x in (1.0, 2.0, 3.0)])
 
     found = adjusted(base, head)
 
@@ -192,8 +192,8 @@ def test_an_adjusted_interval_worked_by_hand() -> None:
     half = 3.182 * math.sqrt(residual / 3 * (1 / 3 + 1 / 3 + 1 / 4))
     middle = 4 / 3 - 0.45
     assert found.machine is not None
-    assert math.log(found.machine) == pytest.approx(0.45)
-    assert (math.log(found.ratio), math.log(found.low), math.log(found.high)) == pytest.approx(
+    assert 10 * math.log(found.machine) == pytest.approx(0.45)
+    assert tuple(10 * math.log(x) for x in (found.ratio, found.low, found.high)) == pytest.approx(
         (middle, middle - half, middle + half)
     )
     assert found.head / found.base == pytest.approx(found.ratio * found.machine)
@@ -263,6 +263,17 @@ def test_a_loop_that_moves_by_its_error_alone_tells_no_slope() -> None:
     assert adjusted(paired(moved, moved, 0.0141), paired(moved, moved, 0.0141)) is not None  # and 0.0004
 
 
+@pytest.mark.parametrize(("host", "told"), [(1.4, True), (1.6, False), (1 / 1.6, False)])
+def test_a_loop_that_is_another_altogether_tells_no_machine(host: float, told: bool) -> None:
+    """A dispatch mode that the program left on slows the loop as it does the step."""
+    assert (adjusted(*_following([1.0, 1.1, 1.05], host)) is not None) is told
+
+
+def _following(loop: list[float], host: float) -> tuple[list[Round], list[Round]]:
+    head = [host * one for one in loop]
+    return paired(loop, loop), paired(head, head)
+
+
 def test_a_loop_that_hardly_moved_leaves_the_interval_no_wider_than_its_two_readings() -> None:
     """The host 2 % slower, its processes 0.2 % apart and the program 15 % slower: no doubt of that."""
     draw = random.Random(9)
@@ -317,7 +328,7 @@ def test_a_slope_that_no_machine_can_have_is_kept_within_what_one_can(slope: flo
 def test_swapping_the_sides_inverts_an_adjusted_interval(
     base: list[float], head: list[float], draw: random.Random
 ) -> None:
-    sides = [paired(times, [draw.uniform(1.0, 2.0) for _ in times]) for times in (base, head)]
+    sides = [paired(times, [draw.uniform(1.0, 1.4) for _ in times]) for times in (base, head)]
 
     there, back = adjusted(*sides), adjusted(*reversed(sides))
 
