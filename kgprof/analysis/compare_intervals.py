@@ -60,6 +60,7 @@ class Interval:
     low: float
     high: float
     machine: float | None = None  # how much of it is the machine's and not the program's; None: not known
+    slope: float = 0.0  # by which the time follows the host's loop
 
     def verdict(self, budget: float) -> str:
         """``budget``: the share by which head may take longer, 0.05 for 5 %."""
@@ -128,6 +129,7 @@ def adjusted(base: Sequence[Round], head: Sequence[Round]) -> Interval | None:
         low=math.exp(max(low, math.log(outer.low))),
         high=math.exp(min(high, math.log(outer.high))),
         machine=math.exp(lines[0].slope * lines[0].apart),
+        slope=lines[0].slope,
     )
 
 

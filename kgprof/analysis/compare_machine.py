@@ -43,9 +43,11 @@ def rounds_of(run: RunReport, times: Sequence[float]) -> tuple[Round, ...]:
 
 
 def widened(measured: Interval, drift: Sequence[MachineDrift]) -> Interval:
-    """To what it would be if the loops that drifted had not, by as much as they may have."""
+    """To what it would be if the loops that drifted had not, by as much as they may have; of a time that waits for the
+    host by a share that is known, they have the rest."""
     ends = [1.0, *(end for one in told(drift) for end in (one.low, one.high))]
-    return replace(measured, low=measured.low / max(ends), high=measured.high / min(ends))
+    rest = 1 - measured.slope
+    return replace(measured, low=measured.low / max(ends) ** rest, high=measured.high / min(ends) ** rest)
 
 
 def drift_words(drift: Sequence[MachineDrift]) -> str:

@@ -198,6 +198,17 @@ def test_a_device_that_throttled_widens_the_interval() -> None:
     assert (step.note, step.runs_to_settle) == (allows_for("device"), None)
 
 
+def test_a_step_that_waits_for_the_host_waits_for_no_device() -> None:
+    """A CPU is both: what the host's loop accounts for is not allowed for once more."""
+    faster = tuple(2 - factor for factor in DRIFTED)
+    base, head = on_a_machine(STEADY, device=STEADY), on_a_machine(faster, device=faster)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert step.verdict == "same"
+    assert (step.low, step.high) == (pytest.approx(1.0, abs=0.015), pytest.approx(1.0, abs=0.015))
+
+
 def test_a_loop_of_which_the_error_is_not_known_adjusts_nothing() -> None:
     base, head = (
         with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, host_error=()))  # type: ignore[type-var]
