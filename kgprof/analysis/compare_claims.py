@@ -36,6 +36,7 @@ CAN_COST: Mapping[str, tuple[str, ...]] = {
     "KGP401": (COPIES, HOST),
     "KGP404": (COPIES,),
 }
+SEEN_AS = "; seen in the traces as "  # behind it stands what a finding takes over of the traces
 _SYMPTOMS = ("KGP503", "KGP504", "KGP601", "KGP602", "KGP603")  # they say that something is slow, not why
 _CUDA_GRAPHS = ("KGP301", "KGP302", "KGP303", "KGP304")
 _GRAPHS_COST = (HOST, LAUNCHES, COPIES)  # what takes the place of a launch of a whole CUDA graph
@@ -146,11 +147,12 @@ def _finding_cause(
 ) -> Cause:
     finding = one.finding
     status = "new" if one.status == "new" else f"{one.base_count:,} -> {one.head_count:,} times"
-    seen = "; seen in the traces as " + "; ".join(part.text for part in claimed[:2]) if claimed else ""
+    message = finding.message.removeprefix(f"{sides.head.key.slug}: ")
+    seen = SEEN_AS + "; ".join(part.text for part in claimed[:2]) if claimed else ""
     return Cause(
         cause="finding",
         run=sides.head.key,
-        text=f"{status} {finding.rule} {finding.message}{seen}",
+        text=f"{status} {finding.rule} {message}{seen}",
         explains_us=explains,
         fingerprint=finding.fingerprint,
         location=finding.location,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.analysis.compare_causes import relative_time
+from kgprof.analysis.compare_claims import SEEN_AS
 from kgprof.analysis.compare_intervals import BETTER, INCONCLUSIVE, WORSE
 from kgprof.analysis.compare_metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP, plain
 from kgprof.counted import counted
@@ -168,10 +169,11 @@ def _cause(compared: Comparison, reason: Reason, root: str) -> str:
 
 
 def one_sentence(cause: Cause, run: RunComparison) -> str:
-    """A cause with what it explains: "4.1 of 4.5 ms"."""
+    """A cause with what it explains: "4.1 of 4.5 ms"; how the traces show it stands with the causes."""
+    text = cause.text.partition(SEEN_AS)[0]
     if isinstance(cause.explains_us, Skipped) or isinstance(run.delta_us, Skipped):
-        return cause.text
-    return f"{cause.text} (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
+        return text
+    return f"{text} (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
 
 
 def milliseconds(us: float) -> str:
@@ -189,7 +191,7 @@ def said(metric: ComparedMetric) -> str:
     rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
     budget = f", budget +{metric.budget_percent:g} %" if metric.budget_percent is not None else ""
     within = f"95 % {_percent(metric.low)} to {_percent(metric.high)}, {rounds}{budget}"
-    note = f"; {metric.note}" if metric.note else ""
+    note = f"; {metric.note}" if metric.note and metric.verdict != WORSE else ""  # which alters nothing about it
     return f"{change} ({within}){note}"
 
 
