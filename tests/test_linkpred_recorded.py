@@ -12,16 +12,26 @@ from kgprof.analysis import analyse
 from kgprof.model import KernelBreakdown, MemorySummary, Profile, Roofline, RunKey, Skipped, Spread
 from kgprof.record import store
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "fixtures" / "recordings" / "linkpred_torch_cond_h200.tgz"
+RECORDINGS = Path(__file__).resolve().parents[1] / "fixtures" / "recordings"
+ARCHIVE = RECORDINGS / "linkpred_torch_cond_h200.tgz"
+LATER = RECORDINGS / "evaluator_h200.tgz"  # with eager, three rounds, and the shapes of library calls
 COND, FUSED = "torch_cond", "fused"
 MODES = ("default", "reduce-overhead")
 
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    folder = tmp_path_factory.mktemp("linkpred")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+    return read(ARCHIVE, tmp_path_factory.mktemp("linkpred"))
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    return read(LATER, tmp_path_factory.mktemp("later"))
+
+
+def read(archive: Path, folder: Path) -> Profile:
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
     return analyse(store.load(folder / "recording"))
 
 
@@ -137,6 +147,14 @@ def test_the_ten_largest_launches_are_placed_or_say_why(profile: Profile) -> Non
     assert {row.bound for row in ten if isinstance(row.bound, str)} == {"latency-bound"}
     (unplaced,) = (row for row in ten if isinstance(row.bound, Skipped))
     assert "_scatter_gather_elementwise_kernel" in unplaced.name
+
+
+@pytest.mark.parametrize("strategy", [COND, FUSED])
+def test_with_the_shapes_of_library_calls_the_ten_largest_are_placed(strategy: str, later: Profile) -> None:
+    roofline = kernels(later, strategy, "default").roofline
+
+    assert isinstance(roofline, Roofline)
+    assert {row.bound for row in roofline.rows[:10]} == {"latency-bound"}
 
 
 def test_nsight_compute_says_the_same_of_one_kernel(profile: Profile) -> None:
