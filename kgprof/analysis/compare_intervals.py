@@ -13,7 +13,7 @@ covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter
 the machine's loop took longer tell by how much the time follows it. That slope, kept between 0 (the step waits for
 other things) and 1 (for nothing else), times what the loop differs between the sides is the machine's part. It is taken
 off the difference of the means, and the error of having estimated it is in the interval. On an H200 it was 0.1 for a
-step that waits for the GPU and 1.0 for one that waits for the host, and the intervals were half as wide as Welch's.
+step that waits for the GPU and 1.0 for one that waits for the host.
 A program that slows its own machine down, with threads that spin for instance, has that taken off as well.
 
 The loop is measured with an error too, and that makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
