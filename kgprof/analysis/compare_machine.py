@@ -16,6 +16,10 @@ from kgprof.model import MachineDrift, MachineSpeed, Rounds, RunReport, Skipped
 
 HOST, DEVICE = "host", "device"
 LEAST_DRIFT = 0.005  # below it a drift is nothing to a budget, however sure
+# A loop that may have taken so many times as long, or so many times less, tells a machine that was not steady, also
+# where chance could do it: one busy program on one of two cores made the device's loop take 0.7 to 49 times as long,
+# and an unchanged evaluation 51 to 153 times, because OpenMP's threads wait for each other.
+UNSTEADY = 1.5
 NO_ROUNDS = Skipped(reason="with fewer than two rounds a side there is no interval")
 
 
@@ -55,14 +59,20 @@ def drift_words(drift: Sequence[MachineDrift]) -> str:
     said = [
         f"{100 * abs(one.ratio - 1):.1f} % {'slower' if one.ratio > 1 else 'faster'} in head's rounds "
         f"({one.loop} loop, 95 % {100 * (one.low - 1):+.1f} % to {100 * (one.high - 1):+.1f} %)"
+        if one.beyond_chance
+        else f"not steady ({one.loop} loop, 95 % {one.low:.2g} to {one.high:.2g} times as long in head's rounds)"
         for one in told(drift)
     ]
     return f"the machine itself was {' and '.join(said)}" if said else ""
 
 
 def told(drift: Sequence[MachineDrift]) -> tuple[MachineDrift, ...]:
-    """Those that are neither chance nor too little to matter."""
-    return tuple(one for one in drift if one.beyond_chance and abs(one.ratio - 1) >= LEAST_DRIFT)
+    """Those that are neither chance nor too little to matter, and those of which nothing is known."""
+    return tuple(one for one in drift if _moved(one) or max(one.high, 1 / one.low) > UNSTEADY)
+
+
+def _moved(one: MachineDrift) -> bool:
+    return one.beyond_chance and abs(one.ratio - 1) >= LEAST_DRIFT
 
 
 def _speed(run: RunReport) -> MachineSpeed | Skipped:

@@ -186,6 +186,20 @@ def allows_for(loop: str) -> str:
     )
 
 
+def test_a_machine_that_was_not_steady_is_no_regression() -> None:
+    """As one busy program on one of two cores made it: the device's loop 200 us or 8 ms, an evaluation 88 times as
+    long."""
+    torn = (36.0, 1.0, 33.0, 1.0, 6.0)
+    base, head = on_a_machine((1.0,) * 5), on_a_machine((1.0,) * 5, device=torn, program=30.0)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert compare(base, head).exit_code == 6
+    assert step.verdict == "inconclusive"
+    assert step.note.startswith("the interval allows for a device that changed by itself; ")
+    assert only_run(base, head).notes[-1].startswith("the machine itself was not steady (device loop, 95 % 0.")
+
+
 def test_a_device_that_throttled_widens_the_interval() -> None:
     hot = tuple(1.2 * factor for factor in STEADY)
     base, head = on_a_machine((1.0,) * 5, device=STEADY), on_a_machine((1.0,) * 5, device=hot, program=1.15)
