@@ -71,6 +71,8 @@ def _machine(speeds: Sequence[MachineSpeed | Skipped]) -> MachineSpeed | Skipped
     if unknown is not None:
         return unknown
     known = [speed for speed in speeds if isinstance(speed, MachineSpeed)]
+    if not all(speed.host_us and speed.device_us for speed in known):
+        return Skipped(reason="a round of TIMING holds no sample of the machine itself")
     return MachineSpeed(
         host_us=tuple(median(speed.host_us) for speed in known),
         device_us=tuple(median(speed.device_us) for speed in known),

@@ -188,6 +188,18 @@ def test_the_machines_speed_of_a_round_is_its_median() -> None:
     assert found.machine == MachineSpeed(host_us=(6.0, 5.0), device_us=(10.0, 8.0))
 
 
+def test_a_round_without_a_sample_of_the_machine_leaves_its_speed_unknown() -> None:
+    run = run_of(on_a_machine(round_of(2, 110.0), ()))
+    speed = MachineSpeed(host_us=(4.0, 6.0), device_us=(10.0, 11.0))
+    run = msgspec.structs.replace(run, timing=msgspec.structs.replace(run.timing, machine=speed))
+
+    found = rounds(run)
+
+    assert isinstance(found, Rounds)
+    assert found.machine == Skipped(reason="a round of TIMING holds no sample of the machine itself")
+    assert found.host_error == ()
+
+
 def test_where_one_round_did_not_time_the_machine_its_speed_is_not_known() -> None:
     found = rounds(run_of(on_a_machine(round_of(2, 110.0), (5.0,))))
 
