@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 
 import kgprof
 from kgprof.compile_records import KernelOrigin
-from kgprof.errors import KgprofError, WorkloadError
+from kgprof.errors import KgprofError
 from kgprof.model import (
     Agreement,
     Evaluation,
@@ -38,15 +37,11 @@ from kgprof.model import (
     encode_json,
 )
 from kgprof.record import project_sources, store
-from kgprof.record.job import Done, Event, Failed, Job, Phase, Task, not_asked_for
+from kgprof.record.failure import describe_failure
+from kgprof.record.job import Done, Event, Job, Phase, Task, not_asked_for
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-PACKAGE = Path(__file__).resolve().parent.parent
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
-PLUMBING = (
-    str(PACKAGE / "record"),
-    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
-)
 
 
 class Events:
@@ -102,24 +97,6 @@ def make_crashes_speak() -> None:
     for stream in (sys.stdout, sys.stderr):
         # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-
-
-def describe_failure(error: BaseException) -> Failed:
-    """The exception as the workload's author wants it: without the frames of kgprof that called them."""
-    shown: BaseException = error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
-    frames = shown.__traceback__
-    while frames is not None and frames.tb_next is not None and is_plumbing(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    text = "".join(traceback.format_exception(type(shown), shown, frames))
-    if isinstance(error, KgprofError):
-        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=error.exit_code)
-    last = traceback.format_exception_only(type(error), error)[-1].strip()
-    return Failed(message=last, traceback=text)
-
-
-def is_plumbing(file: str) -> bool:
-    """Whether a frame is kgprof's way to the workload (linkpred is a workload)."""
-    return file.startswith((*PLUMBING, "<frozen importlib"))
 
 
 # ---------------------------------------------------------------- the tasks
@@ -197,13 +174,12 @@ def timing_round(job: Job, events: Events) -> None:
 
 
 def script(job: Job, events: Events) -> int:
-    """A whole program, from its first line on with the backend that was asked for; its exit code."""
+    """A whole program, up to its last line; its exit code. The interpreter does the rest (kgprof.record.script)."""
     from kgprof.record import script as scripts
-    from kgprof.workloads.backend import in_place_of_inductor
 
     rerun = len(job.options.passes) == 1 and not job.options.for_a_gate
-    with events.phase(job.options.passes[0] if rerun else "script"), in_place_of_inductor(job.options.backend):
-        return scripts.run(job, events.send, plumbing=PLUMBING)
+    with events.phase(job.options.passes[0] if rerun else "script"):
+        return scripts.run(job, events.send)
 
 
 def probe(job: Job, events: Events) -> None:

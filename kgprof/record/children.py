@@ -31,7 +31,6 @@ from kgprof.record.log import BoundedLog
 OnPhase = Callable[[str], None]
 Echo = Callable[[bytes], None]
 
-PROGRAM_GRACE_S = 30.0  # for the atexit handlers of a program
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
@@ -227,8 +226,7 @@ class _Child:
         timed_out = False
         try:
             try:
-                self._news.get(timeout=timeout_s)
-                self._let_it_exit()
+                self._await_news(timeout_s)
             except queue.Empty:
                 timed_out = True
                 self._ask_for_its_stack()
@@ -244,10 +242,17 @@ class _Child:
             return Ended(exit=self._exit("timed-out", f"no end within {timeout_s:g} s (--timeout)"))
         return self._judge(left_alone)
 
-    def _let_it_exit(self) -> None:
-        if self._last_word is not None and not self._interruptions.came:
-            with contextlib.suppress(queue.Empty):
-                self._news.get(timeout=PROGRAM_GRACE_S if self._is_program else EXIT_GRACE_S)
+    def _await_news(self, timeout_s: float) -> None:
+        """Its end, or an interruption; a child that is no program need only have spoken. Raises queue.Empty."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+            if self._process.poll() is not None or self._interruptions.came:
+                return
+            if not self._is_program:
+                with contextlib.suppress(queue.Empty):
+                    self._news.get(timeout=EXIT_GRACE_S)
+                return
 
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us

@@ -43,7 +43,7 @@ from kgprof.model import (
 from kgprof.project import ProjectFiles
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
-from kgprof.record.child import describe_failure
+from kgprof.record.failure import describe_failure
 from kgprof.record.flags import flags
 from kgprof.record.memory import files_named
 from kgprof.record.source import unavailable

@@ -8,13 +8,13 @@ cProfile or torch.profiler with stacks alone.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import cProfile
 import os
 import signal
 import statistics
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +44,7 @@ from kgprof.model import (
 )
 from kgprof.record import project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.failure import PLUMBING, describe_failure
 from kgprof.record.flags import flags
 from kgprof.record.host_profiler import host_table
 from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
@@ -55,6 +56,7 @@ from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.sync_records import SyncRecords
 from kgprof.workloads import programs
+from kgprof.workloads.backend import in_place_of_inductor
 from kgprof.workloads.programs import Program
 
 WRITTEN_EVERY_S = 0.5  # at most, at the next mark; a write that takes long is made rarer
@@ -76,19 +78,41 @@ class Watcher(Protocol):
         """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
 
 
-def run(job: Job, send: Send, *, plumbing: Sequence[str]) -> int:
-    """Run the program under what ``job.options.passes`` asks for; its own exit code. Everything is told by then."""
+def run(job: Job, send: Send) -> int:
+    """Run the program up to its last line under what ``job.options.passes`` asks for; returns its exit code.
+
+    The interpreter then ends the process in its own order: non-daemon threads are joined, executors and compile
+    workers shut down, atexit handlers called. The handler registered here is called after all of the program's, since
+    atexit calls the last registered first; it writes the passes and sends the last event.
+    """
     place = Place(job)
     program = programs.find(job.options.workload)
     watcher = place.watcher()
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
-    with _last_words(watcher, send):
-        code, said = _run_to_its_end(program, job.options.workload_args, watcher, plumbing)
-    _only_in_the_program_itself(place.pid, code)
-    watcher.end()
-    send(said)
+    restored = ExitStack()
+    last_event: list[Event] = []
+    atexit.register(_finish, place.pid, watcher, send, last_event, restored)
+    restored.enter_context(_last_words(watcher, send))
+    restored.enter_context(in_place_of_inductor(job.options.backend))
+    code, event = _run_to_its_end(program, job.options.workload_args, watcher)
+    last_event.append(event)
     return code
+
+
+def _finish(pid: int, watcher: Watcher, send: Send, last_event: Sequence[Event], restored: ExitStack) -> None:
+    if os.getpid() != pid:
+        return  # a process that the program forked: it ends as it would without kgprof
+    try:
+        with restored:
+            watcher.end()
+    except BaseException as error:  # noqa: BLE001  atexit would print it and forget it; the parent has to know
+        failed = describe_failure(error)
+        print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
+        send(failed)
+        os._exit(1)
+    for event in last_event:
+        send(event)
 
 
 class Place:
@@ -122,44 +146,34 @@ class Place:
 # ---------------------------------------------------------------- the program
 
 
-def _run_to_its_end(
-    program: Program, args: Sequence[str], watcher: Watcher, plumbing: Sequence[str]
-) -> tuple[int, Event]:
+def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> tuple[int, Event]:
     """Its exit code, and what is to be said about it; whatever it raises ends here, as it would end in Python."""
     try:
         code, module = programs.prepared(program, args)
         programs.become_main(module)
         watcher.begin()
         exec(code, module.__dict__)
-        _wait_for_its_threads()
     except SystemExit as error:
         return _exited(error.code)
     except BaseException as error:  # noqa: BLE001  a program may raise anything
-        return _raised(error, plumbing)
+        return _raised(error)
     return 0, Done()
-
-
-def _wait_for_its_threads() -> None:
-    """As Python does before it ends; they belong to what is watched."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
 
 
 def _exited(code: object) -> tuple[int, Event]:
     """sys.exit() takes None, a number, or anything else to be printed with exit code 1."""
     if code is None or code == 0:
         return 0, Done()
-    if isinstance(code, int):
-        return code & 0xFF, Failed(message=f"sys.exit({code})", exited=True)
+    if isinstance(code, int):  # the system keeps its low byte
+        return code & 0xFF, Failed(message=f"sys.exit({code})", exited=True) if code & 0xFF else Done()
     print(code, file=sys.stderr, flush=True)  # noqa: T201
     return 1, Failed(message=f"sys.exit: {code}", exited=True)
 
 
-def _raised(error: BaseException, plumbing: Sequence[str]) -> tuple[int, Event]:
+def _raised(error: BaseException) -> tuple[int, Event]:
     """The traceback from the program's first frame on, through its own excepthook where it has one."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(tuple(plumbing)):
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PLUMBING):
         frames = frames.tb_next
     error.__traceback__ = frames  # what hooks print, whatever they are handed
     try:
@@ -172,13 +186,6 @@ def _raised(error: BaseException, plumbing: Sequence[str]) -> tuple[int, Event]:
     if isinstance(error, SyntaxError) and error.filename:
         message = f"{message} [{error.filename}:{error.lineno}]"
     return (130 if isinstance(error, KeyboardInterrupt) else 1), Failed(message=message, traceback=text)
-
-
-def _only_in_the_program_itself(pid: int, code: int) -> None:
-    """A process that it forked came this way as well: it ends as it would have, and writes nothing."""
-    if os.getpid() != pid:
-        sys.stdout.flush()
-        os._exit(code)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import torch
 from kgprof.collectors import aliases, compilations
 from kgprof.collectors.aliases import Alias
 from kgprof.model import Level
-from kgprof.record.child import describe_failure
+from kgprof.record.failure import describe_failure
 from kgprof.tensor_records import HeldOutput
 from tests.analysis import recordings
 from tests.collectors import written, written_tensors

@@ -26,7 +26,8 @@ import torch
 
 from kgprof.model import Environment, Exit, Options, PassName, Plan, RecordingHeader, RunKey, Skipped, StrategyPlan
 from kgprof.record import project_sources, store
-from kgprof.record.child import describe_failure, seed_everything
+from kgprof.record.child import seed_everything
+from kgprof.record.failure import describe_failure
 from kgprof.record.memory import memory_pass
 from kgprof.record.torch_profiler import trace_pass
 from kgprof.record.torch_trace import compile_pass

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from kgprof.errors import UsageError, WorkloadError
-from kgprof.record.child import describe_failure, seed_everything
+from kgprof.record.child import seed_everything
+from kgprof.record.failure import describe_failure
 from kgprof.record.job import Failed
 from kgprof.record.timing import PerfCounterClock, timed_steps
 from tests.record.sessions import Stepping
