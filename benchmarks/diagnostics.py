@@ -97,12 +97,12 @@ class Answer:
 
 
 def ask_kgprof(program: Program) -> Answer:
-    from kgprof.record import store
+    from kgprof.reading import recordings
     from tests.corpus import found, record
 
     with tempfile.TemporaryDirectory() as folder:
         record.record(Path(folder) / "recording", (program,))
-        said = found.of_run(store.load(Path(folder) / "recording"), record.key_of(program))
+        said = found.of_run(recordings.load(Path(folder) / "recording"), record.key_of(program))
     answer = Answer()
     for finding in sorted(said, key=lambda one: one.rule == NOTE):  # a note beside a finding says nothing of its guards
         place = (finding.path, finding.line)

@@ -93,16 +93,17 @@ def main() -> int:
 
 def make(asked: argparse.Namespace) -> None:
     """Written as JSON: what a process that renders has to begin with."""
-    from kgprof.analysis import analyse, kernels, kineto
+    from kgprof.analysis import analyse
+    from kgprof.measures import kernels
     from kgprof.model import KernelBreakdown, PassName, encode_json
-    from kgprof.record import store
+    from kgprof.reading import kineto, recordings
 
     with tempfile.TemporaryDirectory(prefix="kgprof-benchmark-") as folder:
         trace = Path(folder) / "trace.json"
         write_trace(trace, asked.events, asked.kernels)
         with tarfile.open(RECORDING) as packed:
             packed.extractall(folder, filter="data")
-        recording = store.load(Path(folder))
+        recording = recordings.load(Path(folder))
         read = kineto.read(trace)
         kernel_times = kernels.breakdown(
             read,

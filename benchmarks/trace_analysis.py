@@ -135,8 +135,9 @@ def write_block(out: TextIO, number: int, kind: int, clock: int, start: int, len
 
 
 def kgprof_figures(trace: Path) -> dict[str, Any]:
-    from kgprof.analysis import kernels, kineto
+    from kgprof.measures import kernels
     from kgprof.model import DeviceIdle, KernelBreakdown, PassName
+    from kgprof.reading import kineto
 
     before, began = peak_bytes(), time.perf_counter()
     found = kernels.breakdown(kineto.read(trace), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)

@@ -12,7 +12,7 @@ from typing import Protocol, TextIO
 
 import click
 
-from kgprof.model import RunKey
+from kgprof import model as m
 
 REFRESHES_PER_SECOND = 2  # beside a child that is being timed
 
@@ -36,7 +36,7 @@ def discard(stream: TextIO) -> None:
 class Progress(Protocol):
     """Told of each phase, from any thread."""
 
-    def phase(self, name: str, key: RunKey | None) -> None: ...
+    def phase(self, name: str, key: m.RunKey | None) -> None: ...
 
 
 def choose(*, quiet: bool, live: bool = True, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
@@ -57,7 +57,7 @@ class Silent:
     ) -> None:
         return None
 
-    def phase(self, name: str, key: RunKey | None) -> None:
+    def phase(self, name: str, key: m.RunKey | None) -> None:
         return None
 
 
@@ -76,7 +76,7 @@ class Plain:
     ) -> None:
         return None
 
-    def phase(self, name: str, key: RunKey | None) -> None:
+    def phase(self, name: str, key: m.RunKey | None) -> None:
         tell(_line(time.monotonic() - self._began, name, key), self._stream)
 
 
@@ -97,7 +97,7 @@ class Live:
             refresh_per_second=REFRESHES_PER_SECOND,
         )
         self._lock = threading.Lock()
-        self._running: tuple[str, RunKey | None, float] | None = None
+        self._running: tuple[str, m.RunKey | None, float] | None = None
         self._task = self._bars.add_task("starting", total=None)
 
     def __enter__(self) -> Live:
@@ -112,7 +112,7 @@ class Live:
             self._finish()
         self._screen.__exit__(kind, error, trace)
 
-    def phase(self, name: str, key: RunKey | None) -> None:
+    def phase(self, name: str, key: m.RunKey | None) -> None:
         with self._lock:
             self._finish()
             self._running = (name, key, time.monotonic())
@@ -125,9 +125,9 @@ class Live:
             self._running = None
 
 
-def _line(seconds: float, name: str, key: RunKey | None) -> str:
+def _line(seconds: float, name: str, key: m.RunKey | None) -> str:
     return f"kgprof: {seconds:7.1f} s  {_what(name, key)}"
 
 
-def _what(name: str, key: RunKey | None) -> str:
+def _what(name: str, key: m.RunKey | None) -> str:
     return f"{key.slug}  {name}" if key is not None else name

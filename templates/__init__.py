@@ -1,1 +1,1 @@
-"""Installed as kgprof.templates; found through kgprof.resources."""
+"""Installed as kgprof.templates; found through kgprof.render.resources."""

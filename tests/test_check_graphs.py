@@ -16,10 +16,11 @@ import pytest
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli import reading, writing
-from kgprof.gate import Settings, accepted, judge
+from kgprof.collectors import accepted
+from kgprof.gate import Settings, judge
 from kgprof.gate.settings import Written, combined, parse_options
 from kgprof.model import Profile
-from kgprof.record import store
+from kgprof.reading import recordings
 from kgprof.record.private_names import private_names
 from tests.analysis.recordings import died, run
 from tests.gate import gated
@@ -187,7 +188,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert capsys.readouterr().out == done.stdout
 
     # when: what fails is written down
-    recording = reading.judged_profile(store.load(tmp_path / "out"), ())
+    recording = reading.judged_profile(recordings.load(tmp_path / "out"), ())
     code = writing.write_baseline(judge(recording, Settings()), Settings(), whole=True)
 
     # then: the gate waits for a reason and an owner

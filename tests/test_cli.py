@@ -30,6 +30,7 @@ from kgprof.cli import entry
 from kgprof.collectors import RULES
 from kgprof.errors import KgprofError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
+from kgprof.reading import layout, recordings
 from kgprof.record import store
 from kgprof.record.private_names import private_names
 from tests.record import handmade
@@ -506,7 +507,7 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     report = tmp_path / last
     assert report.parent.parent == tmp_path / "reports"
     assert report.parent.name.startswith("ten_lines-step-20")
-    recording = store.load(report)
+    recording = recordings.load(report)
     document = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
     assert document["exit_code"] == 0
     assert document["options"]["steps"] == 6
@@ -524,8 +525,8 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
 
     # Inductor's C++ kernels have names in KERNELS, and have none in TRACE
     assert isinstance(as_is.kernels, TracePass)
-    assert kernels_of_inductor(store.trace_path(recording, as_is.key, PassName.KERNELS))
-    assert not kernels_of_inductor(store.trace_path(recording, as_is.key, PassName.TRACE))
+    assert kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.KERNELS))
+    assert not kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.TRACE))
 
     # the vector-ISA probe was timed once, by itself; nothing was left in the temporary folder
     assert isinstance(recording.header.plan.vector_isa_probe_s, float)
@@ -582,7 +583,7 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").stat().st_size > 0
 
     # each death is one error with the process's own exit code and its log
-    logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{store.LOG}"
+    logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{layout.LOG}"
     assert error_and_hint(done.stderr)[:8] == [
         "kgprof: error: raises.as-is raised during COMPILE: ValueError: the second step does not work (exit code 1)",
         logs.format("raises"),
@@ -593,7 +594,7 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
         "kgprof: error: leaves.as-is raised during COMPILE: the process ended itself with exit code 7 (exit code 7)",
         logs.format("leaves"),
     ]
-    raised, killed, crashed = store.load(tmp_path / "out").runs[1:4]
+    raised, killed, crashed = recordings.load(tmp_path / "out").runs[1:4]
     assert raised.exit.traceback.splitlines()[1].strip().startswith(f'File "{MISBEHAVING}"')
     assert killed.log.endswith("last words\n")
     assert isinstance(killed.compile, CompilePass)  # a SIGKILL costs the pass that was running
@@ -611,7 +612,7 @@ def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
         "kgprof: error: hangs.as-is timed out during COMPILE: no end within 15 s (--timeout) (exit code -15)",
         "  hint: its log: out/recording/runs/hangs.as-is/log.txt",
     ]
-    (hung,) = store.load(tmp_path / "out").runs
+    (hung,) = recordings.load(tmp_path / "out").runs
     assert "now it hangs" in hung.log
     assert "in hangs" in hung.log  # where it hung, from faulthandler
 
@@ -642,7 +643,7 @@ def test_an_interrupted_recording_is_rendered_and_leaves_no_process(tmp_path: Pa
 
     assert running.returncode == 130, err
     assert out == "out/report.html\n"
-    recording = store.load(tmp_path / "out")
+    recording = recordings.load(tmp_path / "out")
     assert recording.header.interrupted
     assert [run.exit.outcome for run in recording.runs] == ["ok", "interrupted", "interrupted"]
     assert recording.runs[1].exit.during == "compile"
@@ -677,7 +678,7 @@ def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stdout) == (4, "out/report.html\n"), done.stderr
-    eager, compiled = store.load(tmp_path / "out").runs
+    eager, compiled = recordings.load(tmp_path / "out").runs
     assert eager.exit.outcome == "ok"
     assert compiled.exit.outcome == "raised"
     assert compiled.exit.message.startswith("no C++ compiler, and Inductor needs one on the CPU")
@@ -688,7 +689,7 @@ def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_pa
     done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "--evaluations", "2", "-o", "out", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    recording = store.load(tmp_path / "out")
+    recording = recordings.load(tmp_path / "out")
     for run in recording.runs:
         assert not isinstance(run.timing, Skipped)
         assert [len(steps) for steps in run.timing.step_us] == [4, 4]
@@ -707,7 +708,7 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (0, "out/report.html\n"), done.stderr
     assert "a line on" not in done.stderr
-    (run,) = store.load(tmp_path / "out").runs
+    (run,) = recordings.load(tmp_path / "out").runs
     compile_part = run.log.partition("[kgprof: compile]\n")[2].partition("[kgprof: timing]\n")[0]
     assert compile_part == "a line on stdout\na line on stderr\n" * 4
 
@@ -720,7 +721,7 @@ def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
     assert error.startswith("kgprof: error: cannot write ")
     assert error.endswith(": File too large")
     assert hint.startswith("  hint: what was written before stands in the Recording")
-    (run,) = store.load(tmp_path / "out").runs
+    (run,) = recordings.load(tmp_path / "out").runs
     assert (run.exit.outcome, run.exit.during) == ("raised", "compile")
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import kgprof
-from kgprof.analysis.compare_findings import compared_findings
+from kgprof.compare.findings import compared_findings
 from kgprof.model import Finding
 from tests.analysis.compared import KEY, profile
 

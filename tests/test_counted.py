@@ -7,9 +7,9 @@ import pytest
 from kgprof.collectors import addresses, mutations
 from kgprof.collectors.addresses import AddressChange
 from kgprof.collectors.mutations import FIXED, Mutation
-from kgprof.counted import counted
 from kgprof.gate import Settings, judge
 from kgprof.gate.budgets import DEFAULTS
+from kgprof.wording import plural
 from tests.gate import gated
 from tests.gate.gated import FUSED
 
@@ -18,11 +18,11 @@ from tests.gate.gated import FUSED
     ("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps"), (1234, "1,234 steps"), (10_000, "10,000 steps")]
 )
 def test_one_is_singular_and_thousands_are_grouped(number: int, said: str) -> None:
-    assert counted(number, "step") == said
+    assert plural(number, "step") == said
 
 
 def test_a_plural_of_its_own() -> None:
-    assert [counted(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
+    assert [plural(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
 
 
 @pytest.mark.parametrize(

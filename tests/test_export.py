@@ -13,10 +13,10 @@ import pytest
 
 from kgprof import cli
 from kgprof.model import PassName
-from kgprof.record import store
+from kgprof.reading import layout
 from kgprof.render.hand_off import CARRIED_BYTES
+from tests.export.test_speedscope import faults, whole_ns
 from tests.record import handmade
-from tests.render.test_speedscope import faults, whole_ns
 
 
 def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
@@ -237,13 +237,13 @@ def test_a_run_whose_name_no_address_can_hold_is_linked_to(tmp_path: Path, capsy
     # given: a run that is called like a path with a query
     recording = handmade.write(tmp_path / "out" / "recording")
     key = handmade.BATCHED
-    folder = store.run_folder(Path(recording.folder), key)
+    folder = layout.run_folder(Path(recording.folder), key)
     header = (tmp_path / "out/recording/recording.json").read_text(encoding="utf-8")
     odd = "a/b?c=1 #d%"
     (tmp_path / "out/recording/recording.json").write_text(header.replace('"batched"', json.dumps(odd)), "utf-8")
-    renamed = store.run_folder(Path(recording.folder), type(key)(strategy=odd, mode="eager"))
+    renamed = layout.run_folder(Path(recording.folder), type(key)(strategy=odd, mode="eager"))
     folder.rename(renamed)
-    make_larger(renamed / store.TRACE_FILES[PassName.TRACE])
+    make_larger(renamed / layout.TRACE_FILES[PassName.TRACE])
 
     here(capsys, "report", tmp_path / "out")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.figures import figure, short
+from kgprof.wording import figure, short
 
 
 @pytest.mark.parametrize(

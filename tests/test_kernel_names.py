@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgprof.kernel_names import short_name
+from kgprof.wording import short_name
 
 COPY = (
     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"

@@ -10,7 +10,7 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.model import KernelBreakdown, MemorySummary, Profile, Roofline, RunKey, Skipped, Spread
-from kgprof.record import store
+from kgprof.reading import recordings
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "fixtures" / "recordings"
 ARCHIVE = RECORDINGS / "linkpred_torch_cond_h200.tgz"
@@ -32,7 +32,7 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 def read(archive: Path, folder: Path) -> Profile:
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
-    return analyse(store.load(folder / "recording"))
+    return analyse(recordings.load(folder / "recording"))
 
 
 def reads(profile: Profile) -> Mapping[RunKey, float]:

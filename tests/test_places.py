@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgprof.places import relative, shared
+from kgprof.wording import relative, shared
 
 
 @pytest.mark.parametrize(

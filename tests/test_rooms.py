@@ -1,94 +1,139 @@
-"""The walls between the rooms, held by tests: who may import torch, and which names are not names."""
+"""The plan of the house: one ordered list of rooms, and what only some of them may do."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MAY_IMPORT_TORCH = ("record/", "workloads/")
+
+# A room imports only rooms that stand before it, at module level and inside functions.
+ROOMS = (
+    *("_version", "errors", "wording", "model", "progress"),
+    "reading",  # a Recording's layout, its traces, records and sources; Evidence: each of them read once
+    "measures",  # what the passes of one run measured
+    "workloads",  # imports torch
+    "record",  # imports torch, starts processes
+    "collectors",  # Evidence -> events -> findings
+    "analysis",  # Evidence and events -> Profile
+    *("compare", "gate", "render", "export"),  # of Profiles
+    *("watching", "cli", "__init__", "__main__"),
+)
+# Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "options", "plan", "passes", "evaluation", "holistic", "recording"),
+    *("structs", "options", "modes", "plan", "ceiling_records", "compile_records", "sync_records", "tensor_records"),
+    *("passes", "evaluation", "holistic", "recording"),
     *("findings", "verdict", "times", "roofline", "timeline", "kernels", "ranks", "host", "run_report"),
     *("comparison", "profile"),
 )
+MAY_IMPORT_TORCH = ("record", "workloads")
+PURE = ("reading", "measures", "collectors", "analysis", "compare", "gate", "render", "export")
+IMPURE = {"time", "os", "datetime", "socket", "urllib.request", "random", "subprocess"}
 
 
-def imports(module: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+def room_of(module: Path) -> str:
+    inside = module.relative_to(PACKAGE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
 
 
-def room(module: Path) -> str:
+def name_of(module: Path) -> str:
     return module.relative_to(PACKAGE).as_posix()
 
 
-@pytest.mark.parametrize("module", MODULES, ids=room)
-def test_torch_is_imported_left_of_the_wall_only(module: Path) -> None:
-    torch_imports = {name for name in imports(module) if name.split(".")[0] == "torch"}
+def imports(text: str) -> set[str]:
+    """Every name imported anywhere in a module: ``kgprof.reading`` and ``kgprof.reading.kineto`` alike."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the room that they lead to"
+            names.add(node.module or "")
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
-    assert not torch_imports or room(module).startswith(MAY_IMPORT_TORCH)
+
+def wrong_imports(room: str, text: str) -> Iterator[str]:
+    """What a module of ``room`` imports from a room that does not stand before it."""
+    allowed = {*ROOMS[: ROOMS.index(room)], room, "__version__"}
+    for name in sorted(imports(text)):
+        parts = name.split(".")
+        if parts[0] == "kgprof" and len(parts) > 1 and parts[1] not in allowed:
+            yield name
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if "linkpred" in room(m)], ids=room)
-def test_the_evaluator_knows_nothing_of_the_profiler(module: Path) -> None:
-    stages = ("kgprof.record", "kgprof.analysis", "kgprof.collectors", "kgprof.render", "kgprof.cli")
-
-    assert not {name for name in imports(module) if name.startswith(stages)}
-
-
-@pytest.mark.parametrize("module", [m for m in MODULES if not room(m).startswith("workloads/")], ids=room)
-def test_the_profiler_never_imports_the_evaluator(module: Path) -> None:
-    assert not {name for name in imports(module) if name.startswith("kgprof.workloads.linkpred")}
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_a_room_imports_only_rooms_before_it(module: Path) -> None:
+    assert room_of(module) in ROOMS
+    assert not list(wrong_imports(room_of(module), module.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(
-    "module", [m for m in MODULES if room(m).startswith(("analysis/", "render/", "collectors/", "gate/"))]
+    ("room", "text"),
+    [
+        ("reading", "from kgprof.measures import kernels"),
+        ("model", "from kgprof import reading"),
+        ("collectors", "import kgprof.analysis.verdict"),
+        ("collectors", "def late():\n    from kgprof.analysis import analyse"),
+        ("analysis", "if TYPE_CHECKING:\n    from kgprof.gate import Settings"),
+        ("render", "from kgprof import model as m, cli"),
+    ],
+    ids=["module level", "from the package", "plain import", "in a function", "for types", "among others"],
 )
+def test_a_wrong_import_of_each_kind_is_seen(room: str, text: str) -> None:
+    assert list(wrong_imports(room, text))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_torch_is_imported_left_of_the_wall_only(module: Path) -> None:
+    torch_imports = {name for name in imports(module.read_text("utf-8")) if name.split(".")[0] == "torch"}
+
+    assert not torch_imports or room_of(module) in MAY_IMPORT_TORCH
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "workloads"], ids=name_of)
+def test_the_profiler_never_imports_the_evaluator(module: Path) -> None:
+    assert not {name for name in imports(module.read_text("utf-8")) if name.startswith("kgprof.workloads.linkpred")}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) in PURE], ids=name_of)
 def test_right_of_the_wall_there_is_no_clock_and_no_environment(module: Path) -> None:
-    impure = {"time", "os", "datetime", "socket", "urllib.request", "random", "subprocess"}
-    # HTA is told by a variable not to round; the module is run as a process of its own.
-    allowed = {"os"} if room(module) == "analysis/holistic.py" else set()
-
-    assert not imports(module) & impure - allowed
+    assert not imports(module.read_text("utf-8")) & IMPURE
 
 
-@pytest.mark.parametrize("module", MODULES, ids=room)
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_hta_is_imported_in_its_own_process_only(module: Path) -> None:
-    asked = {name for name in imports(module) if name.split(".")[0] == "hta"}
+    names = imports(module.read_text("utf-8"))
 
-    assert not asked or room(module) == "analysis/holistic.py"
-    assert "kgprof.analysis.holistic" not in imports(module)
+    assert name_of(module) == "record/holistic_process.py" or not {n for n in names if n.split(".")[0] == "hta"}
+    assert "kgprof.record.holistic_process" not in names
 
 
 @pytest.mark.parametrize("place", range(len(MODEL)), ids=MODEL)
-def test_a_room_of_the_model_imports_those_before_it_only(place: int) -> None:
-    ours = {name for name in imports(PACKAGE / "model" / f"{MODEL[place]}.py") if name.startswith("kgprof")}
-    records = {f"kgprof.{of}_records" for of in ("ceiling", "compile", "sync", "tensor")}
+def test_a_module_of_the_vocabulary_imports_those_before_it_only(place: int) -> None:
+    names = imports((PACKAGE / "model" / f"{MODEL[place]}.py").read_text("utf-8"))
+    ours = {name.split(".")[2] for name in names if name.startswith("kgprof.model.")}
 
-    assert ours <= {f"kgprof.model.{before}" for before in MODEL[:place]} | records
+    assert ours <= set(MODEL[:place])
 
 
-def test_the_models_rooms_are_all_known_and_have_one_door() -> None:
+def test_the_vocabulary_is_all_known_and_has_one_door() -> None:
     through_the_wall = {
-        room(module)
+        name_of(module): names
         for module in MODULES
-        if not room(module).startswith("model/") and any(name.startswith("kgprof.model.") for name in imports(module))
+        if room_of(module) != "model"
+        and (names := {n for n in imports(module.read_text("utf-8")) if n.startswith("kgprof.model.")})
     }
 
-    assert {module.stem for module in MODULES if room(module).startswith("model/")} == {"__init__", *MODEL}
+    assert {module.stem for module in MODULES if room_of(module) == "model"} == {"__init__", *MODEL}
     assert not through_the_wall
 
 
 def test_no_module_is_named_after_nothing() -> None:
     nothing = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
-    assert not [room(module) for module in MODULES if module.stem in nothing]
+    assert not [name_of(module) for module in MODULES if module.stem in nothing]

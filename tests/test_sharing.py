@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from kgprof import cli
-from kgprof.ci import SUMMARY_BYTES
 from kgprof.cli import writing
+from kgprof.cli.ci import SUMMARY_BYTES
 from kgprof.model import PassName, PrivateNames, Profile, decode_json
+from kgprof.reading import layout, recordings
 from kgprof.record import store
 from tests.record import handmade
 
@@ -30,9 +31,9 @@ def recorded(tmp_path: Path) -> Path:
     header = msgspec.structs.replace(recording.header, private=HERE, command=words)
     folder = Path(recording.folder)
     store.write_header(folder, header)
-    log = store.run_folder(folder, handmade.BATCHED) / store.LOG
+    log = layout.run_folder(folder, handmade.BATCHED) / layout.LOG
     log.write_text(f"loading /srv/people/analima/weights with {SECRET}\n", encoding="utf-8")
-    trace = store.trace_path(recording, handmade.BATCHED, PassName.TRACE)
+    trace = layout.trace_path(recording, handmade.BATCHED, PassName.TRACE)
     document = json.loads(gzip.decompress(trace.read_bytes()))
     document["traceEvents"][0]["args"] = {"file": "/srv/people/analima/project/a.py", "host": "gpu-node17"}
     trace.write_bytes(gzip.compress(json.dumps(document).encode()))
@@ -87,10 +88,10 @@ def test_a_comparison_is_redacted_whatever_its_sides_were(recorded: Path) -> Non
 
 
 def test_a_trace_that_cannot_be_looked_through_is_not_carried(recorded: Path) -> None:
-    trace = store.trace_path(store.load(recorded), handmade.BATCHED, PassName.TRACE)
+    trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
     trace.write_bytes(trace.read_bytes()[:-20])
 
-    assert writing.carried_bytes(trace, store.load_header(recorded / "recording")) is None
+    assert writing.carried_bytes(trace, recordings.load_header(recorded / "recording")) is None
 
 
 def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
@@ -105,7 +106,7 @@ def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
 
 
 def test_a_new_recording_says_that_it_is_private(recorded: Path) -> None:
-    assert "nothing in it is redacted" in (recorded / "recording" / store.PRIVATE).read_text(encoding="utf-8")
+    assert "nothing in it is redacted" in (recorded / "recording" / layout.PRIVATE).read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------- the job summary
@@ -158,7 +159,7 @@ def test_a_summary_that_cannot_be_had_costs_no_report(
 def test_stdout_of_a_github_job_holds_no_command(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = store.run_folder(recorded / "recording", handmade.BATCHED) / store.LOG
+    log = layout.run_folder(recorded / "recording", handmade.BATCHED) / layout.LOG
     log.write_text("::error::from the workload\n##[error]too\n", encoding="utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
 

@@ -335,7 +335,7 @@ def test_what_cannot_be_watched_is_refused(given: object, options: dict[str, Any
 
 
 def test_importing_kgprof_brings_no_torch() -> None:
-    code = "import sys, kgprof, kgprof.pytest_plugin; sys.exit('torch' in sys.modules)"
+    code = "import sys, kgprof, kgprof.watching.pytest_plugin; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -10,53 +10,52 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kgprof.analysis import kineto, timeline
-from kgprof.analysis.kineto import Columns
-from kgprof.analysis.launches import launched
-from kgprof.analysis.timeline import NOBODY
+from kgprof import model as m
 from kgprof.collectors import addresses
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.errors import InputError
-from kgprof.model import Model, PassName, Recording, RunKey, RunRecord, Skipped, Tagged
-from kgprof.record import store
+from kgprof.reading import kineto, layout, timeline
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import launched
+from kgprof.reading.timeline import NOBODY
 
 COPIES = ("aten::_foreach_copy_", "aten::copy_")
 ONE_COPY = "aten::copy_"
-NONE_COPIED = Skipped(reason="no declared buffer is copied into outside of compiled code")
+NONE_COPIED = m.Skipped(reason="no declared buffer is copied into outside of compiled code")
 
 Mask = npt.NDArray[np.bool_]
 
 
-class CopyCost(Tagged, frozen=True, kw_only=True, tag="copycost"):
+class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
     """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_`` operators."""
 
     kernels: float
     duration_us: float
     share: float  # of the duration of all kernels (CUDA) or of all outermost operators (CPU), 0..1
-    measured_in: PassName
+    measured_in: m.PassName
 
 
-class BufferCopies(Model, frozen=True, kw_only=True):
+class BufferCopies(m.Model, frozen=True, kw_only=True):
     """One run that declares buffers; their names by pattern."""
 
-    run: RunKey
+    run: m.RunKey
     copied: tuple[str, ...]
     mutated: tuple[str, ...]  # inside a compiled region
     rebound: tuple[str, ...]
     unwritten: tuple[str, ...]
-    cost: CopyCost | Skipped
+    cost: CopyCost | m.Skipped
 
 
-def buffer_copies(recording: Recording) -> tuple[BufferCopies, ...]:
+def buffer_copies(recording: m.Recording) -> tuple[BufferCopies, ...]:
     """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
-    uses: dict[RunKey, list[BufferUse]] = {}
+    uses: dict[m.RunKey, list[BufferUse]] = {}
     for event in addresses.collect(recording):
         if isinstance(event, BufferUse):
             uses.setdefault(event.run, []).append(event)
     return tuple(_of_run(recording, run, uses[run.key]) for run in recording.runs if run.key in uses)
 
 
-def _of_run(recording: Recording, run: RunRecord, uses: list[BufferUse]) -> BufferCopies:
+def _of_run(recording: m.Recording, run: m.RunRecord, uses: list[BufferUse]) -> BufferCopies:
     named = {
         pattern: tuple(use.name for use in uses if use.pattern == pattern)
         for pattern in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)
@@ -71,30 +70,30 @@ def _of_run(recording: Recording, run: RunRecord, uses: list[BufferUse]) -> Buff
     )
 
 
-def _cost(recording: Recording, run: RunRecord) -> CopyCost | Skipped:
-    if isinstance(run.trace, Skipped):
+def _cost(recording: m.Recording, run: m.RunRecord) -> CopyCost | m.Skipped:
+    if isinstance(run.trace, m.Skipped):
         return run.trace
     try:
-        columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
     except InputError as error:
-        return Skipped(reason=error.message)
+        return m.Skipped(reason=error.message)
     return cost(columns, on_cuda=recording.header.plan.device == "cuda", steps=len(run.trace.step_us))
 
 
-def cost(columns: Columns, *, on_cuda: bool, steps: int) -> CopyCost | Skipped:
+def cost(columns: Columns, *, on_cuda: bool, steps: int) -> CopyCost | m.Skipped:
     """Of one trace of ``steps`` steps."""
     outermost = _outermost(columns)
     copies = outermost & columns.named(*COPIES)
     if not outermost.any() or not steps:
-        return Skipped(reason="the trace holds no operator")
+        return m.Skipped(reason="the trace holds no operator")
     kernels, spent_ns, total_ns = (_on_device if on_cuda else _on_host)(columns, copies, outermost)
     if not total_ns:
-        return Skipped(reason="nothing ran on the GPU in the traced steps")
+        return m.Skipped(reason="nothing ran on the GPU in the traced steps")
     return CopyCost(
         kernels=kernels / steps,
         duration_us=spent_ns / steps / 1000,
         share=spent_ns / total_ns,
-        measured_in=PassName.TRACE,
+        measured_in=m.PassName.TRACE,
     )
 
 

@@ -12,31 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
 from kgprof.analysis.trade_off import KEEP, REMOVE
 from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
-from kgprof.compile_records import CompileRecords
-from kgprof.counted import counted
-from kgprof.figures import short
-from kgprof.model import (
-    ChecklistItem,
-    CompilePass,
-    Finding,
-    KernelBreakdown,
-    Level,
-    MemoryPass,
-    MemorySummary,
-    PassName,
-    Recording,
-    RunKey,
-    RunReport,
-    Skipped,
-    Spread,
-    TradeOff,
-)
-from kgprof.sync_records import SyncRecords
-from kgprof.workloads.modes import EAGER
+from kgprof.wording import plural, short
 
 PASS, FAIL, NOT_OBSERVED = "pass", "fail", "not observed"
 SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one _foreach_copy_ pays
@@ -51,41 +32,43 @@ _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*
 class Seen:
     """What the items are judged by, gathered once."""
 
-    recording: Recording
-    runs: tuple[RunReport, ...]  # those that compile
-    findings: Sequence[Finding]
-    trade_offs: Sequence[TradeOff]
+    recording: m.Recording
+    runs: tuple[m.RunReport, ...]  # those that compile
+    findings: Sequence[m.Finding]
+    trade_offs: Sequence[m.TradeOff]
     tensors: tuple[RunTensors, ...]
     buffers: tuple[BufferCopies, ...]
-    compiled: tuple[RunKey, ...] = field(default=())  # runs with at least one compiled graph whose records are whole
+    compiled: tuple[m.RunKey, ...] = field(default=())  # runs with at least one compiled graph whose records are whole
 
     @property
     def on_cuda(self) -> bool:
         return self.recording.header.plan.device == "cuda"
 
-    def of(self, *rules: str) -> list[Finding]:
+    def of(self, *rules: str) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
         return [
             found
             for found in self.findings
-            if found.rule in rules and found.level is not Level.NOTE and (found.run is None or found.run.mode != EAGER)
+            if found.rule in rules
+            and found.level is not m.Level.NOTE
+            and (found.run is None or found.run.mode != m.EAGER)
         ]
 
-    def requested(self) -> list[RunKey]:
+    def requested(self) -> list[m.RunKey]:
         """Runs in which Inductor was asked for CUDA graphs."""
         return [
             run.key
             for run in self.recording.runs
-            if isinstance(run.records, CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
+            if isinstance(run.records, m.CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
         ]
 
-    def conds(self) -> list[RunKey]:
+    def conds(self) -> list[m.RunKey]:
         """Runs in which a compiled graph took a decision by torch.cond."""
         return [
             run.key
             for run in self.recording.runs
-            if isinstance(run.memory, MemoryPass)
-            and isinstance(run.memory.syncs, SyncRecords)
+            if isinstance(run.memory, m.MemoryPass)
+            and isinstance(run.memory.syncs, m.SyncRecords)
             and any(record.operator == "cond" for record in run.memory.syncs.records)
         ]
 
@@ -95,39 +78,39 @@ class Seen:
             return ""
         if self.tensors:
             return "no compiled graph ran while MEMORY watched"
-        reasons = (run.memory.reason for run in self.recording.runs if isinstance(run.memory, Skipped))
+        reasons = (run.memory.reason for run in self.recording.runs if isinstance(run.memory, m.Skipped))
         return next(reasons, "MEMORY could not watch tensors")
 
 
 def checklist(
-    recording: Recording, runs: Sequence[RunReport], findings: Sequence[Finding], trade_offs: Sequence[TradeOff]
-) -> tuple[ChecklistItem, ...]:
+    recording: m.Recording, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
+) -> tuple[m.ChecklistItem, ...]:
     """In one order always. Empty for a gate, which has budgets instead."""
     if recording.header.options.for_a_gate:
         return ()
     seen = Seen(
         recording=recording,
-        runs=tuple(run for run in runs if run.key.mode != EAGER),
+        runs=tuple(run for run in runs if run.key.mode != m.EAGER),
         findings=findings,
-        trade_offs=tuple(one for one in trade_offs if one.guarded.mode != EAGER),
-        tensors=tuple(run for run in run_tensors(recording) if run.key.mode != EAGER),
-        buffers=tuple(run for run in buffer_copies(recording) if run.run.mode != EAGER),
+        trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
+        tensors=tuple(run for run in run_tensors(recording) if run.key.mode != m.EAGER),
+        buffers=tuple(run for run in buffer_copies(recording) if run.run.mode != m.EAGER),
         compiled=tuple(_compiled(recording)),
     )
     return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
 
 
-def _compiled(recording: Recording) -> Iterator[RunKey]:
+def _compiled(recording: m.Recording) -> Iterator[m.RunKey]:
     for run in recording.runs:
-        known = isinstance(run.records, CompileRecords) and not run.records.left_out
-        if known and run.key.mode != EAGER and isinstance(run.compile, CompilePass) and run.compile.compilations:
+        known = isinstance(run.records, m.CompileRecords) and not run.records.left_out
+        if known and run.key.mode != m.EAGER and isinstance(run.compile, m.CompilePass) and run.compile.compilations:
             yield run.key
 
 
 # ---------------------------------------------------------------- CUDA graphs
 
 
-def _for_cuda_graphs(seen: Seen) -> Iterator[ChecklistItem]:
+def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     unwatched = seen.unwatched()
     yield _item(
         "buffers-allocated-once",
@@ -173,15 +156,15 @@ def _addresses(seen: Seen) -> str:
     inputs = [(run, tensor) for run in seen.tensors for graph in run.tensors.graphs for tensor in graph.inputs]
     kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     buffers = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    declared = f"; {counted(buffers, 'declared buffer')}, none of them rebound" if buffers else ""
+    declared = f"; {plural(buffers, 'declared buffer')}, none of them rebound" if buffers else ""
     others = " (of the others none lives from call to call)" if kept < len(inputs) else ""
-    of_all = f"{kept:,} of {counted(len(inputs), 'input')} of {_graphs(seen)}"
+    of_all = f"{kept:,} of {plural(len(inputs), 'input')} of {_graphs(seen)}"
     return f"{of_all} kept their addresses after warm-up{others}{declared}"
 
 
 def _graphs(seen: Seen) -> str:
     graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
-    return f"{counted(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
+    return f"{plural(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
 
 
 def _why_no_replay(seen: Seen) -> str:
@@ -192,14 +175,14 @@ def _why_no_replay(seen: Seen) -> str:
     replayed = [
         run.key
         for run in seen.runs
-        if isinstance(run.kernels, KernelBreakdown)
+        if isinstance(run.kernels, m.KernelBreakdown)
         and isinstance(run.kernels.graph_launches, int)
         and run.kernels.graph_launches
     ]
     return "" if replayed else "no CUDA graph was replayed in TRACE"
 
 
-def _copied_outside(seen: Seen) -> ChecklistItem:
+def _copied_outside(seen: Seen) -> m.ChecklistItem:
     """Of declared buffers: rebound and written-inside ones break the pattern."""
     bad = [
         f"{', '.join(names)} {how} in {one.run.slug}"
@@ -212,7 +195,7 @@ def _copied_outside(seen: Seen) -> ChecklistItem:
         "copied-outside",
         "Persistent buffers get their next values by copy_ outside of compiled code",
         failed=bad,
-        passed=f"{counted(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
+        passed=f"{plural(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
         f"none rebound or written to inside, in {_named(one.run for one in copied)}",
         unseen=""
         if bad or copied
@@ -222,7 +205,7 @@ def _copied_outside(seen: Seen) -> ChecklistItem:
     )
 
 
-def _steps_marked(seen: Seen) -> ChecklistItem:
+def _steps_marked(seen: Seen) -> m.ChecklistItem:
     kept = [e for e in aliases.collect(seen.recording) if e.kind == aliases.REPLAY and e.serious]
     held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
     against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
@@ -233,24 +216,24 @@ def _steps_marked(seen: Seen) -> ChecklistItem:
         "No result of a CUDA graph is kept beyond the next replay (torch.compiler.cudagraph_mark_step_begin())",
         against=against,
         passed="none was kept; "
-        + (", ".join(f"{counted(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
+        + (", ".join(f"{plural(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
         if marked
         else "none was kept, though no step was marked",
         unseen=_why_no_replay(seen) or ("" if asked & {run.key for run in seen.tensors} else seen.unwatched()),
     )
 
 
-def _recompiled_for_sizes(seen: Seen) -> Iterator[Finding]:
+def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
     for event in recompiles.collect(seen.recording):
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
-            yield from (found for found in recompiles.diagnose((event,)) if found.level is not Level.NOTE)
+            yield from (found for found in recompiles.diagnose((event,)) if found.level is not m.Level.NOTE)
 
 
 def _symbolic(seen: Seen) -> list[str]:
     return [
         run.key.slug
         for run in seen.recording.runs
-        if isinstance(run.records, CompileRecords)
+        if isinstance(run.records, m.CompileRecords)
         and any(_is_size(record.metadata.get("create_symbol")) for record in run.records.records)
     ]
 
@@ -260,24 +243,24 @@ def _is_size(symbol: object) -> bool:
     return isinstance(symbol, dict) and ".size()" in str(symbol.get("source"))
 
 
-def _reads_inside(seen: Seen) -> list[Finding]:
+def _reads_inside(seen: Seen) -> list[m.Finding]:
     """Also those that are none yet on this CPU and will be one on CUDA."""
     events = [event for event in syncs.collect(seen.recording) if event.where == syncs.COMPILED]
-    return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != EAGER]
+    return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != m.EAGER]
 
 
-def _read_watched(seen: Seen) -> list[RunKey]:
+def _read_watched(seen: Seen) -> list[m.RunKey]:
     return [
         run.key
         for run in seen.runs
-        if isinstance(run.memory, MemorySummary) and not isinstance(run.memory.syncs_per_step, Skipped)
+        if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
     ]
 
 
 # ---------------------------------------------------------------- torch.compile
 
 
-def _for_compile(seen: Seen) -> Iterator[ChecklistItem]:
+def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
     yield _cuda_graphs_tried(seen)
     broken = seen.of("KGP101", "KGP102")
@@ -312,7 +295,7 @@ def _for_compile(seen: Seen) -> Iterator[ChecklistItem]:
     )
 
 
-def _breaks(seen: Seen) -> list[tuple[Finding, set[str], str]]:
+def _breaks(seen: Seen) -> list[tuple[m.Finding, set[str], str]]:
     """Each graph break's finding, torch's ids for its cause and the line's text."""
     events = graph_breaks.collect(seen.recording)
     return [
@@ -321,13 +304,15 @@ def _breaks(seen: Seen) -> list[tuple[Finding, set[str], str]]:
     ]
 
 
-def _cuda_graphs_tried(seen: Seen) -> ChecklistItem:
+def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     requested = seen.requested()
     timed = [
         run.key
         for run in seen.runs
-        if isinstance(run.step, Spread) and isinstance(run.kernels, KernelBreakdown) and run.kernels.device == "cuda"
+        if isinstance(run.step, m.Spread)
+        and isinstance(run.kernels, m.KernelBreakdown)
+        and run.kernels.device == "cuda"
     ]
     return _item(
         "cuda-graphs-tried",
@@ -347,7 +332,7 @@ def _cuda_graphs_tried(seen: Seen) -> ChecklistItem:
 # ---------------------------------------------------------------- torch.cond
 
 
-def _for_cond(seen: Seen) -> Iterator[ChecklistItem]:
+def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
     refused = [event for event in aliases.collect(seen.recording) if event.rule == "KGP406"]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
@@ -399,7 +384,7 @@ def _why_no_cuda_graphs(seen: Seen) -> str:
 # ---------------------------------------------------------------- speed
 
 
-def _for_speed(seen: Seen) -> Iterator[ChecklistItem]:
+def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _device_profiled(seen)
     reads = seen.of("KGP201", "KGP202")
     yield _item(
@@ -414,31 +399,33 @@ def _for_speed(seen: Seen) -> Iterator[ChecklistItem]:
     yield _compiled_share(seen)
 
 
-def _device_profiled(seen: Seen) -> ChecklistItem:
-    traced = [run.key for run in seen.runs if isinstance(run.kernels, KernelBreakdown) and run.kernels.device == "cuda"]
+def _device_profiled(seen: Seen) -> m.ChecklistItem:
+    traced = [
+        run.key for run in seen.runs if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+    ]
     return _item(
         "device-profiled",
         "Times of the device come from its own events, not from a profiler of Python",
-        passed=f"{PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
+        passed=f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
         unseen="" if traced else "this is a CPU run" if not seen.on_cuda else "no run has a trace with device events",
     )
 
 
-def _copies_together(seen: Seen) -> ChecklistItem:
-    costs = [(one, one.cost) for one in seen.buffers if one.copied and not isinstance(one.cost, Skipped)]
+def _copies_together(seen: Seen) -> m.ChecklistItem:
+    costs = [(one, one.cost) for one in seen.buffers if one.copied and not isinstance(one.cost, m.Skipped)]
     apart = [
-        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {counted(len(one.copied), 'buffer')}"
+        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {plural(len(one.copied), 'buffer')}"
         for one, cost in costs
         if cost.kernels >= SEPARATE_COPIES and seen.on_cuda and cost.kernels >= len(one.copied)
     ]
-    skipped = [one.cost.reason for one in seen.buffers if isinstance(one.cost, Skipped)]
+    skipped = [one.cost.reason for one in seen.buffers if isinstance(one.cost, m.Skipped)]
     return _item(
         "copied-together",
         "Several buffers are copied with one torch._foreach_copy_",
         failed=apart,
         passed="; ".join(
             f"{one.run.slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
-            f"{counted(len(one.copied), 'buffer')}, "
+            f"{plural(len(one.copied), 'buffer')}, "
             f"{cost.share:.1%} of the time"
             for one, cost in costs
         ),
@@ -450,7 +437,7 @@ def _copies_together(seen: Seen) -> ChecklistItem:
     )
 
 
-def _weighed(seen: Seen) -> ChecklistItem:
+def _weighed(seen: Seen) -> m.ChecklistItem:
     by = {
         verdict: [one for one in seen.trade_offs if one.verdict == verdict]
         for verdict in ("remove it", "keep the read")
@@ -465,11 +452,11 @@ def _weighed(seen: Seen) -> ChecklistItem:
     )
 
 
-def _compiled_share(seen: Seen) -> ChecklistItem:
+def _compiled_share(seen: Seen) -> m.ChecklistItem:
     shares = [
         (run.key, 1 - sum(one.total_us for one in regions[:-1]) / total)
         for run in seen.runs
-        if isinstance(run.kernels, KernelBreakdown) and (regions := run.kernels.by_region)
+        if isinstance(run.kernels, m.KernelBreakdown) and (regions := run.kernels.by_region)
         for total in (sum(one.total_us for one in regions),)
         if total
     ]
@@ -493,28 +480,28 @@ def _item(
     *,
     passed: str,
     unseen: str = "",
-    against: Sequence[Finding] = (),
+    against: Sequence[m.Finding] = (),
     failed: Sequence[str] = (),
-) -> ChecklistItem:
+) -> m.ChecklistItem:
     """Something against it outweighs everything; then comes why it could not be seen."""
     if against or failed:
         evidence = "; ".join((*failed, *_in_words(against)))
         marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-        return ChecklistItem(id=id_, title=title, status=FAIL, evidence=evidence, findings=marks)
+        return m.ChecklistItem(id=id_, title=title, status=FAIL, evidence=evidence, findings=marks)
     if unseen:
-        return ChecklistItem(id=id_, title=title, status=NOT_OBSERVED, evidence=unseen)
-    return ChecklistItem(id=id_, title=title, status=PASS, evidence=passed)
+        return m.ChecklistItem(id=id_, title=title, status=NOT_OBSERVED, evidence=unseen)
+    return m.ChecklistItem(id=id_, title=title, status=PASS, evidence=passed)
 
 
-def _in_words(against: Sequence[Finding]) -> Iterator[str]:
+def _in_words(against: Sequence[m.Finding]) -> Iterator[str]:
     """The first one's message; the others are behind the links."""
     if against:
         first = against[0]
         where = f" ({first.run.slug})" if first.run else ""
-        more = f", and {counted(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
+        more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
         yield f"{first.rule}: {first.message}{where}{more}"
 
 
-def _named(runs: Iterable[RunKey]) -> str:
+def _named(runs: Iterable[m.RunKey]) -> str:
     names = tuple(dict.fromkeys(key.slug for key in runs))
     return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"

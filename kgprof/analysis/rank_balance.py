@@ -12,24 +12,10 @@ from statistics import median
 
 import msgspec
 
-from kgprof.model import (
-    Communication,
-    HolisticCall,
-    HolisticCheck,
-    HolisticFigure,
-    KernelBreakdown,
-    RankBalance,
-    RankLoad,
-    RanksByHolistic,
-    RankSpread,
-    RunKey,
-    RunReport,
-    Skipped,
-    TraceFile,
-)
+from kgprof import model as m
 
-# Read in HTA 0.5.0 (analyzers/straggler.py); tests/analysis/test_holistic.py holds it to that.
-HTA_STRAGGLERS = HolisticCall(
+# Read in HTA 0.5.0 (analyzers/straggler.py); tests/record/test_holistic_process.py holds it to that.
+HTA_STRAGGLERS = m.HolisticCall(
     name="get_potential_stragglers",
     outcome="not called",
     reason="it looks for kernels named ncclKernel, raises where NCCL calls them ncclDevKernel, as it does today, and "
@@ -48,13 +34,13 @@ _QUANTITIES = (
 )
 
 
-def rank_balance(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> RankBalance | None:
+def rank_balance(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -> m.RankBalance | None:
     """None where there are no two ranks. Of two files of one rank the first counts."""
     files = [file for file in files if not file.against and file.rank is not None]
     if len({file.rank for file in files}) < 2:
         return None
     found = {report.key: report.kernels for report in reports}
-    loads: dict[int, RankLoad] = {}
+    loads: dict[int, m.RankLoad] = {}
     left_out = []
     for file in files:
         assert file.rank is not None
@@ -68,10 +54,10 @@ def rank_balance(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> Ra
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
         text = "the ranks cannot be compared: fewer than two of them have device work in marked steps"
-        return RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
+        return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
     spreads = tuple(_spreads(ranks))
     straggler, text = _straggler(ranks)
-    return RankBalance(
+    return m.RankBalance(
         ranks=ranks,
         spreads=spreads,
         straggler=straggler,
@@ -81,36 +67,38 @@ def rank_balance(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> Ra
     )
 
 
-def _by_hta(ranks: Sequence[RankLoad], checks: dict[RunKey, HolisticCheck | Skipped]) -> RanksByHolistic | Skipped:
+def _by_hta(
+    ranks: Sequence[m.RankLoad], checks: dict[m.RunKey, m.HolisticCheck | m.Skipped]
+) -> m.RanksByHolistic | m.Skipped:
     """Skipped with the first reason where it has said nothing of any rank."""
-    figures: list[HolisticFigure] = []
-    reasons: list[Skipped] = []
+    figures: list[m.HolisticFigure] = []
+    reasons: list[m.Skipped] = []
     for load in ranks:
         check = checks[load.run]
-        if isinstance(check, Skipped):
+        if isinstance(check, m.Skipped):
             reasons.append(check)
             continue
         known = {figure.name: figure for figure in check.figures}
         figures += [_of_rank(known[name], load.rank) for name in _BY_HTA if name in known]
     if not figures and reasons:
         return reasons[0]
-    return RanksByHolistic(figures=tuple(figures), calls=(HTA_STRAGGLERS,))
+    return m.RanksByHolistic(figures=tuple(figures), calls=(HTA_STRAGGLERS,))
 
 
-def _of_rank(figure: HolisticFigure, rank: int) -> HolisticFigure:
+def _of_rank(figure: m.HolisticFigure, rank: int) -> m.HolisticFigure:
     return msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
 
 
-def _load(key: RunKey, rank: int, kernels: KernelBreakdown | Skipped) -> RankLoad | str:
+def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
     """Or why there is none."""
-    if isinstance(kernels, Skipped):
+    if isinstance(kernels, m.Skipped):
         return kernels.reason
-    if not isinstance(kernels.communication, Communication):
+    if not isinstance(kernels.communication, m.Communication):
         return kernels.communication.reason
     if not kernels.steps:
         return "the trace marks no steps (ProfilerStep#), so there is no common unit"
     exposed_us = kernels.communication.exposed_us
-    return RankLoad(
+    return m.RankLoad(
         run=key,
         rank=rank,
         steps=kernels.steps,
@@ -123,21 +111,21 @@ def _load(key: RunKey, rank: int, kernels: KernelBreakdown | Skipped) -> RankLoa
     )
 
 
-def _spreads(ranks: Sequence[RankLoad]) -> Iterable[RankSpread]:
+def _spreads(ranks: Sequence[m.RankLoad]) -> Iterable[m.RankSpread]:
     for quantity, field in _QUANTITIES:
         values = {load.run: float(getattr(load, field)) for load in ranks}
         largest = max(values, key=lambda run: values[run])
         middle = median(values.values())
-        yield RankSpread(
+        yield m.RankSpread(
             quantity=quantity,
             median_us=middle,
             max_us=values[largest],
-            ratio=values[largest] / middle if middle else Skipped(reason="the median is 0"),
+            ratio=values[largest] / middle if middle else m.Skipped(reason="the median is 0"),
             run=largest,
         )
 
 
-def _straggler(ranks: Sequence[RankLoad]) -> tuple[RunKey | None, str]:
+def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
     slowest = max(ranks, key=lambda load: load.compute_us)
     middle = median(load.compute_us for load in ranks)
     evidence = f"{slowest.compute_us:,.1f} us of compute a step, median of {len(ranks)} ranks {middle:,.1f}"

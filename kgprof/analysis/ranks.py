@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kgprof import model as m
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import rejections
-from kgprof.collectors.structured_trace import run_trace
-from kgprof.counted import counted
-from kgprof.model import Recording, RunKey, RunRecord
+from kgprof.reading.structured_trace import run_trace
+from kgprof.wording import plural
 
 Graph = tuple[str, str]  # compile id, function and place
 
 NAMED = 5  # differences in words; the others are counted
 
 
-def notes(recording: Recording) -> Mapping[RunKey, tuple[str, ...]]:
+def notes(recording: m.Recording) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two ranks."""
     ranks = {run.key: run for run in recording.runs if run.script is not None and run.script.rank is not None}
     if len(ranks) < 2:
@@ -32,7 +32,7 @@ def notes(recording: Recording) -> Mapping[RunKey, tuple[str, ...]]:
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 
 
-def _graphs(run: RunRecord) -> dict[Graph, str]:
+def _graphs(run: m.RunRecord) -> dict[Graph, str]:
     """What one rank compiled, with the guard that failed before it where it is a recompile."""
     trace = run_trace(run)
     if trace is None:
@@ -56,7 +56,10 @@ def _reason(guards: Sequence[Guard]) -> str:
 
 
 def _said(
-    key: RunKey, ranks: Mapping[RunKey, RunRecord], compiled: Mapping[RunKey, dict[Graph, str]], partial: list[Graph]
+    key: m.RunKey,
+    ranks: Mapping[m.RunKey, m.RunRecord],
+    compiled: Mapping[m.RunKey, dict[Graph, str]],
+    partial: list[Graph],
 ) -> Iterable[str]:
     mine = [graph for graph in partial if graph in compiled[key]]
     for graph in mine[:NAMED]:
@@ -67,11 +70,11 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        graphs = f"{counted(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
+        graphs = f"{plural(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
         yield f"{graphs} not compiled on rank {_rank(ranks[key])}"
 
 
-def _rank(run: RunRecord) -> int:
+def _rank(run: m.RunRecord) -> int:
     assert run.script is not None
     assert run.script.rank is not None
     return run.script.rank

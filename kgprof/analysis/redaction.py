@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kgprof import collectors
-from kgprof.model import Contents, Location, PrivateNames, Profile, RedactedCategory, encode_json
+from kgprof import model as m
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ _NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
 class Redactor:
     """Takes out of a text what identifies a machine, a person or an account. ``counts``: how often, by category."""
 
-    def __init__(self, private: PrivateNames, *, root: str = "") -> None:
+    def __init__(self, private: m.PrivateNames, *, root: str = "") -> None:
         self.counts: Counter[str] = Counter()
         self._patterns = (*SECRET_SHAPES, *_folders(private, root), *_names(private))
         self._known: dict[str, tuple[str, Counter[str]]] = {}
@@ -151,7 +151,7 @@ class Redactor:
         return text, counts
 
 
-def _folders(private: PrivateNames, root: str) -> Iterable[Pattern]:
+def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
     """What lies in the repository is named from its top; then homes, libraries, and the rest by its last two names."""
     yield from (_SITE_PACKAGES, _PYTHON)
     if root.startswith("/") and root.strip("/"):
@@ -164,7 +164,7 @@ def _folders(private: PrivateNames, root: str) -> Iterable[Pattern]:
     yield from (_ANY_HOME, _WINDOWS_HOME, _ROOTS_HOME, Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>"))
 
 
-def _names(private: PrivateNames) -> Iterable[Pattern]:
+def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
         name = re.escape(user)
         in_a_path = rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
@@ -190,7 +190,7 @@ def _is_a_word(name: str) -> bool:
 
 def _our_words() -> frozenset[str]:
     if not _OURS:
-        text = encode_json(collectors.RULES).decode() + " " + encode_json(msgspec.json.schema(Profile)).decode()
+        text = m.encode_json(collectors.RULES).decode() + " " + m.encode_json(msgspec.json.schema(m.Profile)).decode()
         _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
     return frozenset(_OURS)
 
@@ -201,7 +201,7 @@ _OURS: set[str] = set()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def redacted_trace(text: str, private: PrivateNames, *, root: str = "") -> str:
+def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str:
     """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
@@ -219,7 +219,7 @@ def redacted_trace(text: str, private: PrivateNames, *, root: str = "") -> str:
 # ---------------------------------------------------------------- a Profile
 
 
-def redacted(profile: Profile, private: PrivateNames, *, source: str = REPO, redact: bool = True) -> Profile:
+def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO, redact: bool = True) -> m.Profile:
     """The Profile as it may be shown, with its ``contents``.
 
     ``redact=False`` leaves names and secrets; ``source`` is obeyed all the same. A Profile that has been through here
@@ -228,7 +228,7 @@ def redacted(profile: Profile, private: PrivateNames, *, source: str = REPO, red
     root = profile.environment.source_root
     kept = _SourceLines(source, root)
     made = kept.of(profile)
-    before = profile.contents or Contents(redaction=False, source=ALL)
+    before = profile.contents or m.Contents(redaction=False, source=ALL)
     counts = Counter({one.category: one.count for one in before.redacted})
     if redact:
         redactor = redactor_of(made, private)
@@ -236,24 +236,24 @@ def redacted(profile: Profile, private: PrivateNames, *, source: str = REPO, red
         counts += redactor.counts
     return msgspec.structs.replace(
         made,
-        contents=Contents(
+        contents=m.Contents(
             redaction=redact or before.redaction,
             source=min((source, before.source), key=SOURCES.index),
-            redacted=tuple(RedactedCategory(category=name, count=counts[name]) for name in sorted(counts)),
+            redacted=tuple(m.RedactedCategory(category=name, count=counts[name]) for name in sorted(counts)),
             source_lines=len(kept.shown),
             source_lines_left_out=before.source_lines_left_out + len(kept.left_out),
         ),
     )
 
 
-def redactor_of(profile: Profile, private: PrivateNames) -> Redactor:
+def redactor_of(profile: m.Profile, private: m.PrivateNames) -> Redactor:
     """With the users that the Profile's own paths name: a Recording may come from another machine."""
     named = _NAMED_HOME.findall(msgspec.json.encode(profile).decode())
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
     return Redactor(msgspec.structs.replace(private, users=users), root=profile.environment.source_root)
 
 
-def _with_values_left_out(profile: Profile, redactor: Redactor) -> Profile:
+def _with_values_left_out(profile: m.Profile, redactor: Redactor) -> m.Profile:
     """Values of variables that are not known to be switches; of equal values two digits say that they are equal."""
     flags = profile.environment.flags
     shown = {name: _value(name, value, redactor) for name, value in flags.items()}
@@ -358,7 +358,7 @@ class _SourceLines:
         return self._of(value)  # type: ignore[no-any-return]
 
     def _of(self, value: Any) -> Any:
-        if isinstance(value, Location):
+        if isinstance(value, m.Location):
             return value if not value.text or self._stays(value.file, str(value.line)) else _without_text(value)
         if type(value) is str:
             return self._in_text(value) if "\n" in value or "  # " in value or ", code: " in value else value
@@ -399,5 +399,5 @@ class _SourceLines:
         return not file.startswith("/") or (bool(self._root) and file.startswith(f"{self._root}/"))
 
 
-def _without_text(place: Location) -> Location:
+def _without_text(place: m.Location) -> m.Location:
     return msgspec.structs.replace(place, text="")

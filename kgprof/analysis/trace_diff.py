@@ -9,25 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kgprof.model import (
-    Change,
-    KernelBreakdown,
-    KernelKind,
-    RunKey,
-    RunReport,
-    Skipped,
-    SpanTotal,
-    TraceDifference,
-    TraceFile,
-)
+from kgprof import model as m
 
 BOTH, NEW, GONE = "both", "new", "gone"
 
-_Name = tuple[str, KernelKind | None]
+_Name = tuple[str, m.KernelKind | None]
 _Side = Mapping[_Name, tuple[float, int]]  # microseconds and how many, of the whole window
 
 
-def differences(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> tuple[TraceDifference, ...]:
+def differences(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -> tuple[m.TraceDifference, ...]:
     """Each trace against the one of the same rank on the other side, or against the only one that there is."""
     kernels = {report.key: report.kernels for report in reports}
     others = [file for file in files if file.against]
@@ -39,21 +29,21 @@ def differences(files: Sequence[TraceFile], reports: Sequence[RunReport]) -> tup
     )
 
 
-def _counterpart(file: TraceFile, others: Sequence[TraceFile]) -> TraceFile | None:
+def _counterpart(file: m.TraceFile, others: Sequence[m.TraceFile]) -> m.TraceFile | None:
     if len(others) == 1:
         return others[0]
     return next((other for other in others if other.rank is not None and other.rank == file.rank), None)
 
 
 def difference(
-    before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped, *, run: RunKey, against: RunKey
-) -> TraceDifference:
+    before: m.KernelBreakdown | m.Skipped, after: m.KernelBreakdown | m.Skipped, *, run: m.RunKey, against: m.RunKey
+) -> m.TraceDifference:
     """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be compared."""
     reason = _incomparable(before, after, run, against)
-    if isinstance(before, Skipped) or isinstance(after, Skipped) or reason:
-        return TraceDifference(run=run, against=against, missing=reason)
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped) or reason:
+        return m.TraceDifference(run=run, against=against, missing=reason)
     sides = _Sides(before=before, after=after)
-    return TraceDifference(
+    return m.TraceDifference(
         run=run,
         against=against,
         device=after.device,
@@ -73,14 +63,14 @@ def difference(
 
 
 def _incomparable(
-    before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped, run: RunKey, against: RunKey
+    before: m.KernelBreakdown | m.Skipped, after: m.KernelBreakdown | m.Skipped, run: m.RunKey, against: m.RunKey
 ) -> str:
     """Empty where the two can be compared."""
     for key, side in ((against, before), (run, after)):
-        if isinstance(side, Skipped):
+        if isinstance(side, m.Skipped):
             return f"{key.strategy}: {side.reason}"
-    assert isinstance(before, KernelBreakdown)
-    assert isinstance(after, KernelBreakdown)
+    assert isinstance(before, m.KernelBreakdown)
+    assert isinstance(after, m.KernelBreakdown)
     if before.device != after.device:
         ours, theirs = _measure(after), _measure(before)
         return f"{run.strategy} holds the times of {ours} and {against.strategy} those of {theirs}"
@@ -90,17 +80,17 @@ def _incomparable(
     return ""
 
 
-def _measure(side: KernelBreakdown) -> str:
+def _measure(side: m.KernelBreakdown) -> str:
     return "kernels on the device" if side.device == "cuda" else "operators on the CPU"
 
 
 class _Sides:
     """Divides what each side has by its own steps."""
 
-    def __init__(self, *, before: KernelBreakdown, after: KernelBreakdown) -> None:
+    def __init__(self, *, before: m.KernelBreakdown, after: m.KernelBreakdown) -> None:
         self._before, self._after = before.steps or 1, after.steps or 1
 
-    def changes(self, before: _Side, after: _Side) -> tuple[Change, ...]:
+    def changes(self, before: _Side, after: _Side) -> tuple[m.Change, ...]:
         """One row a name that either side has, the largest difference first, up or down."""
         names = dict.fromkeys((*before, *after))
         found = [self.change(name, before.get(name), after.get(name)) for name in names]
@@ -108,10 +98,10 @@ class _Sides:
 
     def change(
         self, name: _Name, before: tuple[float, int | None] | None, after: tuple[float, int | None] | None
-    ) -> Change:
+    ) -> m.Change:
         before_us, before_count = before or (0.0, 0)
         after_us, after_count = after or (0.0, 0)
-        return Change(
+        return m.Change(
             name=name[0],
             kind=name[1],
             status=NEW if before is None else GONE if after is None else BOTH,
@@ -123,15 +113,15 @@ class _Sides:
         )
 
 
-def _total(side: KernelBreakdown) -> tuple[float, int]:
+def _total(side: m.KernelBreakdown) -> tuple[float, int]:
     return side.total_us, sum(row.count for row in side.rows)
 
 
-def _kinds(side: KernelBreakdown) -> _Side:
+def _kinds(side: m.KernelBreakdown) -> _Side:
     return {(total.kind.value, total.kind): (total.total_us, total.count) for total in side.kinds}
 
 
-def _kernels(side: KernelBreakdown) -> _Side:
+def _kernels(side: m.KernelBreakdown) -> _Side:
     """By name and kind; of two rows with the same of both (a kernel and a copy of one name) the sum."""
     found: dict[_Name, tuple[float, int]] = {}
     for row in side.rows:
@@ -140,5 +130,5 @@ def _kernels(side: KernelBreakdown) -> _Side:
     return found
 
 
-def _spans(totals: Iterable[SpanTotal]) -> _Side:
+def _spans(totals: Iterable[m.SpanTotal]) -> _Side:
     return {(total.span, None): (total.total_us, total.count) for total in totals}

@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.analysis.comparison import STEPS_DIFFER
-from kgprof.counted import counted
-from kgprof.figures import figure
-from kgprof.model import (
-    OVERFLOW_TO_SAY,
-    Finding,
-    KernelBreakdown,
-    Level,
-    RankBalance,
-    Rounds,
-    RunAgreement,
-    RunKey,
-    RunReport,
-    Skipped,
-    Spread,
-    TraceDifference,
-    Verdict,
-)
+from kgprof import model as m
+from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
 
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
 # How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
 FIRST_EVALUATION_NOTE = "the first evaluation took"
 
@@ -41,16 +25,16 @@ class Remark:
 
 
 def verdict(
-    runs: Sequence[RunReport],
-    findings: Sequence[Finding],
+    runs: Sequence[m.RunReport],
+    findings: Sequence[m.Finding],
     *,
-    baseline: RunKey | None,
+    baseline: m.RunKey | None,
     interrupted: bool,
     uncompared: str = "",
-    balance: RankBalance | None = None,
-    differences: Sequence[TraceDifference] = (),
+    balance: m.RankBalance | None = None,
+    differences: Sequence[m.TraceDifference] = (),
     expired: Sequence[str] = (),
-) -> Verdict:
+) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
@@ -59,19 +43,19 @@ def verdict(
     remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance), *_changed(differences))
     said = tuple(remark.text for remark in remarks)
     if not headlines:
-        warned = any(finding.level is Level.WARNING for finding in findings)
+        warned = any(finding.level is m.Level.WARNING for finding in findings)
         status = ATTENTION if warned or expired or any(remark.attention for remark in remarks) else OK
         notes = (*expired, *_by_message(findings))
-        return Verdict(status=status, text="; ".join(said), reasons=_once(notes))
+        return m.Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
-    return Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *expired, *said)))
+    return m.Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *expired, *said)))
 
 
-def _ranks(balance: RankBalance | None) -> tuple[Remark, ...]:
+def _ranks(balance: m.RankBalance | None) -> tuple[Remark, ...]:
     return () if balance is None else (Remark(text=balance.text, attention=balance.straggler is not None),)
 
 
-def _changed(differences: Sequence[TraceDifference]) -> tuple[Remark, ...]:
+def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
     """Of traces held against others, what became of the whole."""
     return tuple(
         Remark(
@@ -84,7 +68,7 @@ def _changed(differences: Sequence[TraceDifference]) -> tuple[Remark, ...]:
     )
 
 
-def _by_message(findings: Sequence[Finding]) -> tuple[str, ...]:
+def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
     """Each message once, with all its runs; some name theirs already."""
     runs: dict[str, list[str]] = {}
     for finding in findings:
@@ -98,54 +82,37 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def _headlines(runs: Sequence[RunReport], findings: Sequence[Finding], *, interrupted: bool) -> list[tuple[str, str]]:
+def _headlines(
+    runs: Sequence[m.RunReport], findings: Sequence[m.Finding], *, interrupted: bool
+) -> list[tuple[str, str]]:
     """(status, sentence), worst first."""
     lines: list[tuple[str, str]] = []
     if interrupted:
         ended = sum(run.exit.outcome == "ok" for run in runs)
-        lines.append((INCONCLUSIVE, f"interrupted: {ended} of {counted(len(runs), 'run')} are complete"))
+        lines.append((INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete"))
     lines += [(FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     lines += [(FAILED, died) for run in runs for died in ([] if interrupted else _lost_rounds(run))]
-    errors = [finding for finding in findings if finding.level is Level.ERROR]
+    errors = [finding for finding in findings if finding.level is m.Level.ERROR]
     lines += [(FAILED, message) for message in _by_message(errors)]
     return lines
 
 
-def second_death(run: RunReport) -> str:
+def second_death(run: m.RunReport) -> str:
     """How its second process ended, the one of MEMORY and KERNELS; empty where that ended well or never was."""
     if run.probe_exit is None or run.probe_exit.outcome in ("ok", "interrupted"):
         return ""
     return f"{run.key.slug}: its second process {run.probe_exit.words}"
 
 
-def _lost_rounds(run: RunReport) -> list[str]:
-    return [] if isinstance(run.rounds, Skipped) else [f"{run.key.slug}: {lost}" for lost in run.rounds.lost]
+def _lost_rounds(run: m.RunReport) -> list[str]:
+    return [] if isinstance(run.rounds, m.Skipped) else [f"{run.key.slug}: {lost}" for lost in run.rounds.lost]
 
 
 # ---------------------------------------------------------------- speed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """How the verdict says a quantity: in ``name``, ``scale`` times the value that was measured."""
-
-    name: str
-    scale: float
-
-    def bare(self, value: float) -> str:
-        return figure(value * self.scale)
-
-    def say(self, value: float) -> str:
-        return f"{self.bare(value)} {self.name}"
-
-
-PER_CANDIDATE = Unit(name="ms/candidate", scale=1.0)
-PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
-PER_STEP = Unit(name="ms/step", scale=1e-3)
-
-
-def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
+def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not run.results_differ]
     per_candidate = _timed(sound, lambda run: run.ms_per_candidate)
@@ -165,60 +132,60 @@ def _fastest(runs: Sequence[RunReport], baseline: RunKey | None) -> Remark:
     return Remark(text=f"the runs cannot be ranked: {STEPS_DIFFER}", attention=True)
 
 
-def _untimed(runs: Sequence[RunReport]) -> str:
+def _untimed(runs: Sequence[m.RunReport]) -> str:
     """Of scripts, what there is instead."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
     if not scripts:
         return _traced(runs) or _read_from_files(runs) or "no run has a time"
-    return "; ".join(f"{run.key.slug}: {counted(script.steps, 'step')}, each {script.step}" for run, script in scripts)
+    return "; ".join(f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
 
 
-def _read_from_files(runs: Sequence[RunReport]) -> str:
+def _read_from_files(runs: Sequence[m.RunReport]) -> str:
     """Of a TORCH_TRACE directory, in which no step is counted."""
-    compiled = [run.compile for run in runs if not isinstance(run.compile, Skipped)]
+    compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     if not compiled or not all(run.script is not None and not run.script.counted for run in runs):
         return ""
     compilations = sum(len(summary.compilations) for summary in compiled)
-    processes = counted(len(runs), "process", "processes")
-    return f"{counted(compilations, 'compilation')} in {processes}; a TORCH_TRACE directory holds no times"
+    processes = plural(len(runs), "process", "processes")
+    return f"{plural(compilations, 'compilation')} in {processes}; a TORCH_TRACE directory holds no times"
 
 
-def _traced(runs: Sequence[RunReport]) -> str:
+def _traced(runs: Sequence[m.RunReport]) -> str:
     """How busy each device was, of runs that were only traced; empty where none was."""
-    found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, KernelBreakdown)]
+    found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
     said = [f"{slug}: {_busy(kernels)}" for slug, kernels in found[:TRACED_TO_NAME]]
     return "; ".join(said) + (f"; and {len(found) - len(said)} more" if len(found) > len(said) else "")
 
 
-def _busy(kernels: KernelBreakdown) -> str:
+def _busy(kernels: m.KernelBreakdown) -> str:
     what = "device busy" if kernels.device == "cuda" else "operators running"
     of = (
-        f"{counted(kernels.steps, 'traced step')}"
+        f"{plural(kernels.steps, 'traced step')}"
         if kernels.steps
         else "the traced window, in which no steps are marked"
     )
     return f"{what} {100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0:.1f} % of {of}"
 
 
-def uncounted_evaluation(run: RunReport) -> Spread | Skipped:
+def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation says nothing about its candidates: then the whole of it is what compares."""
-    counted = Skipped(reason="the evaluation counts its candidates")
-    return run.evaluation_time if isinstance(run.evaluation, Skipped) else counted
+    plural = m.Skipped(reason="the evaluation counts its candidates")
+    return run.evaluation_time if isinstance(run.evaluation, m.Skipped) else plural
 
 
-def _steps_are_alike(runs: Sequence[RunReport]) -> bool:
-    whole = any(isinstance(run.evaluation_time, Spread) or not isinstance(run.evaluation, Skipped) for run in runs)
+def _steps_are_alike(runs: Sequence[m.RunReport]) -> bool:
+    whole = any(isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in runs)
     return not whole or len({run.key.strategy for run in runs}) == 1
 
 
 def _timed(
-    runs: Sequence[RunReport], quantity: Callable[[RunReport], Spread | Skipped]
-) -> list[tuple[RunReport, Spread]]:
-    pairs = [(run, time) for run in runs if isinstance(time := quantity(run), Spread)]
+    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
+) -> list[tuple[m.RunReport, m.Spread]]:
+    pairs = [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
     return sorted(pairs, key=lambda pair: pair[1].median)
 
 
-def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None, unit: Unit) -> Remark:
+def _ranking(timed: Sequence[tuple[m.RunReport, m.Spread]], baseline: m.RunKey | None, unit: Unit) -> Remark:
     (first, best), *others = timed
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 else ""
@@ -245,13 +212,13 @@ def _ranking(timed: Sequence[tuple[RunReport, Spread]], baseline: RunKey | None,
     )
 
 
-def processes(*runs: RunReport) -> str:
+def processes(*runs: m.RunReport) -> str:
     """Where the times that are ranked are from: with rounds, the first of them."""
-    found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, Rounds)]
+    found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     return f"in the first of {min(found)} processes each" if len(found) == len(runs) else "in one process each"
 
 
-def doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit: Unit) -> str:
+def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spread, unit: Unit) -> str:
     """Why two times cannot be ranked; empty where they can. That the samples of steps overlap is said elsewhere."""
     best_round, round_time = _over_rounds(first, unit), _over_rounds(against, unit)
     if best_round and round_time and best_round.maximum >= round_time.minimum:
@@ -271,79 +238,79 @@ def doubt(first: RunReport, best: Spread, against: RunReport, time: Spread, unit
     return ""
 
 
-def _over_rounds(run: RunReport, unit: Unit) -> Spread | None:
-    if isinstance(run.rounds, Skipped):
+def _over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
+    if isinstance(run.rounds, m.Skipped):
         return None
     found = {
         PER_CANDIDATE: run.rounds.ms_per_candidate,
         PER_EVALUATION: run.rounds.evaluation_time,
         PER_STEP: run.rounds.step,
     }[unit]
-    return found if isinstance(found, Spread) and found.samples >= FEWEST_TO_RANK else None
+    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
 
 
-def overlap(best: Spread, other: Spread, unit: Unit) -> bool:
+def overlap(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
     """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
     return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
 
 
-def _range(time: Spread, unit: Unit) -> str:
+def _range(time: m.Spread, unit: Unit) -> str:
     return f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}"
 
 
 # ---------------------------------------------------------------- what else holds
 
 
-def _facts(runs: Sequence[RunReport], uncompared: str) -> tuple[Remark, ...]:
+def _facts(runs: Sequence[m.RunReport], uncompared: str) -> tuple[Remark, ...]:
     return tuple(fact for fact in (_results(runs, uncompared), _candidates(runs), _unknown(runs)) if fact is not None)
 
 
-def _results(runs: Sequence[RunReport], uncompared: str) -> Remark | None:
+def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     """What the comparison of results came to. A run that was held against nothing but itself has not been compared."""
     if uncompared:
         return Remark(text=f"results were not compared: {uncompared}", attention=True)
-    compared = [run.agreement for run in runs if isinstance(run.agreement, RunAgreement) and _held_against(run)]
+    compared = [run.agreement for run in runs if isinstance(run.agreement, m.RunAgreement) and _held_against(run)]
     if any(run.results_differ for run in runs):
         return None
     if not compared:
-        alone = any(isinstance(run.agreement, RunAgreement) for run in runs)
+        alone = any(isinstance(run.agreement, m.RunAgreement) for run in runs)
         reasons = _without_agreement(runs) or "there was no other result"
         return Remark(text=f"results were not compared: {reasons}", attention=len(runs) > 1) if alone else None
     ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     missing = _without_agreement(runs)
     unknown = f" ({missing})" if missing else ""
     near = any(agreement.verdict == "near-ties" for agreement in compared)
-    words = f"results equal but for {counted(ties, 'near-tie')}" if near else "results equal"
+    words = f"results equal but for {plural(ties, 'near-tie')}" if near else "results equal"
     return Remark(text=f"{words}{unknown}", attention=bool(missing))
 
 
-def _held_against(run: RunReport) -> bool:
+def _held_against(run: m.RunReport) -> bool:
     agreement = run.agreement
-    return isinstance(agreement, RunAgreement) and bool(run.compared_with or agreement.reference_compared)
+    return isinstance(agreement, m.RunAgreement) and bool(run.compared_with or agreement.reference_compared)
 
 
-def _without_agreement(runs: Sequence[RunReport]) -> str:
+def _without_agreement(runs: Sequence[m.RunReport]) -> str:
     """The runs that were not compared, by their reason."""
     by_reason: dict[str, list[str]] = {}
     for run in runs:
-        if isinstance(run.agreement, Skipped):
+        if isinstance(run.agreement, m.Skipped):
             by_reason.setdefault(run.agreement.reason, []).append(run.key.slug)
     return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
 
 
-def _candidates(runs: Sequence[RunReport]) -> Remark | None:
-    totals = {run.evaluation.candidates for run in runs if not isinstance(run.evaluation, Skipped)}
-    unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, Skipped))
+def _candidates(runs: Sequence[m.RunReport]) -> Remark | None:
+    totals = {run.evaluation.candidates for run in runs if not isinstance(run.evaluation, m.Skipped)}
+    unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, m.Skipped))
     if len(totals) != 1 or unfinished:
         return None
-    return Remark(text=f"all {counted(totals.pop(), 'candidate')} finished")
+    return Remark(text=f"all {plural(totals.pop(), 'candidate')} finished")
 
 
-def _unknown(runs: Sequence[RunReport]) -> Remark | None:
+def _unknown(runs: Sequence[m.RunReport]) -> Remark | None:
     """Of the run with the most overflow: its metrics rest on candidates of which nothing is known."""
-    evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, Skipped)]
+    evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
     worst = max(evaluations, key=lambda evaluation: evaluation.overflow_share, default=None)
-    if worst is None or worst.overflow_share <= OVERFLOW_TO_SAY:
+    if worst is None or worst.overflow_share <= m.OVERFLOW_TO_SAY:
         return None
-    counted = f"{worst.overflow:,} of {worst.candidates:,} ({100 * worst.overflow_share:.0f} %)"
-    return Remark(text=f"{counted} unknown: a cap dropped children on their path", attention=True)
+    plural = f"{worst.overflow:,} of {worst.candidates:,} ({100 * worst.overflow_share:.0f} %)"
+    return Remark(text=f"{plural} unknown: a cap dropped children on their path", attention=True)

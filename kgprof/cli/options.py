@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kgprof.ci import Job, job_of
+from kgprof import model as m
+from kgprof.cli.ci import Job, job_of
 from kgprof.errors import (
     UsageError,
 )
-from kgprof.model import Options, PassName
-from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 
 if TYPE_CHECKING:
     from kgprof.render import Renderer
 
 
-DEFAULTS = Options()
-MODES = (EAGER, *COMPILED_MODES, AS_IS)
-PASSES = tuple(str(name) for name in PassName)
+DEFAULTS = m.Options()
+MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
+PASSES = tuple(str(name) for name in m.PassName)
 MODULE = "kgprof.module"
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
@@ -168,14 +167,14 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return f"{MODULE_OPTION}{module}"
 
 
-def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[PassName, ...]:
+def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[m.PassName, ...]:
     names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
     for name in names:
         if name not in PASSES:
             raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
     if value is not None and not names:
         raise UsageError("--passes names no pass", hint=f"one of {', '.join(PASSES)}")
-    return tuple(PassName(name) for name in dict.fromkeys(names))
+    return tuple(m.PassName(name) for name in dict.fromkeys(names))
 
 
 module_option = click.option(
@@ -336,7 +335,7 @@ def could_be_written(path: Path) -> bool:
     return not path.is_dir() and above is not None and above.is_dir()
 
 
-def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> Options:
+def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
     """``given`` are fields of Options, which the parameters of ``run_options`` are named after (all but --timeout).
 
     Raises UsageError for a workload that cannot be one, before a child is started for it.
@@ -348,10 +347,10 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     checked_warmup(given["warmup"], given["steps"])
     given["passes"] = passes_of(workload, given)
     checked_rounds(workload, given.get("rounds", DEFAULTS.rounds), given["passes"])
-    return Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+    return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
-def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> Options:
+def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> m.Options:
     """Raises UsageError for what asks for a run as well."""
     run_only = ("workload", "strategies", "modes", "device", "steps", "warmup", "max_steps", "duration_s", "backend")
     given = [name for name in run_only if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE] + [
@@ -362,18 +361,18 @@ def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[s
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} has no meaning beside it",
             hint="leave one of them out",
         )
-    return Options(workload=f"TORCH_TRACE={torch_trace}", passes=(PassName.COMPILE,))
+    return m.Options(workload=f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
 
-def passes_of(workload: str, given: dict[str, Any]) -> tuple[PassName, ...]:
+def passes_of(workload: str, given: dict[str, Any]) -> tuple[m.PassName, ...]:
     """Those asked for, or what one run of a script gives. Raises UsageError for a script's option elsewhere."""
     from kgprof.workloads import programs
 
-    passes: tuple[PassName, ...] = given.get("passes", ())
+    passes: tuple[m.PassName, ...] = given.get("passes", ())
     if programs.is_program(workload):
-        if PassName.KERNELS in passes:
+        if m.PassName.KERNELS in passes:
             raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
-        return passes or (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+        return passes or (m.PassName.COMPILE, m.PassName.MEMORY, m.PassName.TRACE)
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():
         if value is not None:
@@ -390,7 +389,7 @@ def checked_warmup(warmup: int, steps: int) -> None:
         )
 
 
-def checked_rounds(workload: str, rounds: int, passes: tuple[PassName, ...]) -> None:
+def checked_rounds(workload: str, rounds: int, passes: tuple[m.PassName, ...]) -> None:
     from kgprof.workloads import programs
 
     if rounds == 1:
@@ -400,7 +399,7 @@ def checked_rounds(workload: str, rounds: int, passes: tuple[PassName, ...]) -> 
             f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
             hint="profile a function of it, file.py:name, or the script several times",
         )
-    if passes and PassName.TIMING not in passes:
+    if passes and m.PassName.TIMING not in passes:
         raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
 
 

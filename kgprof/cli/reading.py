@@ -7,52 +7,54 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kgprof import model as m
 from kgprof.cli.options import Sharing
-from kgprof.model import Profile
 from kgprof.progress import tell as to_stderr
 
 if TYPE_CHECKING:
-    from kgprof.analysis.compare import CompareSettings
+    from kgprof import model as m
+    from kgprof.collectors.accepted import Entry
+    from kgprof.compare import CompareSettings
     from kgprof.gate import Settings
-    from kgprof.gate.accepted import Entry
     from kgprof.gate.settings import Written
-    from kgprof.model import GateEntry, KindOverride, Recording
 
 
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 
 
-def read(recording: Path, *, hta: bool | None = False, quiet: bool = False, sharing: Sharing | None = None) -> Profile:
+def read(
+    recording: Path, *, hta: bool | None = False, quiet: bool = False, sharing: Sharing | None = None
+) -> m.Profile:
     """The Profile, without what must not be shown; of a Recording that check-graphs made, with the gate it was held to.
 
     ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked about).
     """
     from kgprof.analysis.redaction import redacted
-    from kgprof.record import store
+    from kgprof.reading import recordings
 
     sharing = sharing or Sharing()
     kinds = kernel_kinds()
-    loaded = store.load(recording)
+    loaded = recordings.load(recording)
     if hta is not False:
         loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
     found = judged_profile(loaded, kinds)
     return redacted(found, loaded.header.private, source=sharing.source, redact=sharing.redact)
 
 
-def judged_profile(loaded: Recording, kinds: tuple[KindOverride, ...]) -> Profile:
+def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.Profile:
     """As it was recorded: what must not be shown is still in it."""
     from kgprof.analysis import analyse
     from kgprof.gate import judge
     from kgprof.gate.settings import from_record
-    from kgprof.record import store
+    from kgprof.reading import layout
 
     found = analyse(loaded, kinds)
     if loaded.gate is None:
         return found
-    return judge(found, from_record(loaded.gate, Path(loaded.folder) / store.GATE))
+    return judge(found, from_record(loaded.gate, Path(loaded.folder) / layout.GATE))
 
 
-def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
+def with_holistic(loaded: m.Recording, *, again: bool, quiet: bool) -> m.Recording:
     from kgprof.record import holistic
 
     def tell(text: str) -> None:
@@ -64,7 +66,7 @@ def with_holistic(loaded: Recording, *, again: bool, quiet: bool) -> Recording:
 
 def gate_settings(options: Written, faults: list[str]) -> Settings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
-    from kgprof.gate import accepted
+    from kgprof.collectors import accepted
     from kgprof.gate.settings import combined, refuse
 
     folder, written = gate_configuration(faults)
@@ -103,7 +105,7 @@ def gate_configuration(faults: list[str]) -> tuple[Path, Written | None]:
     return here, None
 
 
-def kernel_kinds() -> tuple[KindOverride, ...]:
+def kernel_kinds() -> tuple[m.KindOverride, ...]:
     """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
     from kgprof.gate.settings import refuse
 
@@ -124,18 +126,18 @@ def text_of(path: Path, faults: list[str]) -> str | None:
         return None
 
 
-def side(path: Path, sharing: Sharing) -> Profile:
+def side(path: Path, sharing: Sharing) -> m.Profile:
     """BASE or HEAD. A file is read as it stands; of a folder the Recording, or the report.json where there is none.
 
     Raises InputError.
     """
-    from kgprof import carried
     from kgprof.errors import InputError
-    from kgprof.record import store
+    from kgprof.reading import layout
+    from kgprof.render import carried
 
     file = path / "report.json" if path.is_dir() else path
-    if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == store.HEADER:
-        return read(store.resolve(path), sharing=sharing)
+    if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
+        return read(layout.resolve(path), sharing=sharing)
     if file.suffix.lower() in (".html", ".htm"):
         return carried.read(file).profile
     try:
@@ -153,7 +155,7 @@ def named_side(path: Path, sharing: Sharing) -> str:
     return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
 
 
-def fit_to_show(found: Profile, sharing: Sharing) -> Profile:
+def fit_to_show(found: m.Profile, sharing: Sharing) -> m.Profile:
     """A side that came as a report may have been made with --no-redact, and the other side's page would say it."""
     from kgprof.analysis.redaction import redacted
     from kgprof.record.private_names import private_names
@@ -164,12 +166,12 @@ def fit_to_show(found: Profile, sharing: Sharing) -> Profile:
 def recording_of(path: Path) -> Path | None:
     """The Recording in a folder, from which a page takes its traces; None for a file that stands for itself."""
     from kgprof.errors import InputError
-    from kgprof.record import store
+    from kgprof.reading import layout
 
     if not path.is_dir():
         return None
     try:
-        return store.resolve(path)
+        return layout.resolve(path)
     except InputError:
         return None
 
@@ -178,9 +180,9 @@ def compare_settings(
     budgets: tuple[str, ...], fail_on: str | None, accepted_path: str | None, allow_different_environment: bool
 ) -> tuple[CompareSettings, tuple[Entry, ...]]:
     """Options over the configuration file over the defaults. Raises UsageError with every fault of all."""
-    from kgprof.analysis.compare import FAIL_ON as NEW_FINDINGS
-    from kgprof.analysis.compare import CompareSettings
-    from kgprof.analysis.compare_metrics import BUDGETED
+    from kgprof.compare import FAIL_ON as NEW_FINDINGS
+    from kgprof.compare import CompareSettings
+    from kgprof.compare.metrics import BUDGETED
     from kgprof.gate import regressions
     from kgprof.gate.settings import refuse
 
@@ -200,7 +202,7 @@ def compare_settings(
 
 
 def accepted_entries(given: str | None, folder: Path, written: Written | None, faults: list[str]) -> tuple[Entry, ...]:
-    from kgprof.gate import accepted
+    from kgprof.collectors import accepted
 
     path = Path(given) if given is not None else folder / ((written and written.accepted) or accepted.FILE)
     text = text_of(path, faults)
@@ -209,25 +211,25 @@ def accepted_entries(given: str | None, folder: Path, written: Written | None, f
     return accepted.parse(text, str(path), faults) if text is not None else ()
 
 
-def accepted_here(given: str | None) -> tuple[GateEntry, ...]:
+def accepted_here(given: str | None) -> tuple[m.GateEntry, ...]:
     """What the project accepts, as a Recording keeps it. Raises UsageError with every fault of the files."""
     from dataclasses import asdict
 
+    from kgprof import model as m
     from kgprof.gate.settings import refuse
-    from kgprof.model import GateEntry
 
     faults: list[str] = []
     folder, written = gate_configuration(faults)
     entries = accepted_entries(given, folder, written, faults)
     refuse(faults, hint="nothing has been run", where="what the project accepts")
-    return tuple(GateEntry(**asdict(entry)) for entry in entries)
+    return tuple(m.GateEntry(**asdict(entry)) for entry in entries)
 
 
-def with_accepted(found: Profile, entries: Sequence[Entry]) -> Profile:
+def with_accepted(found: m.Profile, entries: Sequence[Entry]) -> m.Profile:
     """Its findings, marked where the project accepts them."""
     import msgspec
 
-    from kgprof.gate import accepted
+    from kgprof.collectors import accepted
 
     if not entries:
         return found

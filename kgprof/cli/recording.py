@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kgprof.ci import Job
+from kgprof import model as m
+from kgprof.cli.ci import Job
 from kgprof.cli.reading import read
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import (
@@ -18,7 +19,6 @@ from kgprof.errors import (
     EXIT_OK,
     EXIT_WORKLOAD,
 )
-from kgprof.model import Options
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ def traced_folder(output: Path | None, torch_trace: Path) -> Path:
     return output if output is not None else default_folder(torch_trace.absolute().name)
 
 
-def read_torch_trace(options: Options, torch_trace: Path, folder: Path) -> Path:
+def read_torch_trace(options: m.Options, torch_trace: Path, folder: Path) -> Path:
     from kgprof.record import torch_trace_files
 
     return torch_trace_files.record_directory(torch_trace, folder, options)
@@ -55,9 +55,9 @@ def output_folder(output: Path | None, workload: str, launched: Launch | None) -
     return ranks.agreed_folder(folder_name(workload), launched) if launched else default_folder(workload)
 
 
-def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
+def recorded(options: m.Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
     """The Recording's folder; None on a rank that leaves the rest to rank 0."""
-    from kgprof.ci import fenced
+    from kgprof.cli.ci import fenced
     from kgprof.record import ranks, record
 
     with sigterm_as_ctrl_c():
@@ -71,7 +71,7 @@ def recorded(options: Options, folder: Path, quiet: bool, launched: Launch | Non
         return ranks.gather(folder, launched) if launched.rank == 0 else None
 
 
-def shown(options: Options, quiet: bool) -> AbstractContextManager[Progress]:
+def shown(options: m.Options, quiet: bool) -> AbstractContextManager[Progress]:
     """A live line and what a script prints would write over each other."""
     from kgprof import progress
     from kgprof.workloads import programs
@@ -94,10 +94,10 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
 
 def rank_exit_code(folder: Path, launched: Launch | None) -> int:
     """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
-    from kgprof.record import store
+    from kgprof.reading import layout
 
     assert launched is not None
-    recording = launched.folder(folder) / store.FOLDER
+    recording = launched.folder(folder) / layout.FOLDER
     found = read(recording)
     complain_of_runs(found, recording)
     return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK

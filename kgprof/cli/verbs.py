@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.ci import inert
+from kgprof.cli.ci import inert
 from kgprof.cli.options import (
     DEFAULTS,
     PLACE,
@@ -70,13 +71,11 @@ from kgprof.errors import (
     UsageError,
 )
 from kgprof.gate.settings import FAIL_ON
-from kgprof.model import Options, PassName
 from kgprof.progress import tell
-from kgprof.workloads.backend_names import BACKENDS
 
 HELP_WIDTH = 100
 SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
-TRACED_PASSES = (str(PassName.TRACE), str(PassName.KERNELS), str(PassName.STACK))
+TRACED_PASSES = (str(m.PassName.TRACE), str(m.PassName.KERNELS), str(m.PassName.STACK))
 
 
 class Verbs(click.Group):
@@ -255,7 +254,7 @@ def profile(
 )
 @click.option(
     "--backend",
-    type=click.Choice(BACKENDS),
+    type=click.Choice(m.BACKENDS),
     help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
 )
 @click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
@@ -293,6 +292,7 @@ def check_graphs(
                   kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
     from kgprof.gate.settings import parse_options, to_record
+    from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
@@ -324,7 +324,7 @@ def check_graphs(
     say_outcome(outputs, found, recording, job=context.job)
     if update_baseline:
         # That file names files as they were recorded, not as a report may show them.
-        judged = judged_profile(store.load(recording), kernel_kinds())
+        judged = judged_profile(recordings.load(recording), kernel_kinds())
         return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
 
@@ -357,7 +357,7 @@ def report(
                   kgprof report my-run --format markdown
                   kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
-    from kgprof.record import store
+    from kgprof.reading import layout
 
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
@@ -365,14 +365,14 @@ def report(
         output = traced_folder(output, torch_trace)
         recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
     assert recording is not None
-    folder = store.resolve(recording)
+    folder = layout.resolve(recording)
     context = ctx.ensure_object(Context)
     found = read(folder, hta=hta, sharing=context.sharing)
     add_to_job_summary(found, context.job)
     if output is None and outputs:
         emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
-    where = output if output is not None else store.output_folder(folder)
+    where = output if output is not None else layout.output_folder(folder)
     ctx.ensure_object(Context).folder = where
     emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
     return EXIT_OK
@@ -429,7 +429,7 @@ def trace(
     kernel_kinds()  # a fault in them is told before anything is read
     where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
     ctx.ensure_object(Context).folder = where
-    options = Options(workload=kineto_files.title(traces), passes=(PassName.TRACE,))
+    options = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     with progress.choose(quiet=quiet) as shown_progress:
         recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
         shown_progress.phase("analysis", None)
@@ -472,11 +472,12 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
                   kgprof export my-run --to perfetto --run fused.eager -o fused.trace.json.gz
     """
+    from kgprof.reading import recordings
     from kgprof.record import kept_traces, store
 
     if not could_be_written(output):
         raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
-    kept = kept_traces.asked_for(store.load(recording), slug, PassName(name) if name is not None else None)
+    kept = kept_traces.asked_for(recordings.load(recording), slug, m.PassName(name) if name is not None else None)
     if viewer == PERFETTO:
         store.copy_trace(kept.path, output)
     else:
@@ -534,7 +535,7 @@ def compare(
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare base-run head-run --max-regression step=2% -o comparison
     """
-    from kgprof.analysis.compare import compare as compared
+    from kgprof.compare import compare as compared
 
     context = ctx.ensure_object(Context)
     settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
@@ -565,14 +566,14 @@ def extract(report: Path, output: Path | None) -> int:
     For example:  kgprof extract report.html -o report.json
                   kgprof extract report.html | jq .verdict
     """
-    from kgprof import carried
-    from kgprof.model import encode_json
+    from kgprof import model as m
     from kgprof.record import store
+    from kgprof.render import carried
 
     if output is not None and not could_be_written(output):
         raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
     found = carried.read(report)
-    text = encode_json(found.profile).decode()
+    text = m.encode_json(found.profile).decode()
     for words in found.left_out:
         inform(f"not in this report's copy: {words}")
     if output is None:
@@ -590,10 +591,10 @@ def schema() -> int:
     \b
     For example:  kgprof schema > kgprof.schema.json
     """
-    from kgprof.model import encode_json
+    from kgprof import model as m
     from kgprof.render import json
 
-    to_stdout(encode_json(json.schema()).decode())
+    to_stdout(m.encode_json(json.schema()).decode())
     return EXIT_OK
 
 
@@ -617,14 +618,14 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     \b
     For example:  kgprof selftest --device cpu
     """
+    from kgprof import model as m
     from kgprof import progress
-    from kgprof.model import encode_json
-    from kgprof.selftest import lines
-    from kgprof.selftest import selftest as answers_here
+    from kgprof.cli.selftest import lines
+    from kgprof.cli.selftest import selftest as answers_here
 
     with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown_progress:
         answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
-    to_stdout(encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
+    to_stdout(m.encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
     return EXIT_GATE_FAILED if answers.wrong else EXIT_OK
 
 
@@ -685,7 +686,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.ci_init import PATHS, Wanted, refuse_to_replace, workflow
+    from kgprof.cli.ci_init import PATHS, Wanted, refuse_to_replace, workflow
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]

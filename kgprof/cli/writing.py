@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kgprof.ci import Job, inert
+from kgprof import model as m
+from kgprof.cli.ci import Job, inert
 from kgprof.cli.options import Output
-from kgprof.counted import counted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -19,12 +19,12 @@ from kgprof.errors import (
     EXIT_OK,
     UsageError,
 )
-from kgprof.model import Profile, RunReport, Skipped
 from kgprof.progress import discard, tell
+from kgprof.wording import plural
 
 if TYPE_CHECKING:
+    from kgprof import model as m
     from kgprof.gate import Settings
-    from kgprof.model import RecordingHeader
     from kgprof.record.kept_traces import KeptTrace
     from kgprof.render import Renderer
     from kgprof.render.hand_off import TraceToHandOff
@@ -38,7 +38,7 @@ def say(message: str, hint: str = "") -> None:
     tell(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")))
 
 
-def write_report(folder: Path, found: Profile, recording: Path | None) -> Path:
+def write_report(folder: Path, found: m.Profile, recording: Path | None) -> Path:
     """report.json and report.html; the path of the latter."""
     from kgprof import render
 
@@ -47,7 +47,7 @@ def write_report(folder: Path, found: Profile, recording: Path | None) -> Path:
     return folder / "report.html"
 
 
-def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Path | None) -> None:
+def write_rendered(path: Path, renderer: Renderer, found: m.Profile, recording: Path | None) -> None:
     """A page that stands elsewhere than its Recording gets the traces that it does not carry beside it."""
     from kgprof.record import store
     from kgprof.render.html import Html
@@ -67,9 +67,9 @@ def write_rendered(path: Path, renderer: Renderer, found: Profile, recording: Pa
     store.write_report(path.parent, path.name, page.text)
 
 
-def rendered(renderer: Renderer, found: Profile, recording: Path | None, job: Job) -> str:
+def rendered(renderer: Renderer, found: m.Profile, recording: Path | None, job: Job) -> str:
     """For stdout: beside a page there is nothing, and a job that reads commands there gets none that a run wrote."""
-    from kgprof.ci import inert_document
+    from kgprof.cli.ci import inert_document
     from kgprof.render.html import Html
 
     if isinstance(renderer, Html):
@@ -81,22 +81,22 @@ def rendered(renderer: Renderer, found: Profile, recording: Path | None, job: Jo
     return inert_document(text, renderer.suffix) if job.parses_log else text
 
 
-def private_of(found: Profile, recording: Path | None) -> RecordingHeader | None:
+def private_of(found: m.Profile, recording: Path | None) -> m.RecordingHeader | None:
     """What names the traces must not say either; None where the report may say everything."""
-    from kgprof.record import store
+    from kgprof.reading import recordings
 
     redacted = found.contents is not None and found.contents.redaction
-    return store.load_header(recording) if redacted and recording is not None else None
+    return recordings.load_header(recording) if redacted and recording is not None else None
 
 
-def traces_of(found: Profile, recording: Path | None) -> tuple[KeptTrace, ...]:
+def traces_of(found: m.Profile, recording: Path | None) -> tuple[KeptTrace, ...]:
     """None where there is no Recording: a comparison of two reports."""
     from kgprof.record import kept_traces
 
     return () if recording is None else kept_traces.kept_traces(recording, [run.key for run in found.runs])
 
 
-def trace_to_hand_off(trace: KeptTrace, folder: Path | None, private: RecordingHeader | None) -> TraceToHandOff:
+def trace_to_hand_off(trace: KeptTrace, folder: Path | None, private: m.RecordingHeader | None) -> TraceToHandOff:
     """``folder``: where the page stands, if it stands anywhere. ``private``: what the page must not carry."""
     from urllib.parse import quote
 
@@ -116,7 +116,7 @@ def trace_to_hand_off(trace: KeptTrace, folder: Path | None, private: RecordingH
     )
 
 
-def carried_bytes(path: Path, private: RecordingHeader | None) -> bytes | None:
+def carried_bytes(path: Path, private: m.RecordingHeader | None) -> bytes | None:
     """The trace as a page may carry it, gzipped; None for one that is damaged, which cannot be looked through."""
     import gzip
     import zlib
@@ -140,10 +140,10 @@ def inside(path: Path, folder: Path) -> bool:
 
 def speedscope_file(kept: KeptTrace) -> bytes:
     """Raises InputError where the trace cannot be read; what of it could not is said on stderr."""
-    from kgprof.analysis import kineto
-    from kgprof.analysis.nesting import nesting
     from kgprof.errors import InputError
-    from kgprof.render.speedscope import speedscope
+    from kgprof.export.speedscope import speedscope
+    from kgprof.measures.nesting import nesting
+    from kgprof.reading import kineto
 
     trace = kineto.read(kept.path)
     nested = nesting(trace.columns)
@@ -154,11 +154,11 @@ def speedscope_file(kept: KeptTrace) -> bytes:
     return speedscope(nested, name=f"{kept.key.slug}, {kept.measured_in.upper()}")
 
 
-def add_to_job_summary(found: Profile, job: Job) -> None:
+def add_to_job_summary(found: m.Profile, job: Job) -> None:
     """Where a CI job shows one. Whatever becomes of it, the report stands."""
     if job.summary is None:
         return
-    from kgprof.ci import append_summary
+    from kgprof.cli.ci import append_summary
     from kgprof.render.markdown import Markdown
 
     url = job.run_url
@@ -173,7 +173,7 @@ def inform(text: str) -> None:
     tell(inert(f"kgprof: {text}"))
 
 
-def emit(outputs: Sequence[Output], found: Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
+def emit(outputs: Sequence[Output], found: m.Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
     """Files first; on stdout the one format that was asked for there, or else one line."""
     for output in outputs:
         if output.path is not None:
@@ -208,31 +208,31 @@ def in_words_of(encoding: str, text: str) -> str:
     return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
 
-def complain(found: Profile, recording: Path) -> None:
+def complain(found: m.Profile, recording: Path) -> None:
     """One error a run that did not end well, and one when nothing was measured."""
     complain_of_runs(found, recording)
     if found.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
 
 
-def complain_of_runs(found: Profile, recording: Path) -> None:
-    from kgprof.record import store
+def complain_of_runs(found: m.Profile, recording: Path) -> None:
+    from kgprof.reading import layout
 
     for failed in found.runs:
         if failed.exit.outcome != "ok":
-            say(how_it_ended(failed), f"its log: {store.run_folder(recording, failed.key) / store.LOG}")
+            say(how_it_ended(failed), f"its log: {layout.run_folder(recording, failed.key) / layout.LOG}")
     for timed in found.runs:
-        for lost in () if isinstance(timed.rounds, Skipped) else timed.rounds.lost:
-            say(f"{timed.key.slug}: {lost}", f"its log: {store.run_folder(recording, timed.key) / 'round_*_log.txt'}")
+        for lost in () if isinstance(timed.rounds, m.Skipped) else timed.rounds.lost:
+            say(f"{timed.key.slug}: {lost}", f"its log: {layout.run_folder(recording, timed.key) / 'round_*_log.txt'}")
 
 
-def how_it_ended(failed: RunReport) -> str:
+def how_it_ended(failed: m.RunReport) -> str:
     code = failed.exit.exit_code
     suffix = f" (exit code {code})" if code is not None else ""
     return f"{failed.key.slug} {failed.exit.words}{suffix}"
 
 
-def say_outcome(outputs: Sequence[Output], found: Profile, recording: Path | None, *, job: Job) -> None:
+def say_outcome(outputs: Sequence[Output], found: m.Profile, recording: Path | None, *, job: Job) -> None:
     """The gate's text on stdout, unless another format was asked for there."""
     from kgprof import render
 
@@ -241,7 +241,7 @@ def say_outcome(outputs: Sequence[Output], found: Profile, recording: Path | Non
     emit(outputs, found, recording, otherwise=otherwise, job=job)
 
 
-def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
+def write_baseline(found: m.Profile, settings: Settings, *, whole: bool) -> int:
     """The file of accepted findings as of now; what is new waits there for a reason and an owner.
 
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
@@ -249,7 +249,7 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     """
     import datetime
 
-    from kgprof.gate import accepted
+    from kgprof.collectors import accepted
     from kgprof.record import store
 
     if found.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or found.gate is None:
@@ -267,5 +267,5 @@ def write_baseline(found: Profile, settings: Settings, *, whole: bool) -> int:
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
     if not entries:
         left = ": nothing fails, so there is nothing to accept, and the file may be deleted"
-    inform(f"{path}: {counted(len(entries), 'accepted finding')}{left}")
+    inform(f"{path}: {plural(len(entries), 'accepted finding')}{left}")
     return EXIT_OK

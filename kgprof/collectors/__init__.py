@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from kgprof import model as m
 from kgprof.collectors import (
     addresses,
     aliases,
@@ -25,7 +26,6 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.coverage import measured
-from kgprof.model import Finding, Level, Recording, Rule, Skipped
 
 __all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "weight"]
 
@@ -34,13 +34,13 @@ class Collector(Protocol):
     """A module of this room."""
 
     @property
-    def RULES(self) -> tuple[Rule, ...]:  # noqa: N802 - a module's constant
+    def RULES(self) -> tuple[m.Rule, ...]:  # noqa: N802 - a module's constant
         """The rules whose findings ``diagnose`` may return, and no others."""
 
-    def collect(self, recording: Recording, /) -> tuple[Any, ...]:
+    def collect(self, recording: m.Recording, /) -> tuple[Any, ...]:
         """The topic's events, in the order of the plan's runs."""
 
-    def diagnose(self, events: tuple[Any, ...], /) -> tuple[Finding, ...]:
+    def diagnose(self, events: tuple[Any, ...], /) -> tuple[m.Finding, ...]:
         """What is wrong, from the events alone."""
 
 
@@ -62,22 +62,22 @@ COLLECTORS: tuple[Collector, ...] = (
     disagreements,
 )
 
-RULES: tuple[Rule, ...] = tuple(
+RULES: tuple[m.Rule, ...] = tuple(
     sorted((rule for collector in COLLECTORS for rule in collector.RULES), key=lambda rule: rule.id)
 )
 
-_SEVERITY = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+_SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 
 
-def findings(recording: Recording) -> tuple[Finding, ...]:
+def findings(recording: m.Recording) -> tuple[m.Finding, ...]:
     """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
     found = [finding for collector in COLLECTORS for finding in collector.diagnose(collector.collect(recording))]
     return tuple(sorted(found, key=weight))
 
 
-def weight(finding: Finding) -> tuple[int, bool, bool, float, str]:
+def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str]:
     """For sorting, the gravest first: one whose cost is not known stands behind those of its level whose cost is."""
-    if isinstance(finding.cost, Skipped):
+    if isinstance(finding.cost, m.Skipped):
         return _SEVERITY[finding.level], True, False, 0.0, finding.rule
     each_step, value = finding.cost.weight
     return _SEVERITY[finding.level], False, not each_step, -value, finding.rule

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.tensor_facts import (
     RunTensors,
@@ -25,32 +26,17 @@ from kgprof.collectors.tensor_facts import (
     writes_what_moves,
 )
 from kgprof.errors import InputError
-from kgprof.model import (
-    Finding,
-    FindingCost,
-    Level,
-    Location,
-    Model,
-    PassName,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-    TracePass,
-)
-from kgprof.record import store
-from kgprof.tensor_records import GraphInput, Held, WatchedBuffer, WatchedGraph
+from kgprof.reading import layout
 
 if TYPE_CHECKING:
-    from kgprof.analysis.kineto import Columns
+    from kgprof.reading.kineto import Columns
 
 COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
 
-COPIED = Rule(
+COPIED = m.Rule(
     id="KGP305",
     name="input-copied-each-replay",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A CUDA graph copies this input into its own memory before each replay.",
     why=(
         "A CUDA graph reads the addresses that it was recorded with. An input that torch does not know to stay at "
@@ -64,10 +50,10 @@ COPIED = Rule(
         "new values into it with copy_. For a batch that comes from outside the copy is the price; make it once."
     ),
 )
-UNSTABLE = Rule(
+UNSTABLE = m.Rule(
     id="KGP401",
     name="unstable-input-address",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="After warm-up an input of a compiled region lies at another address than in the call before.",
     why=(
         "CUDA graphs, and every cache that is keyed by an address, work on memory that stays. A tensor that is "
@@ -86,12 +72,12 @@ FOREACH_COPY, REGION, LAUNCH = "aten::_foreach_copy_", "## Call CompiledFxGraph"
 MUTATED, REBOUND, COPIED_INTO, UNWRITTEN = "mutated", "rebound", "copied", "unwritten"
 
 
-class AddressChange(Model, frozen=True, kw_only=True):
+class AddressChange(m.Model, frozen=True, kw_only=True):
     """Inputs that one line passes at changing addresses, or a declared buffer that does not stay."""
 
-    run: RunKey
-    location: Location | None
-    related: tuple[Location, ...]  # other lines that bind the same name
+    run: m.RunKey
+    location: m.Location | None
+    related: tuple[m.Location, ...]  # other lines that bind the same name
     names: tuple[str, ...]
     functions: tuple[str, ...]  # that take them
     calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
@@ -103,32 +89,32 @@ class AddressChange(Model, frozen=True, kw_only=True):
     identity: str  # of the line: the same in another checkout and after an edit above it
 
 
-class CopiedInput(Model, frozen=True, kw_only=True):
+class CopiedInput(m.Model, frozen=True, kw_only=True):
     """Inputs that one line passes to graphs that copy them."""
 
-    run: RunKey
-    location: Location | None
+    run: m.RunKey
+    location: m.Location | None
     names: tuple[str, ...]
     functions: tuple[str, ...]
     size_bytes: int  # of all of them, in one replay of each graph
-    cost: FindingCost | Skipped  # of the copies
-    copies_per_step: float | Skipped  # seen in TRACE, of the whole step
+    cost: m.FindingCost | m.Skipped  # of the copies
+    copies_per_step: float | m.Skipped  # seen in TRACE, of the whole step
     on_cuda: bool
     identity: str  # of the line
 
 
-class BufferUse(Model, frozen=True, kw_only=True):
+class BufferUse(m.Model, frozen=True, kw_only=True):
     """How one declared buffer gets its next values. ``pattern``: copied (written outside of compiled graphs), mutated
     (inside), rebound, unwritten."""
 
-    run: RunKey
+    run: m.RunKey
     name: str
     pattern: str
     size_bytes: int
     stable_since: int  # the call from which on it lay at one address; 0: from the first one on
     calls: tuple[int, ...]  # after warm-up, in which it came to lie elsewhere
     made_by: tuple[str, ...]  # graph outputs that became the buffer; empty: not observed
-    lines: tuple[Location, ...]  # that bind the name, where it is rebound
+    lines: tuple[m.Location, ...]  # that bind the name, where it is rebound
     watched: int
     unobservable: str
 
@@ -139,7 +125,7 @@ Event = AddressChange | CopiedInput | BufferUse
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: Recording) -> tuple[Event, ...]:
+def collect(recording: m.Recording) -> tuple[Event, ...]:
     on_cuda = recording.header.plan.device == "cuda"
     events: list[Event] = []
     for tensors in run_tensors(recording):
@@ -152,7 +138,7 @@ def collect(recording: Recording) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _buffer(tensors: RunTensors, buffer: WatchedBuffer) -> BufferUse:
+def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
     calls = tensors.steady(tuple(sorted({*buffer.rebound, *buffer.moved})))
     pattern = _pattern(tensors, buffer)
     return BufferUse(
@@ -169,7 +155,7 @@ def _buffer(tensors: RunTensors, buffer: WatchedBuffer) -> BufferUse:
     )
 
 
-def _pattern(tensors: RunTensors, buffer: WatchedBuffer) -> str:
+def _pattern(tensors: RunTensors, buffer: m.WatchedBuffer) -> str:
     """What happens after warm-up; what only the first calls do is set-up."""
     if tensors.steady((*buffer.rebound, *buffer.moved)):
         return REBOUND
@@ -189,7 +175,7 @@ def _declared_inputs(tensors: RunTensors) -> dict[str, str]:
     return found
 
 
-def _slot(graph: WatchedGraph, tensor: GraphInput) -> str:
+def _slot(graph: m.WatchedGraph, tensor: m.GraphInput) -> str:
     return f"{graph.compile_id} {tensor.name}"
 
 
@@ -197,7 +183,7 @@ def _changes(tensors: RunTensors, declared: dict[str, str]) -> Iterator[AddressC
     """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer that is captured
     has an event of its own, at the line that rebinds it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
-    sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, tuple[Location, ...]]]] = {}
+    sites: dict[object, list[tuple[m.WatchedGraph, m.GraphInput, m.Held, tuple[m.Location, ...]]]] = {}
     for graph, tensor, held in _inputs(tensors):
         moved = tensors.steady(held.moved)
         from_this_call = sum(held.made_now.values())
@@ -224,11 +210,11 @@ def _changes(tensors: RunTensors, declared: dict[str, str]) -> Iterator[AddressC
         )
 
 
-def _identity(tensors: RunTensors, lines: tuple[Location, ...]) -> str:
+def _identity(tensors: RunTensors, lines: tuple[m.Location, ...]) -> str:
     return "\0".join(tensors.source.identity(lines[0] if lines else None))
 
 
-def _inputs(tensors: RunTensors) -> Iterator[tuple[WatchedGraph, GraphInput, Held]]:
+def _inputs(tensors: RunTensors) -> Iterator[tuple[m.WatchedGraph, m.GraphInput, m.Held]]:
     """What the program passes to its graphs."""
     for graph in tensors.tensors.graphs:
         for tensor in graph.inputs:
@@ -238,7 +224,7 @@ def _inputs(tensors: RunTensors) -> Iterator[tuple[WatchedGraph, GraphInput, Hel
                 yield graph, tensor, held
 
 
-def _function(tensors: RunTensors, graph: WatchedGraph) -> str:
+def _function(tensors: RunTensors, graph: m.WatchedGraph) -> str:
     place = tensors.definition(graph)
     return place.function if place else graph.function
 
@@ -271,14 +257,14 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
         )
 
 
-def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iterator[CopiedInput]:
+def _copied(recording: m.Recording, tensors: RunTensors, *, on_cuda: bool) -> Iterator[CopiedInput]:
     graphs = [graph for graph in tensors.tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
     if not graphs:
         return
     launches, copies, took = _copies(recording, tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
-    sites: dict[object, list[tuple[WatchedGraph, GraphInput, Held, Location | None]]] = {}
+    sites: dict[object, list[tuple[m.WatchedGraph, m.GraphInput, m.Held, m.Location | None]]] = {}
     for graph, tensor, held in _inputs(tensors):
         steady = held.watched > tensors.steady_from  # the first call may run a graph several times, to warm it up
         if steady and graph in graphs and _is_copied(tensor, held, on_cuda=on_cuda):
@@ -301,32 +287,34 @@ def _copied(recording: Recording, tensors: RunTensors, *, on_cuda: bool) -> Iter
         )
 
 
-def _of_one_site(took: FindingCost | Skipped, sites: int) -> Skipped:
+def _of_one_site(took: m.FindingCost | m.Skipped, sites: int) -> m.Skipped:
     """A trace does not say whose input a copy is."""
-    if isinstance(took, Skipped):
+    if isinstance(took, m.Skipped):
         return took
-    return Skipped(reason=f"the inputs of {sites} places are copied together: {took.value:,.1f} us a step in all")
+    return m.Skipped(reason=f"the inputs of {sites} places are copied together: {took.value:,.1f} us a step in all")
 
 
-NOT_ON_CPU = Skipped(reason="not observable on CPU")
+NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 
 
-def _is_copied(tensor: GraphInput, held: Held, *, on_cuda: bool) -> bool:
+def _is_copied(tensor: m.GraphInput, held: m.Held, *, on_cuda: bool) -> bool:
     """torch's own rule: neither fixed nor made by the graph before, and on the device."""
     on_device = held.last.device.startswith("cuda") or not on_cuda
     return not tensor.static and on_device and held.last.size_bytes > 0 and not held.made_now
 
 
-def _copies(recording: Recording, run: RunRecord) -> tuple[float | Skipped, float | Skipped, FindingCost | Skipped]:
+def _copies(
+    recording: m.Recording, run: m.RunRecord
+) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
     """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those before a replay took."""
-    from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
+    from kgprof.reading import kineto  # analysis reads this room, so it is not there yet when this module is loaded
 
-    if not isinstance(run.trace, TracePass):
+    if not isinstance(run.trace, m.TracePass):
         return run.trace, run.trace, run.trace
     try:
-        columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
     except InputError as error:
-        unread = Skipped(reason=error.message)
+        unread = m.Skipped(reason=error.message)
         return unread, unread, unread
     steps = max(1, len(run.trace.step_us))
     regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
@@ -336,33 +324,33 @@ def _copies(recording: Recording, run: RunRecord) -> tuple[float | Skipped, floa
     return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, _took(columns, steps)
 
 
-def _took(columns: Columns, steps: int) -> FindingCost | Skipped:
+def _took(columns: Columns, steps: int) -> m.FindingCost | m.Skipped:
     # analysis reads this room: it is not there yet when this module is loaded
-    from kgprof.analysis.input_copies import input_copies
-    from kgprof.analysis.kernel_kinds import Kinds
-    from kgprof.analysis.launches import launched
+    from kgprof.measures.input_copies import input_copies
+    from kgprof.measures.kernel_kinds import Kinds
+    from kgprof.reading.launches import launched
 
     copied = input_copies(columns, launched(columns), Kinds())
-    if isinstance(copied, Skipped):
+    if isinstance(copied, m.Skipped):
         return copied
     if not copied.count:
-        return Skipped(reason="TRACE shows no copy on the device before a replay")
+        return m.Skipped(reason="TRACE shows no copy on the device before a replay")
     what = "copies before each replay took, on the device"
-    return FindingCost(
-        value=copied.total_us / steps, unit="us/step", what=what, measured_in=(PassName.TRACE,), samples=steps
+    return m.FindingCost(
+        value=copied.total_us / steps, unit="us/step", what=what, measured_in=(m.PassName.TRACE,), samples=steps
     )
 
 
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[Event, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[Event, ...]) -> tuple[m.Finding, ...]:
     found = [_moved(event) for event in events if isinstance(event, AddressChange)]
     found += [_copied_finding(event) for event in events if isinstance(event, CopiedInput)]
     return tuple(found)
 
 
-def _moved(event: AddressChange) -> Finding:
+def _moved(event: AddressChange) -> m.Finding:
     names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
     several = len(event.names) > 1
     buffers, lie = ("the declared buffers ", "lie") if several else ("the declared buffer ", "lies")
@@ -376,9 +364,9 @@ def _moved(event: AddressChange) -> Finding:
         why += "; which operation allocated it was not observed"
     if event.related:
         why += "; it is bound on more than one line"
-    return Finding(
+    return m.Finding(
         rule=UNSTABLE.id,
-        level=Level.WARNING if serious else Level.NOTE,
+        level=m.Level.WARNING if serious else m.Level.NOTE,
         message=f"{what} {lie} at another address than before {times}, last in call {event.calls[-1]}: {why}",
         run=event.run,
         location=event.location,
@@ -388,21 +376,21 @@ def _moved(event: AddressChange) -> Finding:
     )
 
 
-def _copied_finding(event: CopiedInput) -> Finding:
+def _copied_finding(event: CopiedInput) -> m.Finding:
     names, size = ", ".join(event.names), f"{event.size_bytes:,} bytes"
     functions = ", ".join(event.functions)
     if not event.on_cuda:
         message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"
     else:
         message = f"the CUDA graph of {functions} copies {names} before each replay: {size}"
-        if isinstance(event.copies_per_step, Skipped):
+        if isinstance(event.copies_per_step, m.Skipped):
             message += f" (by torch's rule; copies were not observed: {event.copies_per_step.reason})"
         elif not event.copies_per_step:
             message += " (by torch's rule; TRACE shows no copy in a compiled region)"
-    proven = event.on_cuda and not isinstance(event.copies_per_step, Skipped) and event.copies_per_step > 0
-    return Finding(
+    proven = event.on_cuda and not isinstance(event.copies_per_step, m.Skipped) and event.copies_per_step > 0
+    return m.Finding(
         rule=COPIED.id,
-        level=Level.WARNING if proven and event.size_bytes >= COPY_BYTES else Level.NOTE,
+        level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,
         message=message,
         run=event.run,
         location=event.location,

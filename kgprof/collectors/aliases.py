@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.source_text import SourceText, user_function
-from kgprof.collectors.structured_trace import run_traces
 from kgprof.collectors.tensor_facts import (
     RunTensors,
     at,
@@ -24,15 +23,14 @@ from kgprof.collectors.tensor_facts import (
     run_tensors,
     said,
 )
-from kgprof.compile_records import CompileRecords, Sources
-from kgprof.counted import counted
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, RunRecord
-from kgprof.tensor_records import Overlap, WatchedGraph
+from kgprof.reading.source_text import SourceText, user_function
+from kgprof.reading.structured_trace import run_traces
+from kgprof.wording import plural
 
-OUTPUT_INPUT = Rule(
+OUTPUT_INPUT = m.Rule(
     id="KGP402",
     name="output-aliases-input",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="What a compiled function returns shares memory with what it was given.",
     why=(
         "Whoever writes to the result writes to the argument, and the other way round. A buffer that is returned as "
@@ -42,10 +40,10 @@ OUTPUT_INPUT = Rule(
     example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
     remedy="Return a copy (x.clone()), or let the caller make the view, and return only what was made.",
 )
-OUTPUTS = Rule(
+OUTPUTS = m.Rule(
     id="KGP403",
     name="outputs-alias-each-other",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="Two results of a compiled function, or of two replays of its CUDA graph, share memory.",
     why=(
         "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: a result "
@@ -57,10 +55,10 @@ OUTPUTS = Rule(
         "call torch.compiler.cudagraph_mark_step_begin() where a step begins."
     ),
 )
-OVERLAPPING = Rule(
+OVERLAPPING = m.Rule(
     id="KGP405",
     name="overlapping-memory",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A compiled function writes to an input that shares memory with another one, or with itself.",
     why=(
         "torch then has to rebuild both inputs from one base and to guard on how they lie, which recompiles when "
@@ -69,10 +67,10 @@ OVERLAPPING = Rule(
     example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
     remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
 )
-COND = Rule(
+COND = m.Rule(
     id="KGP406",
     name="cond-branch-aliases",
-    level=Level.ERROR,
+    level=m.Level.ERROR,
     summary="A branch of torch.cond returns an operand or a view of it, one tensor twice, or writes to an operand.",
     why=(
         "torch.cond refuses it always, also when it is called in eager, and no fallback catches the error: what a "
@@ -103,24 +101,24 @@ _FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<fun
 _USER_CODE = "from user code:"
 
 
-class Alias(Model, frozen=True, kw_only=True):
+class Alias(m.Model, frozen=True, kw_only=True):
     """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403), inputs and
     internal (405), aliasing and mutation (406)."""
 
-    run: RunKey
+    run: m.RunKey
     rule: str
     kind: str
     function: str
-    location: Location | None
+    location: m.Location | None
     pairs: tuple[str, ...]  # what shares memory with what
     serious: bool
     identity: str  # of the place: the same in another checkout and after an edit above it
-    related: tuple[Location, ...] = ()
+    related: tuple[m.Location, ...] = ()
     detail: str = ""
     calls: int = 0
 
 
-def collect(recording: Recording) -> tuple[Alias, ...]:
+def collect(recording: m.Recording) -> tuple[Alias, ...]:
     on_cuda = recording.header.plan.device == "cuda"
     events: list[Alias] = []
     for tensors in run_tensors(recording):
@@ -159,7 +157,7 @@ def _joined(events: list[Alias]) -> Alias:
     )
 
 
-def _outputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
+def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     """Only of a graph that ends its function: what another one gives out is no result of the program's."""
     if not graph.returns:
         return
@@ -177,7 +175,7 @@ def _outputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
     yield from _two_outputs(tensors, graph, set(from_inputs))
 
 
-def _counts(tensors: RunTensors, graph: WatchedGraph, index: int) -> bool:
+def _counts(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> bool:
     """Whether sharing memory with this input is sharing it with something of the program's."""
     return bool(tensors.origin(graph, graph.inputs[index]))
 
@@ -188,11 +186,11 @@ def _kind(found: str) -> str:
 
 def _of_input(
     tensors: RunTensors,
-    graph: WatchedGraph,
+    graph: m.WatchedGraph,
     index: int | None,
     words: str,
     kind: str,
-    overlap: Overlap | None,
+    overlap: m.Overlap | None,
     *,
     name: str = "",
 ) -> Alias:
@@ -209,7 +207,7 @@ def _of_input(
     )
 
 
-def _two_outputs(tensors: RunTensors, graph: WatchedGraph, from_inputs: set[str]) -> Iterator[Alias]:
+def _two_outputs(tensors: RunTensors, graph: m.WatchedGraph, from_inputs: set[str]) -> Iterator[Alias]:
     """Two views of one input are told by that input."""
     for overlap in graph.overlaps:
         if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {overlap.left, overlap.right} <= from_inputs:
@@ -226,7 +224,7 @@ def _two_outputs(tensors: RunTensors, graph: WatchedGraph, from_inputs: set[str]
             yield _alias(tensors, graph, OUTPUTS, IDENTITY, pair, serious=bool(graph.cuda_graphs), calls=graph.runs)
 
 
-def _held(tensors: RunTensors, graph: WatchedGraph, *, on_cuda: bool) -> Iterator[Alias]:
+def _held(tensors: RunTensors, graph: m.WatchedGraph, *, on_cuda: bool) -> Iterator[Alias]:
     """A result that is still there when the call after its own has ended: with CUDA graphs it was written over."""
     if not graph.cuda_graphs:
         return
@@ -234,14 +232,12 @@ def _held(tensors: RunTensors, graph: WatchedGraph, *, on_cuda: bool) -> Iterato
     for held in graph.held_outputs:
         if calls := tensors.steady(held.calls):
             words = "is kept beyond the next replay" if on_cuda else "would be kept beyond the next replay on CUDA"
-            marks = (
-                f"cudagraph_mark_step_begin was called {counted(marked, 'time')}" if marked else "no step was marked"
-            )
+            marks = f"cudagraph_mark_step_begin was called {plural(marked, 'time')}" if marked else "no step was marked"
             pair = f"output {held.output} {words} ({marks})"
             yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda, calls=len(calls))
 
 
-def _inputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
+def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     """Only where one of the two is written to: reading does no harm."""
     for overlap in graph.overlaps:
         (kind, left), (other, right) = at(overlap.left), at(overlap.right)
@@ -262,7 +258,7 @@ def _inputs(tensors: RunTensors, graph: WatchedGraph) -> Iterator[Alias]:
 
 
 def _alias(
-    tensors: RunTensors, graph: WatchedGraph, rule: Rule, kind: str, pair: str, *, serious: bool, calls: int
+    tensors: RunTensors, graph: m.WatchedGraph, rule: m.Rule, kind: str, pair: str, *, serious: bool, calls: int
 ) -> Alias:
     place = tensors.definition(graph)
     return Alias(
@@ -282,7 +278,7 @@ def _alias(
 # ---------------------------------------------------------------- torch.cond
 
 
-def _refused(recording: Recording) -> Iterator[Alias]:
+def _refused(recording: m.Recording) -> Iterator[Alias]:
     """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
     seen: set[object] = set()
     for event in (*_raised_in_compile(recording), *_ended_the_run(recording)):
@@ -293,7 +289,7 @@ def _refused(recording: Recording) -> Iterator[Alias]:
             yield event
 
 
-def _raised_in_compile(recording: Recording) -> Iterator[Alias]:
+def _raised_in_compile(recording: m.Recording) -> Iterator[Alias]:
     for trace in run_traces(recording):
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
@@ -304,7 +300,7 @@ def _raised_in_compile(recording: Recording) -> Iterator[Alias]:
                 yield _cond(trace.run, trace.source, kind, place, row.text)
 
 
-def _ended_the_run(recording: Recording) -> Iterator[Alias]:
+def _ended_the_run(recording: m.Recording) -> Iterator[Alias]:
     for run in recording.runs:
         text = run.exit.traceback
         if run.exit.outcome == "raised" and (kind := refused_branch(text)):
@@ -312,8 +308,8 @@ def _ended_the_run(recording: Recording) -> Iterator[Alias]:
             yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
 
 
-def _source_of(run: RunRecord) -> SourceText:
-    return SourceText(run.records.sources if isinstance(run.records, CompileRecords) else Sources())
+def _source_of(run: m.RunRecord) -> SourceText:
+    return SourceText(run.records.sources if isinstance(run.records, m.CompileRecords) else m.Sources())
 
 
 def refused_branch(text: str) -> str:
@@ -323,24 +319,24 @@ def refused_branch(text: str) -> str:
     return found if named is not None and named[1].endswith("cond") else ""
 
 
-def _user_line(source: SourceText, text: str) -> Location | None:
+def _user_line(source: SourceText, text: str) -> m.Location | None:
     """torch's own quotation of the user's stack, outermost first; in an eager call it holds torch's frames alone."""
     return source.innermost(_places(text.partition(_USER_CODE)[2]))
 
 
-def _raising_line(source: SourceText, text: str) -> Location | None:
+def _raising_line(source: SourceText, text: str) -> m.Location | None:
     """The innermost line of the project in Python's traceback."""
     return source.innermost(_places(text.partition(_USER_CODE)[0]))
 
 
-def _places(text: str) -> tuple[Location, ...]:
+def _places(text: str) -> tuple[m.Location, ...]:
     return tuple(
-        Location(file=found["file"], line=int(found["line"]), function=found["function"])
+        m.Location(file=found["file"], line=int(found["line"]), function=found["function"])
         for found in _FILE_LINE.finditer(text)
     )
 
 
-def _cond(run: RunKey, source: SourceText, kind: str, place: Location | None, text: str) -> Alias:
+def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str) -> Alias:
     function = place.function if place else ""
     words = "returns an operand, a view of one, or one tensor twice" if kind == ALIASING else "writes to an operand"
     lines = source.branches(place, "cond") if place else ()
@@ -362,11 +358,11 @@ def _cond(run: RunKey, source: SourceText, kind: str, place: Location | None, te
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[Alias, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event) for event in events)
 
 
-def _finding(event: Alias) -> Finding:
+def _finding(event: Alias) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
     what = {
@@ -375,9 +371,9 @@ def _finding(event: Alias) -> Finding:
         OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
         COND.id: f"{pairs}: torch refuses it",
     }[event.rule]
-    return Finding(
+    return m.Finding(
         rule=rule.id,
-        level=rule.level if event.serious else Level.NOTE,
+        level=rule.level if event.serious else m.Level.NOTE,
         message=what,
         run=event.run,
         location=event.location,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.figures import short
-from kgprof.model import BreakEven, Economics, Finding, FindingCost, Level, PassName, Recording, Rule, Skipped
+from kgprof.wording import short
 
 LATE_AFTER_H = 24.0  # of nothing but steps; a break-even beyond it is remarked on
 
-NEVER_BREAKS_EVEN = Rule(
+NEVER_BREAKS_EVEN = m.Rule(
     id="KGP603",
     name="never-breaks-even",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="The compiled step is not faster than the eager one: the time that compiling takes is never earned back.",
     why=(
         "Compiling costs seconds at every start (fewer where the compiler's caches are warm) and is paid for by steps "
@@ -34,32 +34,32 @@ NEVER_BREAKS_EVEN = Rule(
 RULES = (NEVER_BREAKS_EVEN,)
 
 
-def collect(recording: Recording) -> tuple[Economics, ...]:
+def collect(recording: m.Recording) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
     # analysis reads this room: it is not there yet when this module is loaded
-    from kgprof.analysis.economics import NOT_OBSERVED, economics
+    from kgprof.measures.economics import NOT_OBSERVED, economics
 
     found = (economics(recording, run) for run in recording.runs)
-    return tuple(one for one in found if not isinstance(one, Skipped) and one.verdict != NOT_OBSERVED)
+    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != NOT_OBSERVED)
 
 
-def diagnose(events: tuple[Economics, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event, level) for event in events if (level := _level(event)) is not None)
 
 
-def _level(event: Economics) -> Level | None:
+def _level(event: m.Economics) -> m.Level | None:
     if event.verdict == "never":
         return NEVER_BREAKS_EVEN.level
-    return Level.NOTE if event.verdict == "level" or _late(event.cold) else None
+    return m.Level.NOTE if event.verdict == "level" or _late(event.cold) else None
 
 
-def _late(cold: BreakEven | Skipped) -> bool:
-    return isinstance(cold, BreakEven) and cold.after_s > LATE_AFTER_H * 3600
+def _late(cold: m.BreakEven | m.Skipped) -> bool:
+    return isinstance(cold, m.BreakEven) and cold.after_s > LATE_AFTER_H * 3600
 
 
-def _finding(event: Economics, level: Level) -> Finding:
-    late = f": that is {short(event.cold.after_s / 3600)} hours of steps" if isinstance(event.cold, BreakEven) else ""
-    return Finding(
+def _finding(event: m.Economics, level: m.Level) -> m.Finding:
+    late = f": that is {short(event.cold.after_s / 3600)} hours of steps" if isinstance(event.cold, m.BreakEven) else ""
+    return m.Finding(
         rule=NEVER_BREAKS_EVEN.id,
         level=level,
         message=f"{event.text}{late}",
@@ -69,8 +69,8 @@ def _finding(event: Economics, level: Level) -> Finding:
     )
 
 
-def _cost(cold_s: float | Skipped) -> FindingCost | Skipped:
-    if isinstance(cold_s, Skipped):
+def _cost(cold_s: float | m.Skipped) -> m.FindingCost | m.Skipped:
+    if isinstance(cold_s, m.Skipped):
         return cold_s
     what = "compiling took, on a cold cache"
-    return FindingCost(value=cold_s, unit="s", what=what, measured_in=(PassName.COMPILE,), samples=1)
+    return m.FindingCost(value=cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)

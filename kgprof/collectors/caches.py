@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
-from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+from kgprof.reading.structured_trace import RunTrace, compile_id, run_traces
 
-CACHE_BYPASSED = Rule(
+CACHE_BYPASSED = m.Rule(
     id="KGP106",
     name="compile-cache-bypassed",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A graph holds something that torch's compile cache refuses, so every process compiles it anew.",
     why=(
         "What Inductor and AOTAutograd generate is kept on disk and found again by the next process, which then needs "
@@ -35,12 +35,12 @@ _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd
 _OUTCOMES = ("hit", "miss", "bypass")
 
 
-class CacheUse(Model, frozen=True, kw_only=True):
+class CacheUse(m.Model, frozen=True, kw_only=True):
     """One look into one cache by one compilation (a graph's backward looks for itself)."""
 
-    run: RunKey
+    run: m.RunKey
     compile_id: str
-    location: Location | None  # the def of the compiled function
+    location: m.Location | None  # the def of the compiled function
     cache: str  # "FX graph cache", "AOTAutograd cache"
     outcome: str  # hit, miss, bypass
     reason: str  # of a bypass, torch's own words
@@ -48,7 +48,7 @@ class CacheUse(Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: Recording) -> tuple[CacheUse, ...]:
+def collect(recording: m.Recording) -> tuple[CacheUse, ...]:
     return tuple(use for trace in run_traces(recording) for use in _of_run(trace))
 
 
@@ -79,21 +79,21 @@ def _reason(payload: str | None) -> str:
     return " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split())
 
 
-def diagnose(events: tuple[CacheUse, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
-    refused: dict[tuple[RunKey, str], list[CacheUse]] = {}
+    refused: dict[tuple[m.RunKey, str], list[CacheUse]] = {}
     for use in events:
         if use.outcome == "bypass":
             refused.setdefault((use.run, use.identity), []).append(use)
     return tuple(_finding(uses) for uses in refused.values())
 
 
-def _finding(uses: Sequence[CacheUse]) -> Finding:
+def _finding(uses: Sequence[CacheUse]) -> m.Finding:
     first = uses[0]
     caches = dict.fromkeys(use.cache for use in uses)
     reasons = dict.fromkeys(use.reason for use in uses)
     name = first.location.function if first.location else "a graph"
-    return Finding(
+    return m.Finding(
         rule=CACHE_BYPASSED.id,
         level=CACHE_BYPASSED.level,
         message=f"{name} is compiled anew in every process: {' and '.join(caches)} bypassed ({next(iter(reasons))})",

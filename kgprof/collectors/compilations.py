@@ -11,29 +11,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
-from kgprof.collectors.source_text import user_function
-from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
-from kgprof.model import (
-    Compilation,
-    CompileStages,
-    Finding,
-    Level,
-    Location,
-    Model,
-    Recording,
-    Rule,
-    RunKey,
-    Skipped,
-)
+from kgprof.reading.source_text import user_function
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 
-COMPILE_FAILED = Rule(
+COMPILE_FAILED = m.Rule(
     id="KGP107",
     name="compile-failed",
-    level=Level.ERROR,
+    level=m.Level.ERROR,
     summary="Compiling a function raised an exception instead of falling back to eager.",
     why=(
         "With fullgraph=True the first line that torch cannot trace is an error, and a backend that fails is one "
@@ -80,11 +69,11 @@ STAGE_OF = {
 }
 
 
-class FailedCompile(Model, frozen=True, kw_only=True):
+class FailedCompile(m.Model, frozen=True, kw_only=True):
     """One function of one run whose compilation raised."""
 
-    run: RunKey
-    location: Location | None  # the line torch refused, or the def where a backend failed
+    run: m.RunKey
+    location: m.Location | None  # the line torch refused, or the def where a backend failed
     function: str
     error: str  # the exception's type
     cause: Cause
@@ -95,7 +84,7 @@ class FailedCompile(Model, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- the stages
 
 
-def compilations(trace: RunTrace) -> tuple[Compilation, ...]:
+def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
     """A row for each compilation of a run, with its stages; the backward graph of one is a row of its own."""
     try:
         seconds, why = _seconds_of_stages(trace), "torch wrote no spans for it"
@@ -112,16 +101,16 @@ def compilations(trace: RunTrace) -> tuple[Compilation, ...]:
 
 
 def _row(
-    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], stages: CompileStages | Skipped
-) -> Compilation:
+    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], stages: m.CompileStages | m.Skipped
+) -> m.Compilation:
     backward = metrics is not compiled.metrics
     frame, duration_us = compiled.frame, metrics.get("duration_us")
     name = frame.function if frame else ""
-    return Compilation(
+    return m.Compilation(
         compile_id=compiled.compile_id,
         function=f"{name} (backward)" if backward else name,
         location=f"{frame.file}:{frame.line}" if frame else "",
-        duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
+        duration_s=m.Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
         fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
         call=compiled.call if trace.calls else None,
         operators=metrics.get("graph_op_count"),
@@ -129,15 +118,15 @@ def _row(
     )
 
 
-def _stages(seconds: Mapping[str, float] | None, why_none: str) -> CompileStages | Skipped:
+def _stages(seconds: Mapping[str, float] | None, why_none: str) -> m.CompileStages | m.Skipped:
     """Where nothing was generated the graph came from a cache: what Inductor did then was to look it up and load it."""
     if not seconds:
-        return Skipped(reason=why_none)
+        return m.Skipped(reason=why_none)
     stages = {stage: seconds.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
     if CODE not in seconds:
         stages[CACHING] += stages[SCHEDULING]
         stages[SCHEDULING] = 0.0
-    return CompileStages(**stages)
+    return m.CompileStages(**stages)
 
 
 def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:
@@ -181,7 +170,7 @@ def _owner(event: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- failures
 
 
-def collect(recording: Recording) -> tuple[FailedCompile, ...]:
+def collect(recording: m.Recording) -> tuple[FailedCompile, ...]:
     return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
 
 
@@ -226,7 +215,7 @@ def _failed(
     definition = trace.source.definition(file, first_line, function)
     refused = _refused_line(trace, metrics)
     if trace.source.project.holds(file):
-        location: Location | None = refused or definition
+        location: m.Location | None = refused or definition
     else:
         location = refused or (trace.source.innermost(compiled.stack) if compiled else None)
     error, _, said = text.partition(": ")
@@ -243,7 +232,7 @@ def _failed(
     )
 
 
-def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> Location | None:
+def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> m.Location | None:
     """The line that torch was tracing when it gave up, where that is the project's."""
     file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
     if not file or not line or not trace.source.project.holds(str(file)):
@@ -251,13 +240,13 @@ def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> Location | Non
     return trace.source.at(str(file), int(line))
 
 
-def diagnose(events: tuple[FailedCompile, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event) for event in events)
 
 
-def _finding(event: FailedCompile) -> Finding:
+def _finding(event: FailedCompile) -> m.Finding:
     times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
-    return Finding(
+    return m.Finding(
         rule=COMPILE_FAILED.id,
         level=COMPILE_FAILED.level,
         message=f"compiling {event.function} raised {event.error}{times}: {event.cause.words}",

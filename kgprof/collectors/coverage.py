@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.model import (
-    CompilePass,
-    Finding,
-    Level,
-    MemoryPass,
-    Model,
-    Options,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-    TimingPass,
-    TracePass,
-)
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
-NOTHING_MEASURED = Rule(
+NOTHING_MEASURED = m.Rule(
     id="KGP504",
     name="nothing-measured",
-    level=Level.ERROR,
+    level=m.Level.ERROR,
     summary="No time was measured, or nothing was compiled where a compilation was expected.",
     why=(
         "A report without measurements must not look like a clean one. The same holds for compilation: a workload "
@@ -45,15 +31,15 @@ NOTHING_MEASURED = Rule(
 RULES = (NOTHING_MEASURED,)
 
 
-class CoverageEvent(Model, frozen=True, kw_only=True):
+class CoverageEvent(m.Model, frozen=True, kw_only=True):
     """What one run has."""
 
-    run: RunKey
+    run: m.RunKey
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
 
 
-def measured(run: RunRecord, options: Options) -> bool:
+def measured(run: m.RunRecord, options: m.Options) -> bool:
     """Whether there is at least one time taken under nothing but a clock; where none was asked for, anything at all.
 
     The gate judges for itself whether it has seen enough.
@@ -61,14 +47,14 @@ def measured(run: RunRecord, options: Options) -> bool:
     if options.for_a_gate:
         return True
     if options.untimed:
-        compiled = isinstance(run.compile, CompilePass) and bool(run.compile.compilations)
+        compiled = isinstance(run.compile, m.CompilePass) and bool(run.compile.compilations)
         stepped = run.script is not None and bool(run.script.steps)
-        probed = isinstance(run.memory, MemoryPass) and bool(run.memory.step_us)
-        return stepped or compiled or probed or isinstance(run.trace, TracePass)
-    return isinstance(run.timing, TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
+        probed = isinstance(run.memory, m.MemoryPass) and bool(run.memory.step_us)
+        return stepped or compiled or probed or isinstance(run.trace, m.TracePass)
+    return isinstance(run.timing, m.TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
 
 
-def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
+def collect(recording: m.Recording) -> tuple[CoverageEvent, ...]:
     options = recording.header.options
     return tuple(
         CoverageEvent(run=run.key, timed=_timed(run, options), compilations=_compilations(run.compile))
@@ -76,44 +62,44 @@ def collect(recording: Recording) -> tuple[CoverageEvent, ...]:
     )
 
 
-def _timed(run: RunRecord, options: Options) -> bool | None:
+def _timed(run: m.RunRecord, options: m.Options) -> bool | None:
     if options.for_a_gate or (options.untimed and measured(run, options)):
         return None
     return measured(run, options)
 
 
-def _compilations(compiled: CompilePass | Skipped) -> int | None:
-    if isinstance(compiled, Skipped):
+def _compilations(compiled: m.CompilePass | m.Skipped) -> int | None:
+    if isinstance(compiled, m.Skipped):
         return None
     if not compiled.compilations and compiled.capture_unavailable:
         return None  # an empty list from a torch whose hook is missing says nothing
     return len(compiled.compilations)
 
 
-def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     if not any(event.timed is None or event.timed for event in events):
-        return (_finding(Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
+        return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:
         return tuple(_compiled_nothing(event) for event in missing)
     return _as_it_stands(events)
 
 
-def _compiled_nothing(event: CoverageEvent) -> Finding:
+def _compiled_nothing(event: CoverageEvent) -> m.Finding:
     message = f"{event.run.slug}: mode {event.run.mode} was asked for, and nothing was compiled"
-    return _finding(Level.WARNING, event.run, message, "not-compiled")
+    return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 
-def _as_it_stands(events: Sequence[CoverageEvent]) -> tuple[Finding, ...]:
+def _as_it_stands(events: Sequence[CoverageEvent]) -> tuple[m.Finding, ...]:
     if any(event.compilations != 0 for event in events):
         return ()
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; times are shown as they stand" if timed else "")
-    return (_finding(Level.NOTE, None, message, "as-it-stands"),)
+    return (_finding(m.Level.NOTE, None, message, "as-it-stands"),)
 
 
-def _finding(level: Level, run: RunKey | None, message: str, identity: str) -> Finding:
-    return Finding(
+def _finding(level: m.Level, run: m.RunKey | None, message: str, identity: str) -> m.Finding:
+    return m.Finding(
         rule=NOTHING_MEASURED.id,
         level=level,
         message=message,

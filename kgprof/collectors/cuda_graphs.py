@@ -19,34 +19,21 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
-from kgprof.collectors.structured_trace import RunTrace, compile_id, run_trace
-from kgprof.compile_records import LogLine
-from kgprof.counted import counted
 from kgprof.errors import InputError
-from kgprof.model import (
-    Finding,
-    Level,
-    Location,
-    Model,
-    PassName,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-    TracePass,
-)
-from kgprof.record import store
+from kgprof.reading import layout
+from kgprof.reading.structured_trace import RunTrace, compile_id, run_trace
+from kgprof.wording import plural
 
 if TYPE_CHECKING:
-    from kgprof.analysis.kineto import Columns
+    from kgprof.reading.kineto import Columns
 
-SKIPPED = Rule(
+SKIPPED = m.Rule(
     id="KGP301",
     name="cudagraph-skipped",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="CUDA graphs were asked for, and torch made none of a compiled graph.",
     why=(
         "Without a CUDA graph each kernel is launched by the host on its own. Where kernels are short, the host "
@@ -59,10 +46,10 @@ SKIPPED = Rule(
         "a fixed address. Keep operators that run on the host (torch.cond, copies to the CPU) out of the function."
     ),
 )
-PARTITIONED = Rule(
+PARTITIONED = m.Rule(
     id="KGP302",
     name="cudagraph-partitioned",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A compiled graph was cut into pieces because some operators cannot stand in a CUDA graph.",
     why=(
         "Each piece is a CUDA graph of its own with a launch of its own, and what stands between them is launched by "
@@ -71,10 +58,10 @@ PARTITIONED = Rule(
     example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
     remedy="Move the tensor to the device before the step, or the operator out of the compiled function.",
 )
-NONE_LAUNCHED = Rule(
+NONE_LAUNCHED = m.Rule(
     id="KGP303",
     name="cudagraph-expected-none-launched",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="CUDA graphs were asked for, and a compiled graph ran in the steady steps without a cudaGraphLaunch.",
     why=(
         "The launch is the only proof that a CUDA graph is replayed. torch can leave a graph out without a message "
@@ -87,10 +74,10 @@ NONE_LAUNCHED = Rule(
         "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
     ),
 )
-RERECORDED = Rule(
+RERECORDED = m.Rule(
     id="KGP304",
     name="cudagraph-rerecorded",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A CUDA graph was recorded again after the warm-up calls.",
     why=(
         "A CUDA graph holds the addresses and sizes with which it was recorded. When a tensor that torch takes to be "
@@ -106,7 +93,7 @@ MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks
 LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
-NOT_ON_CPU = Skipped(reason="not observable on CPU")
+NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
 _SKIP, _PARTITIONS, _NODE, _RECORD = (
@@ -125,71 +112,71 @@ _STATIC = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
-class Skip(Model, frozen=True, kw_only=True):
+class Skip(m.Model, frozen=True, kw_only=True):
     compile_id: str  # empty for a skip that torch decides on when the graph runs
-    location: Location | None  # the project's line that torch names, else the def
+    location: m.Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
     text: str
     call: int
 
 
-class Partitioning(Model, frozen=True, kw_only=True):
+class Partitioning(m.Model, frozen=True, kw_only=True):
     """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
 
     compile_id: str
     graphed: int
     not_graphed: int
     reasons: tuple[str, ...]  # torch's words for each operator that cannot stand in one
-    location: Location | None
+    location: m.Location | None
 
 
-class Recorded(Model, frozen=True, kw_only=True):
+class Recorded(m.Model, frozen=True, kw_only=True):
     """One recording of one CUDA graph."""
 
     compile_id: str
     call: int
     again: str  # why it was recorded again, in torch's words; empty for a first one
-    location: Location | None
+    location: m.Location | None
 
 
-class WrittenInput(Model, frozen=True, kw_only=True):
+class WrittenInput(m.Model, frozen=True, kw_only=True):
     """An input that a compiled graph writes to and that has no fixed address."""
 
     compile_id: str
     inputs: tuple[str, ...]
-    location: Location | None
+    location: m.Location | None
 
 
-class Replayed(Model, frozen=True, kw_only=True):
+class Replayed(m.Model, frozen=True, kw_only=True):
     """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
 
     compile_id: str
-    location: Location | None
+    location: m.Location | None
     runs: int  # of its compiled region
     launches: int  # of CUDA graphs in it; one a run and piece where all went well
     kernels: int  # launched in it one by one
 
 
-class CudaGraphs(Model, frozen=True, kw_only=True):
+class CudaGraphs(m.Model, frozen=True, kw_only=True):
     """One run."""
 
-    run: RunKey
+    run: m.RunKey
     requested: bool
     graphs: int  # compiled graphs that ran
-    launches_per_step: float | Skipped  # of CUDA graphs, in TRACE
-    recorded: tuple[Recorded, ...] | Skipped
+    launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
+    recorded: tuple[Recorded, ...] | m.Skipped
     skips: tuple[Skip, ...]
     partitions: tuple[Partitioning, ...]
     would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
-    identities: dict[Location, str] = msgspec.field(default_factory=dict)  # of each place, in any checkout
+    identities: dict[m.Location, str] = msgspec.field(default_factory=dict)  # of each place, in any checkout
 
 
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: Recording) -> tuple[CudaGraphs, ...]:
+def collect(recording: m.Recording) -> tuple[CudaGraphs, ...]:
     on_cuda = recording.header.plan.device == "cuda"
     return tuple(
         _of_run(recording, run, trace, on_cuda=on_cuda)
@@ -198,7 +185,7 @@ def collect(recording: Recording) -> tuple[CudaGraphs, ...]:
     )
 
 
-def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
+def _of_run(recording: m.Recording, run: m.RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
     columns = _traced(recording, run) if on_cuda else NOT_ON_CPU
     found = CudaGraphs(
         run=run.key,
@@ -210,47 +197,47 @@ def _of_run(recording: Recording, run: RunRecord, trace: RunTrace, *, on_cuda: b
         partitions=tuple(_partitions(trace)) if on_cuda else (),
         would_skip=() if on_cuda else tuple(_written_inputs(trace)),
         steady_from=trace.steady_from,
-        replayed=() if isinstance(columns, Skipped) else tuple(_replayed(trace, columns)),
+        replayed=() if isinstance(columns, m.Skipped) else tuple(_replayed(trace, columns)),
     )
     identities = {place: "\0".join(trace.source.identity(place)) for place in _places(found)}
     return msgspec.structs.replace(found, identities=identities)
 
 
-def _places(event: CudaGraphs) -> set[Location]:
-    recorded = () if isinstance(event.recorded, Skipped) else event.recorded
+def _places(event: CudaGraphs) -> set[m.Location]:
+    recorded = () if isinstance(event.recorded, m.Skipped) else event.recorded
     told: tuple[Skip | Partitioning | WrittenInput | Replayed | Recorded, ...]
     told = (*event.skips, *event.partitions, *event.would_skip, *event.replayed, *recorded)
     return {one.location for one in told if one.location}
 
 
-def _requested(run: RunRecord, trace: RunTrace) -> bool:
+def _requested(run: m.RunRecord, trace: RunTrace) -> bool:
     """What Inductor was told at each graph; the mode alone where the graph hook was not there."""
     told = [graph.cuda_graphs for graph in trace.all.graphs]
     return any(told) if any(asked is not None for asked in told) else run.key.mode in MODES
 
 
-def _traced(recording: Recording, run: RunRecord) -> Columns | Skipped:
+def _traced(recording: m.Recording, run: m.RunRecord) -> Columns | m.Skipped:
     """The events of TRACE, or why there are none."""
-    from kgprof.analysis import kineto  # analysis reads this room, so it is not there yet when this module is loaded
+    from kgprof.reading import kineto  # analysis reads this room, so it is not there yet when this module is loaded
 
-    if not isinstance(run.trace, TracePass):
+    if not isinstance(run.trace, m.TracePass):
         return run.trace
     try:
-        return kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+        return kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
     except InputError as error:
-        return Skipped(reason=error.message)
+        return m.Skipped(reason=error.message)
 
 
-def _launches_per_step(run: RunRecord, columns: Columns | Skipped) -> float | Skipped:
-    if isinstance(columns, Skipped) or not isinstance(run.trace, TracePass):
-        return columns if isinstance(columns, Skipped) else Skipped(reason="there is no trace")
+def _launches_per_step(run: m.RunRecord, columns: Columns | m.Skipped) -> float | m.Skipped:
+    if isinstance(columns, m.Skipped) or not isinstance(run.trace, m.TracePass):
+        return columns if isinstance(columns, m.Skipped) else m.Skipped(reason="there is no trace")
     return int((_named(columns, LAUNCH)).sum()) / max(1, len(run.trace.step_us))
 
 
 def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     """Calls of CUDA by the innermost compiled region that they were made in: a resumed function runs inside another."""
-    from kgprof.analysis import launches
-    from kgprof.analysis.timeline import NOBODY
+    from kgprof.reading import launches
+    from kgprof.reading.timeline import NOBODY
 
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
     graph_calls, kernel_calls = _named(columns, LAUNCH), columns.named(*KERNEL_LAUNCHES)
@@ -292,7 +279,7 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
     """A line with the counts, then a few lines for each operator that cannot stand in a CUDA graph."""
-    groups: list[list[LogLine]] = []
+    groups: list[list[m.LogLine]] = []
     for message in trace.all.logs:
         if message.function == _PARTITIONS and _COUNTS.search(message.text):
             groups.append([message])
@@ -302,7 +289,7 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
         yield _partitioning(trace, head, [message.text for message in rest])
 
 
-def _partitioning(trace: RunTrace, head: LogLine, rest: Sequence[str]) -> Partitioning:
+def _partitioning(trace: RunTrace, head: m.LogLine, rest: Sequence[str]) -> Partitioning:
     counts = _COUNTS.search(head.text)
     assert counts is not None  # the group begins with it
     found = [match["reason"] for text in rest if (match := _NODE_REASON.fullmatch(text.strip()))]
@@ -347,15 +334,15 @@ def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
             yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call))
 
 
-def _place_in(trace: RunTrace, text: str) -> Location | None:
+def _place_in(trace: RunTrace, text: str) -> m.Location | None:
     stack = tuple(
-        Location(file=found["file"], line=int(found["line"]), function=found["function"] or "")
+        m.Location(file=found["file"], line=int(found["line"]), function=found["function"] or "")
         for found in _FILE_LINE.finditer(text)
     )
     return trace.source.innermost(stack)
 
 
-def _place_of_id(trace: RunTrace, name: str, call: int) -> Location | None:
+def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
     compiled = trace.compilation(name, call)
     return place_of(trace, compiled) if compiled else None
 
@@ -363,11 +350,11 @@ def _place_of_id(trace: RunTrace, name: str, call: int) -> Location | None:
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[m.Finding, ...]:
     return tuple(finding for event in events if event.requested for finding in _judge(event))
 
 
-def _judge(event: CudaGraphs) -> Iterator[Finding]:
+def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
     for skip in event.skips:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
     for written in event.would_skip:
@@ -391,21 +378,21 @@ def _is_skipped(event: CudaGraphs, partitioning: Partitioning) -> bool:
     )
 
 
-def _would_skip(event: CudaGraphs, written: WrittenInput) -> Finding:
+def _would_skip(event: CudaGraphs, written: WrittenInput) -> m.Finding:
     """A prediction is told as a note: nothing was skipped here."""
     name = written.location.function if written.location else "a compiled graph"
     message = f"on CUDA torch would make no CUDA graph of {name}: it writes to {', '.join(written.inputs)}"
-    return msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=Level.NOTE)
+    return msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=m.Level.NOTE)
 
 
-def _partitioned(event: CudaGraphs, partitioning: Partitioning) -> Finding:
+def _partitioned(event: CudaGraphs, partitioning: Partitioning) -> m.Finding:
     pieces = partitioning.graphed + partitioning.not_graphed
     reasons = ", ".join(partitioning.reasons) or "torch gave no reason"
     message = f"{partitioning.not_graphed} of {pieces} pieces of a compiled graph run outside of CUDA graphs: {reasons}"
     return _finding(PARTITIONED, event, partitioning.location, message, identity=reasons)
 
 
-def _none_launched(event: CudaGraphs) -> Finding:
+def _none_launched(event: CudaGraphs) -> m.Finding:
     said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
     message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
     return _finding(NONE_LAUNCHED, event, None, message, identity="")
@@ -416,25 +403,25 @@ def _is_left_out(one: Replayed) -> bool:
     return one.kernels > 0 and one.launches < one.runs
 
 
-def _left_out(event: CudaGraphs, one: Replayed) -> Finding:
+def _left_out(event: CudaGraphs, one: Replayed) -> m.Finding:
     name = one.location.function if one.location else f"compilation {one.compile_id}"
     skipped = any(
         skip.compile_id == one.compile_id or _same_function(skip.location, one.location) for skip in event.skips
     )
     said = "torch logged that it skipped it" if skipped else "torch logged no skip of it"
     of = "each of its" if not one.launches else f"{one.runs - one.launches} of its"
-    runs = f"{of} {counted(one.runs, 'run')}"
+    runs = f"{of} {plural(one.runs, 'run')}"
     message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
     return _finding(NONE_LAUNCHED, event, one.location, message, identity=f"{name} {one.compile_id.partition('/')[2]}")
 
 
-def _same_function(one: Location | None, other: Location | None) -> bool:
+def _same_function(one: m.Location | None, other: m.Location | None) -> bool:
     return one is not None and other is not None and (one.file, one.function) == (other.file, other.function)
 
 
-def _again(event: CudaGraphs) -> Iterator[Finding]:
+def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     """Recordings in steady state of a compilation that had been recorded before."""
-    if isinstance(event.recorded, Skipped):
+    if isinstance(event.recorded, m.Skipped):
         return
     seen: set[str] = set()
     late: dict[str, list[Recorded]] = {}
@@ -453,17 +440,17 @@ def _again(event: CudaGraphs) -> Iterator[Finding]:
 
 
 def _finding(
-    rule: Rule,
+    rule: m.Rule,
     event: CudaGraphs,
-    location: Location | None,
+    location: m.Location | None,
     message: str,
     *,
     detail: str = "",
     count: int = 1,
     identity: str | None = None,
-) -> Finding:
+) -> m.Finding:
     what = message if identity is None else identity
-    return Finding(
+    return m.Finding(
         rule=rule.id,
         level=rule.level,
         message=message,

@@ -10,26 +10,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.errors import InputError
-from kgprof.model import (
-    Finding,
-    FindingCost,
-    HostSpan,
-    KernelBreakdown,
-    Level,
-    Model,
-    PassName,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-    TimingPass,
-    TracePass,
-)
-from kgprof.record import store
-from kgprof.workloads import modes
+from kgprof.reading import layout
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
@@ -41,10 +25,10 @@ _MEASURED = (
     f"Both are taken where at least {100 * IDLE_SHARE:.0f} % of a step passes without work on the device: the work as "
     "TRACE saw it, the step as TIMING did, so that the profiler's own cost is in neither."
 )
-DEVICE_IDLE = Rule(
+DEVICE_IDLE = m.Rule(
     id="KGP601",
     name="device-idle",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="For most of the step the GPU has nothing to do: it waits for the host.",
     why=(
         "A faster kernel cannot shorten a step in which the device waits: the time goes to what the host does between "
@@ -61,10 +45,10 @@ DEVICE_IDLE = Rule(
         "(mode='reduce-overhead'), or give each step more work."
     ),
 )
-LAUNCH_BOUND = Rule(
+LAUNCH_BOUND = m.Rule(
     id="KGP602",
     name="launch-bound",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="The step is as long as the host takes to launch its kernels, which are shorter than their launches.",
     why=(
         "Each launch costs the host microseconds, and a kernel that is shorter than that is over before the next one "
@@ -80,16 +64,16 @@ LAUNCH_BOUND = Rule(
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
 
-class DeviceTime(Model, frozen=True, kw_only=True):
+class DeviceTime(m.Model, frozen=True, kw_only=True):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
-    run: RunKey
+    run: m.RunKey
     step_us: float  # median of TIMING
     samples: int
     busy_us: float  # a step of TRACE, mean; two kernels at once count once
     steps: int  # of TRACE
     launches: float  # a step
-    host_spans: tuple[HostSpan, ...]  # of TRACE's window, while the device waited for the host
+    host_spans: tuple[m.HostSpan, ...]  # of TRACE's window, while the device waited for the host
 
     @property
     def idle_us(self) -> float:
@@ -104,19 +88,24 @@ class DeviceTime(Model, frozen=True, kw_only=True):
         return self.launches > 0 and self.step_us / self.launches <= US_PER_LAUNCH
 
 
-def collect(recording: Recording) -> tuple[DeviceTime, ...]:
+def collect(recording: m.Recording) -> tuple[DeviceTime, ...]:
     """Of runs on a GPU that have both passes."""
     if recording.header.plan.device != "cuda":
         return ()
     return tuple(event for run in recording.runs for event in _of_run(recording, run))
 
 
-def _of_run(recording: Recording, run: RunRecord) -> Iterator[DeviceTime]:
-    step_us = [us for group in run.timing.step_us for us in group] if isinstance(run.timing, TimingPass) else []
-    if not step_us or not isinstance(run.trace, TracePass):
+def _of_run(recording: m.Recording, run: m.RunRecord) -> Iterator[DeviceTime]:
+    step_us = [us for group in run.timing.step_us for us in group] if isinstance(run.timing, m.TimingPass) else []
+    if not step_us or not isinstance(run.trace, m.TracePass):
         return
     found = _breakdown(recording, run)
-    if isinstance(found, Skipped) or found.device != "cuda" or not found.steps or isinstance(found.launches, Skipped):
+    if (
+        isinstance(found, m.Skipped)
+        or found.device != "cuda"
+        or not found.steps
+        or isinstance(found.launches, m.Skipped)
+    ):
         return
     yield DeviceTime(
         run=run.key,
@@ -125,39 +114,40 @@ def _of_run(recording: Recording, run: RunRecord) -> Iterator[DeviceTime]:
         busy_us=found.busy_us / found.steps,
         steps=found.steps,
         launches=found.launches / found.steps,
-        host_spans=() if isinstance(found.idle, Skipped) else found.idle.host_spans,
+        host_spans=() if isinstance(found.idle, m.Skipped) else found.idle.host_spans,
     )
 
 
-def _breakdown(recording: Recording, run: RunRecord) -> KernelBreakdown | Skipped:
-    from kgprof.analysis import kernels, kineto  # analysis reads this room: not there yet when this module is loaded
+def _breakdown(recording: m.Recording, run: m.RunRecord) -> m.KernelBreakdown | m.Skipped:
+    from kgprof.measures import kernels
+    from kgprof.reading import kineto  # analysis reads this room: not there yet when this module is loaded
 
     try:
-        trace = kineto.read(store.trace_path(recording, run.key, PassName.TRACE))
+        trace = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE))
     except InputError as error:
-        return Skipped(reason=error.message)
-    return kernels.breakdown(trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+        return m.Skipped(reason=error.message)
+    return kernels.breakdown(trace, device="cuda", measured_in=m.PassName.TRACE, cpp_kernel_profile=False)
 
 
-def diagnose(events: tuple[DeviceTime, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event) for event in events if event.idle_share >= IDLE_SHARE)
 
 
-def _finding(event: DeviceTime) -> Finding:
+def _finding(event: DeviceTime) -> m.Finding:
     rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
-    expected = event.is_launching and event.run.mode == modes.EAGER
-    return Finding(
+    expected = event.is_launching and event.run.mode == m.EAGER
+    return m.Finding(
         rule=rule.id,
-        level=Level.NOTE if expected else rule.level,
+        level=m.Level.NOTE if expected else rule.level,
         message=f"{event.run.slug}: {_words(event)}",
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
         detail=_detail(event),
-        cost=FindingCost(
+        cost=m.FindingCost(
             value=event.idle_us,
             unit="us/step",
             what="the device did nothing",
-            measured_in=(PassName.TIMING, PassName.TRACE),
+            measured_in=(m.PassName.TIMING, m.PassName.TRACE),
             samples=event.samples,
         ),
     )

@@ -19,35 +19,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, syncs
 from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import break_records
-from kgprof.collectors.source_text import SourceText, is_resumed, user_function
-from kgprof.collectors.structured_trace import RunTrace, compile_id, run_traces
 from kgprof.collectors.syncs import READ, Sync, called_function
 from kgprof.collectors.tensor_facts import sources_of
 from kgprof.errors import InputError
-from kgprof.model import (
-    CompilePass,
-    Finding,
-    Level,
-    Location,
-    Model,
-    PassName,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-)
-from kgprof.record import store
-from kgprof.sync_records import Frame, SyncRecord
+from kgprof.reading import layout
+from kgprof.reading.source_text import SourceText, is_resumed, user_function
+from kgprof.reading.structured_trace import RunTrace, compile_id, run_traces
 
-SOURCES_DISAGREE = Rule(
+SOURCES_DISAGREE = m.Rule(
     id="KGP503",
     name="sources-disagree",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="Two independent sources contradict each other about a fact that this report states.",
     why=(
         "Every counter that torch publishes is wrong somewhere, so facts that a gate depends on are taken from two "
@@ -70,17 +57,17 @@ WAITS_APART, WAITS_SHARE = 0.5, 0.1  # a step, and of those that the hooks saw: 
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
-class Disagreement(Model, frozen=True, kw_only=True):
+class Disagreement(m.Model, frozen=True, kw_only=True):
     """One fact of one run."""
 
-    run: RunKey
+    run: m.RunKey
     fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"
-    location: Location | None
+    location: m.Location | None
     message: str
     identity: str
 
 
-def collect(recording: Recording) -> tuple[Disagreement, ...]:
+def collect(recording: m.Recording) -> tuple[Disagreement, ...]:
     unavailable = {run.key: _unavailable(run.compile) for run in recording.runs}
     reads = syncs.collect(recording)
     compiled = (
@@ -99,7 +86,7 @@ def collect(recording: Recording) -> tuple[Disagreement, ...]:
 
 
 def _unavailable(compiled: object) -> set[str]:
-    lines = compiled.capture_unavailable if isinstance(compiled, CompilePass) else ()
+    lines = compiled.capture_unavailable if isinstance(compiled, m.CompilePass) else ()
     return {name for name in (TRACE, FRAMES, GRAPHS) if any(f"capture {name} " in line for line in lines)}
 
 
@@ -150,7 +137,7 @@ def _of_ids(trace: RunTrace, fact: str, told: set[str], seen: set[str], other: s
 
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
     """A graph that the log calls recorded and that is never launched, or one that it calls skipped and that is."""
-    recorded = {one.compile_id for one in event.recorded} if not isinstance(event.recorded, Skipped) else set()
+    recorded = {one.compile_id for one in event.recorded} if not isinstance(event.recorded, m.Skipped) else set()
     skipped = {skip.compile_id for skip in event.skips}
     for one in event.replayed:
         said = ""
@@ -167,16 +154,16 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
             )
 
 
-def _reads(run: RunRecord) -> Iterator[Disagreement]:
+def _reads(run: m.RunRecord) -> Iterator[Disagreement]:
     """By line: a line that is compiled in one call and not in the next cannot be compared call by call."""
     memory = run.memory
-    if isinstance(memory, Skipped) or isinstance(memory.syncs, Skipped) or memory.syncs.left_out:
+    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or memory.syncs.left_out:
         return
     if any(line.startswith(f"capture {SYNC_HOOKS} ") for line in memory.capture_unavailable):
         return
     source = SourceText(sources_of(run))
-    seen: dict[str, dict[Place, Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
-    certain: dict[str, dict[Place, Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too
+    seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
+    certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too
     for record in memory.syncs.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         if own is not None and record.source in seen and record.device == "cuda" and not record.compile_id:
@@ -199,24 +186,20 @@ def _reads(run: RunRecord) -> Iterator[Disagreement]:
                 )
 
 
-def _waits(recording: Recording, run: RunRecord, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
+def _waits(recording: m.Recording, run: m.RunRecord, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
     """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all; not their lines.
 
     Another process and other steps: what happens in every fifth step may happen in three steps of twenty, or in four.
     """
-    from kgprof.analysis import (  # analysis reads this room: not there yet when this is loaded
-        kineto,
-        launches,
-        timeline,
-    )
+    from kgprof.reading import kineto, launches, timeline
 
     memory, traced = run.memory, run.trace
-    if recording.header.plan.device != "cuda" or isinstance(traced, Skipped) or isinstance(memory, Skipped):
+    if recording.header.plan.device != "cuda" or isinstance(traced, m.Skipped) or isinstance(memory, m.Skipped):
         return
-    if isinstance(memory.syncs, Skipped) or memory.capture_unavailable or memory.syncs.left_out:
+    if isinstance(memory.syncs, m.Skipped) or memory.capture_unavailable or memory.syncs.left_out:
         return
     try:
-        columns = kineto.read(store.trace_path(recording, run.key, PassName.TRACE)).columns
+        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
     except InputError:
         return  # the breakdown says so
     steps = timeline.profiler_steps(columns)
@@ -229,13 +212,13 @@ def _waits(recording: Recording, run: RunRecord, events: tuple[Sync, ...]) -> It
         yield Disagreement(run=run.key, fact="waits", location=None, message=said, identity="waits")
 
 
-def _is_a_number_read(record: SyncRecord) -> bool:
+def _is_a_number_read(record: m.SyncRecord) -> bool:
     if record.source == DISPATCH:
         return record.op == READ
     return called_function(record.expression) == "item"
 
 
-def _disagreement(trace: RunTrace, fact: str, location: Location | None, message: str) -> Disagreement:
+def _disagreement(trace: RunTrace, fact: str, location: m.Location | None, message: str) -> Disagreement:
     where = trace.source.identity(location)
     return Disagreement(
         run=trace.run, fact=fact, location=location, message=message, identity="\0".join((fact, *where, message))
@@ -250,9 +233,9 @@ _COMPARISONS: tuple[tuple[str, Callable[[RunTrace], Iterator[Disagreement]]], ..
 )
 
 
-def diagnose(events: tuple[Disagreement, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[Disagreement, ...]) -> tuple[m.Finding, ...]:
     return tuple(
-        Finding(
+        m.Finding(
             rule=SOURCES_DISAGREE.id,
             level=SOURCES_DISAGREE.level,
             message=f"sources disagree on {event.fact}: {event.message}",

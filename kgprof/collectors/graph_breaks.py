@@ -11,18 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.source_text import user_function
-from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
-from kgprof.compile_records import RegistryEntry, TraceRecord
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey, Skipped
+from kgprof.reading.source_text import user_function
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
 
 ARTIFACT = "dynamo_graph_break_reason"
-UNMEASURED = Skipped(reason="what a break costs in a step is not told apart from the work around it")
-GRAPH_BREAK = Rule(
+UNMEASURED = m.Skipped(reason="what a break costs in a step is not told apart from the work around it")
+GRAPH_BREAK = m.Rule(
     id="KGP101",
     name="graph-break",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A line that torch cannot trace splits a compiled function into several graphs.",
     why=(
         "Before the line and after it stand separate graphs: nothing is fused across the gap, the line itself and the "
@@ -55,7 +54,7 @@ _HINT = re.compile(r"\n  Hint: (.*?)(?=\n  Hint: |\Z)", re.S)
 _GB_ID = re.compile(r"/gb/gb(\d+)\.html")
 
 
-class Cause(Model, frozen=True, kw_only=True):
+class Cause(m.Model, frozen=True, kw_only=True):
     """Why torch could not go on, in its own words."""
 
     kind: str  # "Failed to trace builtin operator"
@@ -78,23 +77,23 @@ class BreakRecord:
 
     call: int
     compiled: Compiled | None
-    site: Location | None  # the innermost line of the project; None where libraries were compiled by libraries
-    named: Location | None  # the line that torch named, which may be a library's
-    stack: tuple[Location, ...]
+    site: m.Location | None  # the innermost line of the project; None where libraries were compiled by libraries
+    named: m.Location | None  # the line that torch named, which may be a library's
+    stack: tuple[m.Location, ...]
     cause: Cause
     resumable: bool  # torch did not say that it cannot go on behind the line
 
 
-class GraphBreak(Model, frozen=True, kw_only=True):
+class GraphBreak(m.Model, frozen=True, kw_only=True):
     """One site of one run."""
 
-    run: RunKey
-    location: Location | None
+    run: m.RunKey
+    location: m.Location | None
     cause: Cause
     records: int  # frames that met it, over all calls
     calls: tuple[int, ...]
     functions: tuple[str, ...]  # whose compilation met it
-    library_line: Location | None  # where torch stopped, when that was in a library
+    library_line: m.Location | None  # where torch stopped, when that was in a library
     identity: str  # the same in another checkout and after an edit above the line
 
 
@@ -108,11 +107,11 @@ def break_records(trace: RunTrace) -> Iterator[BreakRecord]:
             yield _break_record(trace, record, record.payload)
 
 
-def _break_record(trace: RunTrace, record: TraceRecord, payload: str) -> BreakRecord:
+def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> BreakRecord:
     text = payload.partition(_INTERNALS)[0]
     stack = tuple(_stack(text))
     place = _NAMED_PLACE.match(text)
-    named = Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None
+    named = m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None
     found = _REASON.search(text)
     reason = found["reason"] if found else _last_error(payload)
     return BreakRecord(
@@ -126,11 +125,11 @@ def _break_record(trace: RunTrace, record: TraceRecord, payload: str) -> BreakRe
     )
 
 
-def _stack(text: str) -> Iterator[Location]:
+def _stack(text: str) -> Iterator[m.Location]:
     """The user's stack, outermost first. The lines above it attribute values to places and are no stack."""
     found = _USER_STACK.search(text)
     for frame in _IN_STACK.finditer(found["stack"] if found else text):
-        yield Location(file=frame["file"], line=int(frame["line"]), function=user_function(frame["function"]))
+        yield m.Location(file=frame["file"], line=int(frame["line"]), function=user_function(frame["function"]))
 
 
 def _last_error(payload: str) -> str:
@@ -139,7 +138,7 @@ def _last_error(payload: str) -> str:
     return error.partition(": ")[2] or payload
 
 
-def cause_of(text: str, registry: dict[str, RegistryEntry]) -> Cause:
+def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> Cause:
     """The root cause in a reason: the first block with an explanation. The registry fills in what the text lacks."""
     gb_ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
     known = registry.get(gb_ids[0]) if gb_ids else None
@@ -200,7 +199,7 @@ def by_site(records: Iterable[BreakRecord]) -> dict[object, list[BreakRecord]]:
 # ---------------------------------------------------------------- events and findings
 
 
-def collect(recording: Recording) -> tuple[GraphBreak, ...]:
+def collect(recording: m.Recording) -> tuple[GraphBreak, ...]:
     return tuple(found for trace in (*run_traces(recording), *cut_off_traces(recording)) for found in _of_run(trace))
 
 
@@ -242,25 +241,25 @@ def identity_of(trace: RunTrace, record: BreakRecord) -> str:
     return "\0".join((*where, record.cause.gb_id or record.cause.kind))
 
 
-def diagnose(events: tuple[GraphBreak, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[GraphBreak, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event, ordinal) for event, ordinal in numbered(events))
 
 
 def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     """Events whose identity is the same (two equal lines in one function) are told apart by their order."""
-    seen: dict[tuple[RunKey, str], int] = {}
+    seen: dict[tuple[m.RunKey, str], int] = {}
     for event in events:
         key = (event.run, event.identity)
         seen[key] = seen.get(key, 0) + 1
         yield event, "" if seen[key] == 1 else str(seen[key])
 
 
-def _finding(event: GraphBreak, ordinal: str) -> Finding:
+def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     where = f" in {event.location.function}" if event.location and event.location.function else ""
     met = "" if len(event.functions) < 2 else f"; met while compiling {', '.join(event.functions)}"
-    return Finding(
+    return m.Finding(
         rule=GRAPH_BREAK.id,
-        level=Level.WARNING,
+        level=m.Level.WARNING,
         message=f"graph break{where}: {event.cause.words}{met}",
         run=event.run,
         location=event.location,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kgprof.model import Model
+from kgprof import model as m
 
 OTHER = "other"
 # Every class there is; fixtures/corpus/README.md says what each means.
@@ -38,7 +38,7 @@ CLASSES = (
 )
 
 
-class Guard(Model, frozen=True, kw_only=True):
+class Guard(m.Model, frozen=True, kw_only=True):
     """One guard that did not hold, of one cache entry."""
 
     kind: str  # one of CLASSES

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
-from kgprof.tensor_records import WatchedGraph
 
-INPUT_MUTATED = Rule(
+INPUT_MUTATED = m.Rule(
     id="KGP404",
     name="input-mutated",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A compiled function writes into a tensor that was given to it or that it captured.",
     why=(
         "A CUDA graph that writes to an input at no fixed address would write into its own copy of it, so torch makes "
@@ -35,12 +34,12 @@ RULES = (INPUT_MUTATED,)
 ARGUMENT, CAPTURED, FIXED = "argument", "captured tensor", "fixed address"
 
 
-class Mutation(Model, frozen=True, kw_only=True):
+class Mutation(m.Model, frozen=True, kw_only=True):
     """One line that writes into inputs of a compiled function. ``kind``: the worst of them."""
 
-    run: RunKey
+    run: m.RunKey
     function: str
-    location: Location | None  # the def where no operator of the graph is known to write
+    location: m.Location | None  # the def where no operator of the graph is known to write
     names: tuple[str, ...]
     operators: tuple[str, ...]
     kind: str
@@ -49,7 +48,7 @@ class Mutation(Model, frozen=True, kw_only=True):
     identity: str  # of the line: the same in another checkout and after an edit above it
 
 
-def collect(recording: Recording) -> tuple[Mutation, ...]:
+def collect(recording: m.Recording) -> tuple[Mutation, ...]:
     return tuple(event for tensors in run_tensors(recording) for event in _of_run(tensors))
 
 
@@ -65,13 +64,13 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
     yield from (_joined(events) for events in sites.values())
 
 
-def _writes(tensors: RunTensors, graph: WatchedGraph, index: int) -> Iterator[Mutation]:
+def _writes(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> Iterator[Mutation]:
     tensor = graph.inputs[index]
     name = tensors.origin(graph, tensor)
     giver, given = tensors.giver(graph, name)
     fixed = (given or tensor).static
     definition = tensors.definition(graph)
-    operators: dict[Location | None, list[str]] = {}
+    operators: dict[m.Location | None, list[str]] = {}
     for write in graph.in_place:
         if write.input == index:
             operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
@@ -105,11 +104,11 @@ def _joined(events: list[Mutation]) -> Mutation:
     )
 
 
-def diagnose(events: tuple[Mutation, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event) for event in events)
 
 
-def _finding(event: Mutation) -> Finding:
+def _finding(event: Mutation) -> m.Finding:
     names = ", ".join(event.names)
     several = len(event.names) > 1
     captured = "captured tensors at no fixed addresses" if several else "a captured tensor at no fixed address"
@@ -122,9 +121,9 @@ def _finding(event: Mutation) -> Finding:
     }[event.kind]
     if event.kind != FIXED and event.cuda_graphs:
         what += "; torch makes no CUDA graph of it"
-    return Finding(
+    return m.Finding(
         rule=INPUT_MUTATED.id,
-        level=Level.NOTE if event.kind == FIXED else Level.WARNING,
+        level=m.Level.NOTE if event.kind == FIXED else m.Level.WARNING,
         message=what,
         run=event.run,
         location=event.location,

@@ -12,32 +12,20 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.guard_text import OTHER, Guard, parse
-from kgprof.collectors.source_text import is_resumed
-from kgprof.collectors.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
-from kgprof.counted import counted
-from kgprof.model import (
-    Finding,
-    FindingCost,
-    Level,
-    Location,
-    Model,
-    PassName,
-    RecompileEntry,
-    Recording,
-    Rule,
-    RunKey,
-    Skipped,
-)
+from kgprof.reading.source_text import is_resumed
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
+from kgprof.wording import plural
 
 ARTIFACT = "recompile_reasons"
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
 
-IN_STEADY_STATE = Rule(
+IN_STEADY_STATE = m.Rule(
     id="KGP103",
     name="recompile-in-steady-state",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A function was compiled again after the warm-up calls, because a guard on its inputs failed.",
     why=(
         "The call that brings the new value waits for a whole compilation, which takes seconds where the step takes "
@@ -51,10 +39,10 @@ IN_STEADY_STATE = Rule(
         "and a warm-up call with each value of a flag."
     ),
 )
-LIMIT_REACHED = Rule(
+LIMIT_REACHED = m.Rule(
     id="KGP104",
     name="recompile-limit-reached",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="A function reached torch's recompile limit: new inputs run in eager from then on, silently.",
     why=(
         "After the limit (8 for one function by default) torch compiles the function no more. Inputs that fit none of "
@@ -68,10 +56,10 @@ LIMIT_REACHED = Rule(
         "number of values is known."
     ),
 )
-UNBOUNDED = Rule(
+UNBOUNDED = m.Rule(
     id="KGP105",
     name="unbounded-recompile",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="Every call brings a value that the function was not compiled for.",
     why=(
         "A guard stands on something that is new in each call, a counter or a step number, a list that grows, text "
@@ -88,27 +76,27 @@ RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"
 
 
-class Recompile(Model, frozen=True, kw_only=True):
+class Recompile(m.Model, frozen=True, kw_only=True):
     """One compilation that replaced nothing but was added, since every entry there was had been rejected."""
 
     compile_id: str
     call: int
     guard: Guard  # of the newest entry
     rejected: tuple[Guard, ...]  # of all entries, newest first
-    call_site: Location | None  # the project's line that called
-    duration_s: float | Skipped
+    call_site: m.Location | None  # the project's line that called
+    duration_s: float | m.Skipped
 
 
-class RecompiledFunction(Model, frozen=True, kw_only=True):
+class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     """One function of one run that was compiled more than once."""
 
-    run: RunKey
-    location: Location | None  # its def; for a library's function the project's line that leads there
+    run: m.RunKey
+    location: m.Location | None  # its def; for a library's function the project's line that leads there
     recompiles: tuple[Recompile, ...]
     steady_from: int  # recompiles from this call on are in steady state
     limit_call: int | None  # the call in which torch refused to compile it once more
     limit_guard: Guard | None  # what that call failed on
-    eager_calls: int | Skipped  # calls after the limit in which no compiled code of it ran
+    eager_calls: int | m.Skipped  # calls after the limit in which no compiled code of it ran
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     identity: str
@@ -175,7 +163,7 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: Recording) -> tuple[RecompiledFunction, ...]:
+def collect(recording: m.Recording) -> tuple[RecompiledFunction, ...]:
     return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
 
 
@@ -190,10 +178,10 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
             yield _recompiled(trace, location, compiled, again, limits, guards)
 
 
-def _by_function(trace: RunTrace) -> Iterator[tuple[Location | None, list[Compiled]]]:
+def _by_function(trace: RunTrace) -> Iterator[tuple[m.Location | None, list[Compiled]]]:
     """A function and what follows its breaks are one place; so are the functions of a library behind one line."""
-    groups: dict[object, tuple[Location | None, list[Compiled]]] = {}
-    last: dict[str, Location | None] = {}
+    groups: dict[object, tuple[m.Location | None, list[Compiled]]] = {}
+    last: dict[str, m.Location | None] = {}
     for compiled in trace.compiled:
         # The limit is checked before torch says what it compiles: such an entry is where the code object was last.
         location = last[compiled.frame_id] = place_of(trace, compiled) or last.get(compiled.frame_id)
@@ -202,7 +190,7 @@ def _by_function(trace: RunTrace) -> Iterator[tuple[Location | None, list[Compil
     yield from groups.values()
 
 
-def place_of(trace: RunTrace, compiled: Compiled) -> Location | None:
+def place_of(trace: RunTrace, compiled: Compiled) -> m.Location | None:
     """The def of a project's function; for a library's the innermost line of the project that leads there."""
     frame = compiled.frame
     if frame is not None and trace.source.project.holds(frame.file):
@@ -226,7 +214,7 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
 
 def _recompiled(
     trace: RunTrace,
-    location: Location | None,
+    location: m.Location | None,
     compiled: Sequence[Compiled],
     again: Sequence[Compiled],
     limits: Sequence[Compiled],
@@ -257,7 +245,7 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
         guard=rejected[0] if rejected else _without_a_reason(compiled),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
-        duration_s=Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
+        duration_s=m.Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
     )
 
 
@@ -269,15 +257,15 @@ def _without_a_reason(compiled: Compiled) -> Guard:
     return Guard(kind="identity", entry="", source=name, text=text)
 
 
-def ledger(trace: RunTrace) -> tuple[RecompileEntry, ...]:
+def ledger(trace: RunTrace) -> tuple[m.RecompileEntry, ...]:
     """Every recompile of a run, and each time that torch's limit stood against one, in the order of the calls."""
     entries = (entry for event in _of_run(trace) for entry in _entries(event))
     return tuple(sorted(entries, key=lambda entry: -1 if entry.call is None else entry.call))
 
 
-def _entries(event: RecompiledFunction) -> Iterator[RecompileEntry]:
+def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
     for recompile in event.recompiles:
-        yield RecompileEntry(
+        yield m.RecompileEntry(
             compile_id=recompile.compile_id,
             location=event.location,
             call=recompile.call if event.calls_known else None,
@@ -289,14 +277,14 @@ def _entries(event: RecompiledFunction) -> Iterator[RecompileEntry]:
         )
     if event.limit_call is not None:
         guard = event.limit_guard
-        yield RecompileEntry(
+        yield m.RecompileEntry(
             compile_id="",
             location=event.location,
             call=event.limit_call if event.calls_known else None,
             steady=event.calls_known and event.limit_call >= event.steady_from,
             reason=in_words(guard) if guard else "torch gave no reason",
             words=guard.text if guard else "",
-            duration_s=Skipped(reason="torch's recompile limit was reached: nothing was compiled"),
+            duration_s=m.Skipped(reason="torch's recompile limit was reached: nothing was compiled"),
             refused=True,
         )
 
@@ -314,14 +302,14 @@ def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
     return total
 
 
-def _eager_calls(trace: RunTrace, limit: Compiled) -> int | Skipped:
+def _eager_calls(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
     """Calls from the limit on in which the function ran in eager at least once.
 
     It ran compiled so many times a call before the limit; a call with fewer runs has lost them to eager.
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
-        return Skipped(reason="no graph of it was counted")
+        return m.Skipped(reason="no graph of it was counted")
     usual = max((runs.get(call, 0) for call in range(limit.call)), default=1)
     return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
 
@@ -351,11 +339,11 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
     return tuple(finding for event in events for finding in _judge(event))
 
 
-def _judge(event: RecompiledFunction) -> Iterator[Finding]:
+def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     """One rule at most a function; what had converged before steady state is a note of its own."""
     if not event.calls_known and event.limit_call is None:
         yield _note(event, event.recompiles, UNKNOWN_CALLS)
@@ -370,15 +358,17 @@ def _judge(event: RecompiledFunction) -> Iterator[Finding]:
             yield _note(event, event.before, " and converged")
 
 
-def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompile]) -> Finding:
+def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile]) -> m.Finding:
     guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
     name = event.location.function if event.location else "a library's function"
     eager = ""
     if event.limit_call is not None:
-        silent = "" if isinstance(event.eager_calls, Skipped) else f", {event.eager_calls} of the calls since in eager"
+        silent = (
+            "" if isinstance(event.eager_calls, m.Skipped) else f", {event.eager_calls} of the calls since in eager"
+        )
         where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
-    return Finding(
+    return m.Finding(
         rule=rule.id,
         level=rule.level,
         message=f"{name} recompiled {_times(event, recompiles)}: {_why(guards)}{eager}",
@@ -392,12 +382,12 @@ def _finding(rule: Rule, event: RecompiledFunction, recompiles: Sequence[Recompi
     )
 
 
-def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str) -> Finding:
+def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str) -> m.Finding:
     name = event.location.function if event.location else "a library's function"
     guards = [recompile.guard for recompile in recompiles]
-    return Finding(
+    return m.Finding(
         rule=IN_STEADY_STATE.id,
-        level=Level.NOTE,
+        level=m.Level.NOTE,
         message=f"{name} recompiled {_times(event, recompiles)}{what}: {_why(guards)}",
         run=event.run,
         location=event.location,
@@ -409,25 +399,25 @@ def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str)
     )
 
 
-def _cost(recompiles: Sequence[Recompile]) -> FindingCost | Skipped:
+def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     """The compilations that the finding counts; calls that ran in eager since are not in it."""
     seconds = [recompile.duration_s for recompile in recompiles]
-    known = [value for value in seconds if not isinstance(value, Skipped)]
+    known = [value for value in seconds if not isinstance(value, m.Skipped)]
     if not known or len(known) < len(seconds):
-        lacking = counted(len(seconds) - len(known), "compilation")
-        return Skipped(reason=f"torch gave no duration for {lacking}" if seconds else "it was not compiled again")
+        lacking = plural(len(seconds) - len(known), "compilation")
+        return m.Skipped(reason=f"torch gave no duration for {lacking}" if seconds else "it was not compiled again")
     what = "compiling again took, in all"
-    return FindingCost(value=sum(known), unit="s", what=what, measured_in=(PassName.COMPILE,), samples=len(known))
+    return m.FindingCost(value=sum(known), unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=len(known))
 
 
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, Skipped)]
+    seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
     calls = sorted({recompile.call for recompile in recompiles if event.calls_known})
     where = f" in call {calls[0]}" if calls else ""
     if len(calls) > 1:
         where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
     cost = f", {sum(seconds):.2f} s" if seconds else ""
-    return f"{counted(len(recompiles), 'time')}{where}{cost}"
+    return f"{plural(len(recompiles), 'time')}{where}{cost}"
 
 
 def _why(guards: Sequence[Guard]) -> str:
@@ -447,7 +437,7 @@ def in_words(guard: Guard) -> str:
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"
 
 
-def _call_sites(recompiles: Sequence[Recompile]) -> tuple[Location, ...]:
+def _call_sites(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
     return tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.counted import counted
-from kgprof.model import Agreement, Evaluation, Finding, Level, Model, Recording, Rule, RunAgreement, RunKey
+from kgprof.wording import plural
 
-RESULT_DIFFERS = Rule(
+RESULT_DIFFERS = m.Rule(
     id="KGP501",
     name="result-differs-from-eager",
-    level=Level.ERROR,
+    level=m.Level.ERROR,
     summary="A run's results differ from the baseline's or from the reference's.",
     why=(
         "A strategy or a compile mode may change how the answer is computed, never the answer. As long as it differs, "
@@ -25,10 +25,10 @@ RESULT_DIFFERS = Rule(
         "differs, compile with backend='aot_eager' to tell Inductor from the tracing, and compare in float64."
     ),
 )
-WORK_UNFINISHED = Rule(
+WORK_UNFINISHED = m.Rule(
     id="KGP502",
     name="work-unfinished",
-    level=Level.ERROR,
+    level=m.Level.ERROR,
     summary="An evaluation ended while some of its candidates had no result.",
     why=(
         "A run that leaves work undone looks faster by what it left, and its ranking metrics are about other "
@@ -40,29 +40,29 @@ WORK_UNFINISHED = Rule(
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
 
-class ResultEvent(Model, frozen=True, kw_only=True):
+class ResultEvent(m.Model, frozen=True, kw_only=True):
     """What one run left: how it compares and how much of it there is."""
 
-    run: RunKey
-    baseline: RunKey | None
-    agreement: RunAgreement | None  # None: the workload or this run has no comparison
+    run: m.RunKey
+    baseline: m.RunKey | None
+    agreement: m.RunAgreement | None  # None: the workload or this run has no comparison
     unfinished: int
     candidates: int
 
 
-def collect(recording: Recording) -> tuple[ResultEvent, ...]:
+def collect(recording: m.Recording) -> tuple[ResultEvent, ...]:
     agreement = recording.agreement
-    verdicts = dict(agreement.runs) if isinstance(agreement, Agreement) else {}
-    baseline = agreement.baseline if isinstance(agreement, Agreement) else None
+    verdicts = dict(agreement.runs) if isinstance(agreement, m.Agreement) else {}
+    baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
     events = []
     for run in recording.runs:
         compared = verdicts.get(run.key)
-        evaluation = run.evaluation if isinstance(run.evaluation, Evaluation) else None
+        evaluation = run.evaluation if isinstance(run.evaluation, m.Evaluation) else None
         events.append(
             ResultEvent(
                 run=run.key,
                 baseline=baseline,
-                agreement=compared if isinstance(compared, RunAgreement) else None,
+                agreement=compared if isinstance(compared, m.RunAgreement) else None,
                 unfinished=evaluation.unfinished if evaluation else 0,
                 candidates=evaluation.candidates if evaluation else 0,
             )
@@ -70,7 +70,7 @@ def collect(recording: Recording) -> tuple[ResultEvent, ...]:
     return tuple(events)
 
 
-def diagnose(events: tuple[ResultEvent, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[ResultEvent, ...]) -> tuple[m.Finding, ...]:
     findings = []
     for event in events:
         if event.agreement is not None and event.agreement.verdict == "different":
@@ -80,19 +80,19 @@ def diagnose(events: tuple[ResultEvent, ...]) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _differs(event: ResultEvent, agreement: RunAgreement) -> Finding:
+def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
     against = []
     if agreement.compared:
         name = event.baseline.slug if event.baseline else "the baseline"
         against.append(f"{agreement.differing:,} of {agreement.compared:,} results differ from {name}")
     if agreement.reference_compared:
-        counted = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
-        against.append(f"{counted} differ from the reference")
+        plural = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
+        against.append(f"{plural} differ from the reference")
     detail = " and ".join(against) or "its results differ"
     note = f" ({agreement.note})" if agreement.note else ""
-    return Finding(
+    return m.Finding(
         rule=RESULT_DIFFERS.id,
-        level=Level.ERROR,
+        level=m.Level.ERROR,
         message=f"{event.run.slug}: {detail}{note}",
         run=event.run,
         count=max(agreement.differing, agreement.reference_differing, 1),
@@ -100,11 +100,11 @@ def _differs(event: ResultEvent, agreement: RunAgreement) -> Finding:
     )
 
 
-def _unfinished(event: ResultEvent) -> Finding:
-    return Finding(
+def _unfinished(event: ResultEvent) -> m.Finding:
+    return m.Finding(
         rule=WORK_UNFINISHED.id,
-        level=Level.ERROR,
-        message=f"{event.run.slug}: {event.unfinished:,} of {counted(event.candidates, 'candidate')} are unfinished",
+        level=m.Level.ERROR,
+        message=f"{event.run.slug}: {event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
         run=event.run,
         count=event.unfinished,
         fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import (
     BreakRecord,
@@ -21,14 +22,12 @@ from kgprof.collectors.graph_breaks import (
     identity_of,
     numbered,
 )
-from kgprof.collectors.structured_trace import Compiled, RunTrace, cut_off_traces, run_traces
-from kgprof.compile_records import OfferedFrame
-from kgprof.model import Finding, Level, Location, Model, Recording, Rule, RunKey
+from kgprof.reading.structured_trace import Compiled, RunTrace, cut_off_traces, run_traces
 
-SKIPPED_FRAME = Rule(
+SKIPPED_FRAME = m.Rule(
     id="KGP102",
     name="frame-fell-back-to-eager",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="torch gave a function up, so that all of it, or all that follows a line, runs in eager.",
     why=(
         "A break inside a loop, a try block, a generator or a context manager of one's own cannot be resumed, so the "
@@ -51,12 +50,12 @@ _CAUSES = {
 }
 
 
-class SkippedFrame(Model, frozen=True, kw_only=True):
+class SkippedFrame(m.Model, frozen=True, kw_only=True):
     """One site of one run that made a frame fall back."""
 
-    run: RunKey
-    location: Location | None  # the line that caused it, or the def where no line is to blame
-    frame: Location | None  # the def of the function that fell back
+    run: m.RunKey
+    location: m.Location | None  # the line that caused it, or the def where no line is to blame
+    frame: m.Location | None  # the def of the function that fell back
     scope: str  # "frame", or "rest" where operations before the line are compiled
     cause: Cause
     records: int  # graph-break records in the trace: 0 where torch writes none
@@ -64,7 +63,7 @@ class SkippedFrame(Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: Recording) -> tuple[SkippedFrame, ...]:
+def collect(recording: m.Recording) -> tuple[SkippedFrame, ...]:
     return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
 
 
@@ -94,9 +93,9 @@ def _from_records(trace: RunTrace, records: Sequence[BreakRecord], scopes: Seque
     )
 
 
-def _from_frames(trace: RunTrace, rows: Sequence[OfferedFrame]) -> Iterator[SkippedFrame]:
+def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[SkippedFrame]:
     """Skipped for a fault, and nothing in the trace says so. One event a function."""
-    sites: dict[tuple[str, int], list[OfferedFrame]] = {}
+    sites: dict[tuple[str, int], list[m.OfferedFrame]] = {}
     for row in rows:
         if row.outcome == "skipped" and row.why in _CAUSES and not _in_consequence(trace, row):
             definition = trace.source.definition(row.file, row.first_line, row.function)
@@ -105,12 +104,12 @@ def _from_frames(trace: RunTrace, rows: Sequence[OfferedFrame]) -> Iterator[Skip
         yield _from_rows(trace, skipped)
 
 
-def _in_consequence(trace: RunTrace, row: OfferedFrame) -> bool:
+def _in_consequence(trace: RunTrace, row: m.OfferedFrame) -> bool:
     """Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller."""
     return bool(row.called_in) and not trace.compilations_of(row)
 
 
-def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
+def _from_rows(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> SkippedFrame:
     first = rows[0]
     definition = trace.source.definition(first.file, first.first_line, first.function)
     cause = _cause(trace, first)
@@ -126,7 +125,7 @@ def _from_rows(trace: RunTrace, rows: Sequence[OfferedFrame]) -> SkippedFrame:
     )
 
 
-def _cause(trace: RunTrace, row: OfferedFrame) -> Cause:
+def _cause(trace: RunTrace, row: m.OfferedFrame) -> Cause:
     """torch's own words where the frame left some, or the metrics of its compilation; else the class alone."""
     if row.why == "error":
         failed = [compiled.metrics.get("fail_reason") for compiled in trace.compilations_of(row)]
@@ -137,17 +136,17 @@ def _cause(trace: RunTrace, row: OfferedFrame) -> Cause:
     return Cause(kind=_CAUSES[row.why], explanation=row.text)
 
 
-def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event, ordinal) for event, ordinal in numbered(events))
 
 
-def _finding(event: SkippedFrame, ordinal: str) -> Finding:
+def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     name = event.frame.function if event.frame else "a frame"
     what = "runs in eager" if event.scope == "frame" else "runs in eager from here on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
-    return Finding(
+    return m.Finding(
         rule=SKIPPED_FRAME.id,
-        level=Level.WARNING,
+        level=m.Level.WARNING,
         message=f"{name} {what}: {event.cause.words}",
         run=event.run,
         location=event.location,

@@ -12,30 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.source_text import SourceText
 from kgprof.collectors.tensor_facts import sources_of
-from kgprof.model import (
-    Finding,
-    FindingCost,
-    Level,
-    Location,
-    MemoryPass,
-    Model,
-    PassName,
-    Recording,
-    Rule,
-    RunKey,
-    RunRecord,
-    Skipped,
-)
-from kgprof.sync_records import Frame, SyncRecord
+from kgprof.reading.source_text import SourceText
 
-HOST_DEVICE_SYNC = Rule(
+HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
     name="host-device-sync",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="The host reads a value from the device, and waits for all work that leads to it.",
     why=(
         "Work is launched ahead of the device; a read stops that until the device has caught up, and the device then "
@@ -48,10 +34,10 @@ HOST_DEVICE_SYNC = Rule(
         "every so many steps, or copy it with non_blocking=True into pinned memory and look at it a step later."
     ),
 )
-SYNC_IN_GRAPH = Rule(
+SYNC_IN_GRAPH = m.Rule(
     id="KGP202",
     name="sync-inside-compiled-region",
-    level=Level.WARNING,
+    level=m.Level.WARNING,
     summary="Compiled code reads a value from the device while it runs.",
     why=(
         "The generated code itself stops for the value: a branch of torch.cond is chosen by it, a shape is made of it. "
@@ -63,10 +49,10 @@ SYNC_IN_GRAPH = Rule(
         "trade-off says so where both were measured), or move the read out of the compiled function."
     ),
 )
-WOULD_SYNC = Rule(
+WOULD_SYNC = m.Rule(
     id="KGP203",
     name="would-sync-on-cuda",
-    level=Level.NOTE,
+    level=m.Level.NOTE,
     summary="This line costs nothing on a CPU and would wait for the device on CUDA.",
     why=(
         "A tensor that lies on the CPU already gives .cpu(), .numpy(), .tolist() and .to('cpu') nothing to do. On CUDA "
@@ -124,33 +110,33 @@ SAID = {
 }
 
 
-class Sync(Model, frozen=True, kw_only=True):
+class Sync(m.Model, frozen=True, kw_only=True):
     """One line of one run that reads or waits, in steady state."""
 
-    run: RunKey
+    run: m.RunKey
     rule: str
-    location: Location
+    location: m.Location
     cause: str
     where: str
     reads_per_step: float  # mean over the calls after warm-up
     calls: int  # of these, in which it happened
     expression: str
     on_cuda: bool
-    waited_us: tuple[float, ...] | Skipped  # by call, what the host spent in it
+    waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     identity: str  # the same in another checkout and after an edit above the line
 
 
 # ---------------------------------------------------------------- from records to events
 
 
-def collect(recording: Recording) -> tuple[Sync, ...]:
+def collect(recording: m.Recording) -> tuple[Sync, ...]:
     on_cuda = recording.header.plan.device == "cuda"
     breaks = {(event.run, event.location) for event in graph_breaks.collect(recording) if event.location}
     broken = {(run, place.file, place.line) for run, place in breaks if place}
     return tuple(
         event
         for run in recording.runs
-        if isinstance(run.memory, MemoryPass) and not isinstance(run.memory.syncs, Skipped)
+        if isinstance(run.memory, m.MemoryPass) and not isinstance(run.memory.syncs, m.Skipped)
         for event in _of_run(run, run.memory, run.memory.syncs.records, on_cuda, broken)
     )
 
@@ -163,11 +149,11 @@ class _Site:
 
 
 def _of_run(
-    run: RunRecord,
-    memory: MemoryPass,
-    records: Sequence[SyncRecord],
+    run: m.RunRecord,
+    memory: m.MemoryPass,
+    records: Sequence[m.SyncRecord],
     on_cuda: bool,
-    broken: set[tuple[RunKey, str, int]],
+    broken: set[tuple[m.RunKey, str, int]],
 ) -> Iterator[Sync]:
     source = SourceText(sources_of(run))
     sites = _sites(source, records, on_cuda)
@@ -198,8 +184,8 @@ def _of_run(
         )
 
 
-def _sites(source: SourceText, records: Sequence[SyncRecord], on_cuda: bool) -> dict[_Site, list[SyncRecord]]:
-    sites: dict[_Site, list[SyncRecord]] = defaultdict(list)
+def _sites(source: SourceText, records: Sequence[m.SyncRecord], on_cuda: bool) -> dict[_Site, list[m.SyncRecord]]:
+    sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
     for record in records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         if own is not None and (rule := _rule(record, on_cuda)):
@@ -207,11 +193,11 @@ def _sites(source: SourceText, records: Sequence[SyncRecord], on_cuda: bool) -> 
     return sites
 
 
-def _place(record: SyncRecord, file: str, line: int) -> Frame:
+def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
     return next(frame for frame in record.frames if (frame.file, frame.line) == (file, line))
 
 
-def _rule(record: SyncRecord, on_cuda: bool) -> str:
+def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that is checked on the
     device (a read within a graph of which Dynamo captured no operator that reads), a Python number that is assigned."""
     if on_cuda and record.device == "cpu":
@@ -223,7 +209,7 @@ def _rule(record: SyncRecord, on_cuda: bool) -> str:
     return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
 
 
-def _reads(records: Sequence[SyncRecord], steady: range) -> list[int]:
+def _reads(records: Sequence[m.SyncRecord], steady: range) -> list[int]:
     """Of each call the most that one source saw; two operators of one source are two reads."""
     by_source: dict[str, list[int]] = defaultdict(lambda: [0] * len(steady))
     for record in records:
@@ -232,22 +218,22 @@ def _reads(records: Sequence[SyncRecord], steady: range) -> list[int]:
     return [max(counts) for counts in zip(*by_source.values(), strict=True)]
 
 
-def _waited(records: Sequence[SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | Skipped:
+def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
-        return Skipped(reason="on a CPU the host waits for nobody")
+        return m.Skipped(reason="on a CPU the host waits for nobody")
     by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
         for index, call in enumerate(steady):
             by_source[record.source][index] += record.waited_us.get(call, 0.0)
     longest = max(by_source.values(), key=sum, default=[])
-    return tuple(longest) if any(longest) else Skipped(reason="the hooks that time a wait did not see this one")
+    return tuple(longest) if any(longest) else m.Skipped(reason="the hooks that time a wait did not see this one")
 
 
 # ---------------------------------------------------------------- in warm-up alone
 
 
-def warm_up_reads(run: RunRecord, device: str) -> tuple[Location, ...]:
+def warm_up_reads(run: m.RunRecord, device: str) -> tuple[m.Location, ...]:
     """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per step. Where no step came
     after warm-up nothing is known, and the answer is empty.
 
@@ -255,10 +241,14 @@ def warm_up_reads(run: RunRecord, device: str) -> tuple[Location, ...]:
     it. So a line counts here only where its own words read.
     """
     memory = run.memory
-    if isinstance(memory, Skipped) or isinstance(memory.syncs, Skipped) or len(memory.step_us) <= memory.steady_from:
+    if (
+        isinstance(memory, m.Skipped)
+        or isinstance(memory.syncs, m.Skipped)
+        or len(memory.step_us) <= memory.steady_from
+    ):
         return ()
     source = SourceText(sources_of(run))
-    found: dict[tuple[str, int], list[SyncRecord]] = defaultdict(list)
+    found: dict[tuple[str, int], list[m.SyncRecord]] = defaultdict(list)
     for site, records in _sites(source, memory.syncs.records, device == "cuda").items():
         if site.rule != WOULD_SYNC.id:
             found[site.file, site.line] += records
@@ -270,7 +260,7 @@ def warm_up_reads(run: RunRecord, device: str) -> tuple[Location, ...]:
     )
 
 
-def _reads_in_its_own_words(record: SyncRecord) -> bool:
+def _reads_in_its_own_words(record: m.SyncRecord) -> bool:
     if record.operator or record.compile_id:
         return bool(record.operator)
     if called := called_function(record.expression):
@@ -278,18 +268,18 @@ def _reads_in_its_own_words(record: SyncRecord) -> bool:
     return _is_tested(record) or _is_indexed(record)
 
 
-def _is_tested(record: SyncRecord) -> bool:
+def _is_tested(record: m.SyncRecord) -> bool:
     return "JUMP" in record.instruction or record.instruction in ("UNARY_NOT", "TO_BOOL")
 
 
-def _is_indexed(record: SyncRecord) -> bool:
+def _is_indexed(record: m.SyncRecord) -> bool:
     return record.instruction.endswith("_SUBSCR")
 
 
 # ---------------------------------------------------------------- why
 
 
-def cause_of(record: SyncRecord) -> str:
+def cause_of(record: m.SyncRecord) -> str:
     """From what ran, what Python was doing and what was called; empty where nothing of it tells."""
     if record.op in WAITS:
         return WAITS[record.op]
@@ -302,7 +292,7 @@ def cause_of(record: SyncRecord) -> str:
     return _in_eager(record)
 
 
-def _in_eager(record: SyncRecord) -> str:
+def _in_eager(record: m.SyncRecord) -> str:
     if _is_tested(record):
         return "truth-value"
     called = called_function(record.expression)
@@ -329,12 +319,12 @@ def called_function(expression: str) -> str:
 # ---------------------------------------------------------------- what is said
 
 
-def syncs_per_step(events: Sequence[Sync], run: RunKey) -> float:
+def syncs_per_step(events: Sequence[Sync], run: m.RunKey) -> float:
     """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
     return sum(event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id)
 
 
-def reads_by_finding(events: Sequence[Sync], run: RunKey) -> dict[str, float]:
+def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
     """What ``syncs_per_step`` adds up, by fingerprint; the same words twice in one function have one between them."""
     reads: dict[str, float] = defaultdict(float)
     for event in events:
@@ -343,14 +333,14 @@ def reads_by_finding(events: Sequence[Sync], run: RunKey) -> dict[str, float]:
     return dict(reads)
 
 
-def diagnose(events: tuple[Sync, ...]) -> tuple[Finding, ...]:
+def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event) for event in events)
 
 
-def _finding(event: Sync) -> Finding:
+def _finding(event: Sync) -> m.Finding:
     place = event.location
     rule = next(rule for rule in RULES if rule.id == event.rule)
-    return Finding(
+    return m.Finding(
         rule=rule.id,
         level=rule.level,
         message=_message(event),
@@ -362,14 +352,14 @@ def _finding(event: Sync) -> Finding:
     )
 
 
-def _cost(event: Sync) -> FindingCost | Skipped:
-    if isinstance(event.waited_us, Skipped):
+def _cost(event: Sync) -> m.FindingCost | m.Skipped:
+    if isinstance(event.waited_us, m.Skipped):
         return event.waited_us
-    return FindingCost(
+    return m.FindingCost(
         value=waited_a_step(event.waited_us),
         unit="us/step",
         what="the host waited, under the probes",
-        measured_in=(PassName.MEMORY,),
+        measured_in=(m.PassName.MEMORY,),
         samples=len(event.waited_us),
         extremes=(min(event.waited_us), max(event.waited_us)),
     )

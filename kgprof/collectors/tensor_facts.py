@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from kgprof.collectors.source_text import SourceText, is_resumed, user_function
-from kgprof.collectors.structured_trace import compile_id
-from kgprof.compile_records import CompileRecords, Sources
-from kgprof.model import Location, MemoryPass, Recording, RunKey, RunRecord
-from kgprof.sync_records import Frame
-from kgprof.tensor_records import GraphInput, Held, Memory, Overlap, TensorRecords, WatchedGraph
+from kgprof import model as m
+from kgprof.reading.source_text import SourceText, is_resumed, user_function
+from kgprof.reading.structured_trace import compile_id
 
 MAX_WORK = 100_000  # of numpy's exact test, which is exponential at worst; beyond it the answer is "unknown"
 MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
@@ -32,31 +29,31 @@ _METADATA = "aot_forward_graph_fw_metadata"
 class RunTensors:
     """One run whose MEMORY pass has tensor records."""
 
-    run: RunRecord
-    tensors: TensorRecords
+    run: m.RunRecord
+    tensors: m.TensorRecords
     steady_from: int
     source: SourceText
 
     @property
-    def key(self) -> RunKey:
+    def key(self) -> m.RunKey:
         return self.run.key
 
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(call for call in calls if call >= self.steady_from)
 
-    def definition(self, graph: WatchedGraph) -> Location | None:
+    def definition(self, graph: m.WatchedGraph) -> m.Location | None:
         """The ``def`` of the compiled function; for a library's the innermost line of the project that called it."""
         if self.source.project.holds(graph.file):
             return self.source.definition(graph.file, graph.first_line, graph.function)
         frames = [frames for one in graph.inputs for held in one.held if (frames := held.frames)]
         return self.innermost(frames[0]) if frames else None
 
-    def innermost(self, frames: tuple[Frame, ...]) -> Location | None:
+    def innermost(self, frames: tuple[m.Frame, ...]) -> m.Location | None:
         """The project's line nearest to what happened (these stacks are innermost first)."""
         own = next((frame for frame in frames if self.source.project.holds(frame.file)), None)
         return self.source.at(own.file, own.line, own.function) if own else None
 
-    def passing(self, graph: WatchedGraph, name: str, held: Held) -> tuple[Location, ...]:
+    def passing(self, graph: m.WatchedGraph, name: str, held: m.Held) -> tuple[m.Location, ...]:
         """The line that passes a tensor to a graph, first: the call of the compiled function; then what binds the
         name of one that is captured. Where kgprof itself makes the call, these come first, else the def."""
         caller = self.innermost(self._above(graph, held.frames))
@@ -65,20 +62,20 @@ class RunTensors:
         definition = self.definition(graph)
         return found or (() if definition is None else (definition,))
 
-    def _above(self, graph: WatchedGraph, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    def _above(self, graph: m.WatchedGraph, frames: tuple[m.Frame, ...]) -> tuple[m.Frame, ...]:
         """Without the function itself: it stands above what goes on after its own break."""
         name = user_function(graph.function)
         own = [f for f in frames if f.file == graph.file and user_function(f.function) == name]
         return tuple(frame for frame in frames if frame not in own) if is_resumed(graph.function) else frames
 
-    def is_users(self, graph: WatchedGraph, name: str) -> bool:
+    def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
         """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments."""
         local = _LOCAL.fullmatch(name)
         if local is None or not is_resumed(graph.function):
             return True
         return local[1] in self.source.arguments(graph.file, graph.first_line, graph.function)
 
-    def origin(self, graph: WatchedGraph, tensor: GraphInput) -> str:
+    def origin(self, graph: m.WatchedGraph, tensor: m.GraphInput) -> str:
         """The source of what the user gave, where this input is that or lies in it; empty for a value of the
         function's own, made before a graph break and taken up behind it."""
         if not is_resumed(graph.function):
@@ -88,7 +85,7 @@ class RunTensors:
         made = any(held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held)
         return tensor.name if self.is_users(graph, tensor.name) and not made else ""
 
-    def giver(self, graph: WatchedGraph, name: str) -> tuple[WatchedGraph, GraphInput | None]:
+    def giver(self, graph: m.WatchedGraph, name: str) -> tuple[m.WatchedGraph, m.GraphInput | None]:
         """The graph of the same function that takes the input of this name before any break."""
         function = user_function(graph.function)
         for one in (graph, *self.tensors.graphs):
@@ -98,15 +95,15 @@ class RunTensors:
                         return one, tensor
         return graph, None
 
-    def is_argument(self, graph: WatchedGraph, name: str) -> bool:
+    def is_argument(self, graph: m.WatchedGraph, name: str) -> bool:
         """Given by the caller, as it is or inside a container."""
         local = _LOCAL.match(name)
         inside = name[local.end() :] if local else ""
         return local is not None and local[1] in graph.arguments and "." not in inside
 
-    def intent(self, graph: WatchedGraph) -> str:
+    def intent(self, graph: m.WatchedGraph) -> str:
         """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
-        if isinstance(self.run.records, CompileRecords):
+        if isinstance(self.run.records, m.CompileRecords):
             for record in self.run.records.records:
                 artifact, text = record.metadata.get("artifact"), record.payload or ""
                 named = isinstance(artifact, dict) and artifact.get("name") == _METADATA
@@ -121,10 +118,10 @@ def _intent(text: str) -> str:
     return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {fixed[1] if fixed and fixed[1] else 'none'}"
 
 
-def run_tensors(recording: Recording) -> Iterator[RunTensors]:
+def run_tensors(recording: m.Recording) -> Iterator[RunTensors]:
     """Of every run whose MEMORY pass watched tensors."""
     for run in recording.runs:
-        if isinstance(run.memory, MemoryPass) and isinstance(run.memory.tensors, TensorRecords):
+        if isinstance(run.memory, m.MemoryPass) and isinstance(run.memory.tensors, m.TensorRecords):
             yield RunTensors(
                 run=run,
                 tensors=run.memory.tensors,
@@ -133,14 +130,14 @@ def run_tensors(recording: Recording) -> Iterator[RunTensors]:
             )
 
 
-def sources_of(run: RunRecord) -> Sources:
+def sources_of(run: m.RunRecord) -> m.Sources:
     """What COMPILE and MEMORY brought along of the project's text; the second process names files that the first
     does not."""
-    compiled = run.records.sources if isinstance(run.records, CompileRecords) else Sources()
-    if not isinstance(run.memory, MemoryPass):
+    compiled = run.records.sources if isinstance(run.records, m.CompileRecords) else m.Sources()
+    if not isinstance(run.memory, m.MemoryPass):
         return compiled
     watched = run.memory.sources
-    return Sources(
+    return m.Sources(
         libraries=compiled.libraries or watched.libraries,
         own=compiled.own or watched.own,
         files={**watched.files, **compiled.files},
@@ -174,7 +171,7 @@ def is_gradient(name: str) -> bool:
     return name.endswith(".grad")
 
 
-def is_written(graph: WatchedGraph, index: int) -> bool:
+def is_written(graph: m.WatchedGraph, index: int) -> bool:
     """Whether the graph writes to an input: an operator in it does, or its version rose. Views of one storage share
     a version, so where an operator is known to write to another one of them, that is what it rose for."""
     if any(write.input == index for write in graph.in_place):
@@ -185,7 +182,7 @@ def is_written(graph: WatchedGraph, index: int) -> bool:
     return any(one.written for one in held) and not storages & others
 
 
-def writes_what_moves(graph: WatchedGraph) -> bool:
+def writes_what_moves(graph: m.WatchedGraph) -> bool:
     """Whether the graph writes to an input at no fixed address: torch makes no CUDA graph of it then."""
     return any(is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs))
 
@@ -196,7 +193,7 @@ def writes_what_moves(graph: WatchedGraph) -> bool:
 class _Fake:
     """Memory as numpy describes it. Nothing is read from the address, so it may be a GPU's."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: m.Memory) -> None:
         self.__array_interface__: dict[str, Any] = {
             "version": 3,
             "data": (memory.address, False),
@@ -206,13 +203,13 @@ class _Fake:
         }
 
 
-def share_an_element(one: Memory, other: Memory) -> bool | None:
+def share_an_element(one: m.Memory, other: m.Memory) -> bool | None:
     """Exactly, over strided ranges; None where it is too hard to tell."""
     return _share(one, other) if one.device == other.device else False
 
 
 @lru_cache(maxsize=4096)
-def _share(one: Memory, other: Memory) -> bool | None:
+def _share(one: m.Memory, other: m.Memory) -> bool | None:
     try:
         arrays = np.asarray(_Fake(one)), np.asarray(_Fake(other))
         return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number is allowed
@@ -220,7 +217,7 @@ def _share(one: Memory, other: Memory) -> bool | None:
         return None
 
 
-def overlaps_itself(memory: Memory) -> bool | None:
+def overlaps_itself(memory: m.Memory) -> bool | None:
     """Whether two elements of one tensor lie at one place; None where it is too hard to tell."""
     steps = sorted((stride, n) for n, stride in zip(memory.shape, memory.stride, strict=True) if n > 1)
     if 0 in memory.shape:
@@ -235,7 +232,7 @@ def overlaps_itself(memory: Memory) -> bool | None:
     return False
 
 
-def _two_fall_together(memory: Memory) -> bool | None:
+def _two_fall_together(memory: m.Memory) -> bool | None:
     if memory.size_bytes // memory.itemsize > MAX_OFFSETS:
         return None
     offsets = np.zeros(1, dtype=np.int64)
@@ -244,7 +241,7 @@ def _two_fall_together(memory: Memory) -> bool | None:
     return len(np.unique(offsets)) != len(offsets)
 
 
-def relation(overlap: Overlap) -> str:
+def relation(overlap: m.Overlap) -> str:
     """ "the same tensor", "a view of it", "overlapping memory", "unknown", or empty where they share no element."""
     ours, theirs = overlap.left_memory, overlap.right_memory
     if overlap.same_object:

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kgprof import model as m
+from kgprof.collectors import accepted
 from kgprof.errors import EXIT_OK
-from kgprof.gate import accepted, budgets
+from kgprof.gate import budgets
 from kgprof.gate.settings import Settings
 from kgprof.gate.verdict import causes, failing, unused, verdict
-from kgprof.model import Gate, Profile
-from kgprof.workloads.backend_names import BACKENDS
 
 __all__ = ["Settings", "judge"]
 
 
-def judge(profile: Profile, settings: Settings) -> Profile:
+def judge(profile: m.Profile, settings: Settings) -> m.Profile:
     """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted findings are marked."""
     root, today = profile.environment.source_root, profile.created_utc[:10]
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
@@ -33,9 +33,9 @@ def judge(profile: Profile, settings: Settings) -> Profile:
         marked,
         exit_code=found[0].exit_code if found else EXIT_OK,
         verdict=verdict(marked, found, checks, settings.fail_on),
-        gate=Gate(
+        gate=m.Gate(
             fail_on=settings.fail_on,
-            backend=profile.options.backend or BACKENDS[0],
+            backend=profile.options.backend or m.BACKENDS[0],
             budgets=checks,
             accepted=entries,
             failing=failing(findings, checks, settings.fail_on),
@@ -44,7 +44,7 @@ def judge(profile: Profile, settings: Settings) -> Profile:
     )
 
 
-def _in_warm_up(profile: Profile) -> Iterator[str]:
+def _in_warm_up(profile: m.Profile) -> Iterator[str]:
     from kgprof.analysis import memory  # with numpy, which no --help has to wait for
 
     yield from (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))

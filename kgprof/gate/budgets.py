@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kgprof import model as m
 from kgprof.gate.metrics import BY_NAME, FRACTIONAL, METRICS, Metric, count, counts
-from kgprof.model import BudgetCheck, Finding, Profile, RunKey, RunReport, Skipped
+from kgprof.wording import nearest
 
 OPTION, DEFAULT = "--max", "default"
 HELD, EXCEEDED, NOT_OBSERVED = "held", "exceeded", "not observed"
@@ -23,10 +23,10 @@ class Budget:
     scope: str = ""
     origin: str = OPTION
 
-    def applies_to(self, run: RunKey) -> bool:
+    def applies_to(self, run: m.RunKey) -> bool:
         return self.scope in ("", run.strategy, run.slug)
 
-    def precedence(self, run: RunKey) -> tuple[int, int]:
+    def precedence(self, run: m.RunKey) -> tuple[int, int]:
         """The narrower scope wins; of the same scope, the command line over the file over the default."""
         narrow = 2 if self.scope == run.slug else 1 if self.scope else 0
         return narrow, {OPTION: 2, DEFAULT: 0}.get(self.origin, 1)
@@ -88,19 +88,12 @@ def _budget(name: str, value: object, scope: str, origin: str, place: str, fault
     return Budget(metric=metric, limit=float(value), scope=scope, origin=origin)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean ...?)``, or all there are when nothing is near."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]}?)" if near else f" (there are {', '.join(names)})"
-
-
 # ---------------------------------------------------------------- checking them
 
 
 def check(
-    budgets: Sequence[Budget], profile: Profile, counted: Sequence[Finding], accepted: Sequence[Finding]
-) -> tuple[BudgetCheck, ...]:
+    budgets: Sequence[Budget], profile: m.Profile, counted: Sequence[m.Finding], accepted: Sequence[m.Finding]
+) -> tuple[m.BudgetCheck, ...]:
     """Each metric that has a budget, on each run that it applies to."""
     return tuple(
         _checked(budget, run, profile, counted, accepted)
@@ -109,7 +102,7 @@ def check(
     )
 
 
-def in_force(budgets: Sequence[Budget], run: RunKey) -> list[Budget]:
+def in_force(budgets: Sequence[Budget], run: m.RunKey) -> list[Budget]:
     """One budget a metric, in the metrics' order."""
     chosen: dict[str, Budget] = {}
     for budget in sorted((b for b in budgets if b.applies_to(run)), key=lambda b: b.precedence(run)):
@@ -118,12 +111,12 @@ def in_force(budgets: Sequence[Budget], run: RunKey) -> list[Budget]:
 
 
 def _checked(
-    budget: Budget, run: RunReport, profile: Profile, counted: Sequence[Finding], accepted: Sequence[Finding]
-) -> BudgetCheck:
+    budget: Budget, run: m.RunReport, profile: m.Profile, counted: Sequence[m.Finding], accepted: Sequence[m.Finding]
+) -> m.BudgetCheck:
     metric = budget.metric
     observed = count(metric, run, counted, profile, limit=budget.limit)
-    over = not isinstance(observed, Skipped) and observed > budget.limit
-    return BudgetCheck(
+    over = not isinstance(observed, m.Skipped) and observed > budget.limit
+    return m.BudgetCheck(
         metric=metric.name,
         run=run.key,
         limit=budget.limit,
@@ -131,5 +124,5 @@ def _checked(
         observed=observed,
         accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
         origin=budget.origin,
-        status=NOT_OBSERVED if isinstance(observed, Skipped) else EXCEEDED if over else HELD,
+        status=NOT_OBSERVED if isinstance(observed, m.Skipped) else EXCEEDED if over else HELD,
     )

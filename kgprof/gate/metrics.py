@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import CompileSummary, Finding, Level, Profile, RunReport, Skipped
+from kgprof import model as m
+from kgprof.wording import plural
 
 SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
@@ -42,15 +42,15 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def count(
-    metric: Metric, run: RunReport, findings: Sequence[Finding], profile: Profile, *, limit: float
-) -> float | Skipped:
+    metric: Metric, run: m.RunReport, findings: Sequence[m.Finding], profile: m.Profile, *, limit: float
+) -> float | m.Skipped:
     """The metric over one run, from ``findings`` (those that are not accepted); a number only if it was observed.
 
     Where it is a lower bound, it is a number only above ``limit``.
     """
     for reason in (why(metric, run, profile) for why in REASONS):
         if reason:
-            return Skipped(reason=reason)
+            return m.Skipped(reason=reason)
     if not metric.rules:
         return _compile_seconds(run)
     found = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
@@ -58,76 +58,76 @@ def count(
         return _reads_per_step(run, found)
     number = float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
     if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
-        return Skipped(reason=unjudged)
+        return m.Skipped(reason=unjudged)
     return number
 
 
-def _recompiles_of_unknown_calls(run: RunReport, profile: Profile) -> str:
+def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
     """Recompiles that may have been warm-up, where no call was told from another: then there is no number to judge."""
     if run.script is None or run.script.steps:
         return ""
-    notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is Level.NOTE]
+    notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is m.Level.NOTE]
     total = sum(note.count for note in notes)
-    return f"{counted(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
+    return f"{plural(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
 
 
-def _reads_per_step(run: RunReport, found: Sequence[Finding]) -> float | Skipped:
+def _reads_per_step(run: m.RunReport, found: Sequence[m.Finding]) -> float | m.Skipped:
     """Of the findings that are held against the run: an accepted read is off the number."""
-    if isinstance(run.memory, Skipped):
+    if isinstance(run.memory, m.Skipped):
         return run.memory
-    if isinstance(run.memory.syncs_per_step, Skipped):
+    if isinstance(run.memory.syncs_per_step, m.Skipped):
         return run.memory.syncs_per_step
     return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in found})
 
 
-def counts(metric: Metric, finding: Finding) -> bool:
+def counts(metric: Metric, finding: m.Finding) -> bool:
     """A note is told and not held against anybody: a recompile during warm-up, for one."""
-    return finding.rule in metric.rules and finding.level is not Level.NOTE
+    return finding.rule in metric.rules and finding.level is not m.Level.NOTE
 
 
-def _compile_seconds(run: RunReport) -> float | Skipped:
-    assert isinstance(run.compile, CompileSummary)
+def _compile_seconds(run: m.RunReport) -> float | m.Skipped:
+    assert isinstance(run.compile, m.CompileSummary)
     durations = [compilation.duration_s for compilation in run.compile.compilations]
-    unknown = [duration for duration in durations if isinstance(duration, Skipped)]
-    return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, Skipped))
+    unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
+    return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
 
 
 # ---------------------------------------------------------------- why a metric was not observed
 
 
-def _no_rule(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_rule(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
     return f"this kgprof has no collector for {', '.join(missing)}" if missing else ""
 
 
-def _no_pass(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_pass(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     if run.exit.outcome != "ok":
         return f"the run {run.exit.words}"
     if metric.in_memory:
         died = run.probe_exit is not None and run.probe_exit.outcome != "ok"
         return f"its second process {run.probe_exit.words}" if died and run.probe_exit else ""
-    return run.compile.reason if isinstance(run.compile, Skipped) else ""
+    return run.compile.reason if isinstance(run.compile, m.Skipped) else ""
 
 
-def _no_capture(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_capture(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     if metric.in_memory:
         return ""
-    assert isinstance(run.compile, CompileSummary)
+    assert isinstance(run.compile, m.CompileSummary)
     missing = next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
     return missing or (run.records_lacking if metric.rules else "")
 
 
-def _no_compilation(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_compilation(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     nothing = not metric.in_memory and compiled_nothing(run, profile.findings)
     return "nothing was compiled" if nothing else ""
 
 
-def _no_generated_code(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_generated_code(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     backend = profile.options.backend
     return f"backend {backend} generates no code" if backend and metric.generated_code else ""
 
 
-def _no_gpu(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_gpu(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     if not metric.cuda_only:
         return ""
     if profile.device != "cuda":
@@ -135,7 +135,7 @@ def _no_gpu(metric: Metric, run: RunReport, profile: Profile) -> str:
     return "" if run.key.mode in CUDAGRAPH_MODES else f"mode {run.key.mode} asks for no CUDA graphs"
 
 
-def _no_steady_state(metric: Metric, run: RunReport, profile: Profile) -> str:
+def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     """Of a script, which makes as many steps as it likes; what did recompile in them counts all the same."""
     if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
         return ""
@@ -143,19 +143,19 @@ def _no_steady_state(metric: Metric, run: RunReport, profile: Profile) -> str:
         return ""
     if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
         return ""
-    return f"the program made {counted(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
+    return f"the program made {plural(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
 
 
-def compiled_nothing(run: RunReport, findings: Sequence[Finding]) -> bool:
+def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
-    if isinstance(run.compile, Skipped):
+    if isinstance(run.compile, m.Skipped):
         return False
     about_compilation = ("KGP1", "KGP3")
     spoken_of = any(f.run == run.key and f.rule.startswith(about_compilation) for f in findings)
     return not run.compile.compilations and not spoken_of
 
 
-REASONS: tuple[Callable[[Metric, RunReport, Profile], str], ...] = (
+REASONS: tuple[Callable[[Metric, m.RunReport, m.Profile], str], ...] = (
     _no_pass,
     _no_capture,
     _no_compilation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kgprof.gate.budgets import nearest
+from kgprof.wording import nearest
 
 OPTION = "--max-regression"
 KEY = "max-regression"

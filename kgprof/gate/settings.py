@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from kgprof import model as m
+from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
+from kgprof.collectors.accepted import Entry
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.accepted import FILE as ACCEPTED_FILE
-from kgprof.gate.accepted import Entry
-from kgprof.gate.budgets import DEFAULTS, Budget, nearest, parse_option, parse_table
+from kgprof.gate.budgets import DEFAULTS, Budget, parse_option, parse_table
 from kgprof.gate.metrics import BY_NAME
 from kgprof.gate.regressions import KEY as REGRESSIONS
-from kgprof.model import GateBudget, GateEntry, GateSettings, KernelKind, KindOverride, PassName
-from kgprof.workloads.backend_names import BACKENDS
+from kgprof.wording import nearest
 
 PYPROJECT = "pyproject.toml"
 FAIL_ON = ("error", "warning", "never")
@@ -42,7 +42,7 @@ class Written:
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
     max_regression: object = None  # compare's own table, which kgprof.gate.regressions reads
-    kernel_kinds: tuple[KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
+    kernel_kinds: tuple[m.KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +55,10 @@ class Settings:
     notes: tuple[str, ...] = ()
 
     @property
-    def passes(self) -> tuple[PassName, ...]:
+    def passes(self) -> tuple[m.PassName, ...]:
         """What has to run for these budgets: a second process is started only where one of them needs it."""
         watched = any(budget.metric.in_memory for budget in self.budgets)
-        return (PassName.COMPILE, PassName.MEMORY) if watched else (PassName.COMPILE,)
+        return (m.PassName.COMPILE, m.PassName.MEMORY) if watched else (m.PassName.COMPILE,)
 
 
 def parse_options(
@@ -88,19 +88,19 @@ def parse_file(file: File, faults: list[str]) -> Written | None:
     return Written(
         budgets=tuple(parse_table(table.get("max", {}), file.path, faults)),
         fail_on=_choice(table, "fail-on", FAIL_ON, file.path, faults),
-        backend=_choice(table, "backend", BACKENDS, file.path, faults),
+        backend=_choice(table, "backend", m.BACKENDS, file.path, faults),
         accepted=_text(table, "accepted", file.path, faults),
         max_regression=table.get(REGRESSIONS),
         kernel_kinds=_kernel_kinds(table.get(KINDS, {}), file.path, faults),
     )
 
 
-def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[KindOverride, ...]:
+def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOverride, ...]:
     """``"regular expression" = "kind"``, in the file's order."""
     if not isinstance(table, dict):
         faults.append(f"{path}: {KINDS} is a table of regular expressions and kinds, not {table!r}")
         return ()
-    kinds = tuple(KernelKind)
+    kinds = tuple(m.KernelKind)
     found = []
     for pattern, kind in table.items():
         key = f"{path}: {KINDS}.{pattern!r}"
@@ -110,7 +110,7 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[KindOver
         elif why := _why_no_expression(pattern):
             faults.append(f"{key} is no regular expression: {why}")
         else:
-            found.append(KindOverride(pattern=pattern, kind=KernelKind(kind), origin=Path(path).name))
+            found.append(m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name))
     return tuple(found)
 
 
@@ -162,20 +162,20 @@ def combined(options: Written, file: Written | None, entries: tuple[Entry, ...],
 # ---------------------------------------------------------------- in the Recording
 
 
-def to_record(settings: Settings) -> GateSettings:
-    return GateSettings(
+def to_record(settings: Settings) -> m.GateSettings:
+    return m.GateSettings(
         fail_on=settings.fail_on,
         backend=settings.backend,
         budgets=tuple(
-            GateBudget(metric=b.metric.name, limit=b.limit, scope=b.scope, origin=b.origin) for b in settings.budgets
+            m.GateBudget(metric=b.metric.name, limit=b.limit, scope=b.scope, origin=b.origin) for b in settings.budgets
         ),
-        accepted=tuple(GateEntry(**asdict(entry)) for entry in settings.accepted),
+        accepted=tuple(m.GateEntry(**asdict(entry)) for entry in settings.accepted),
         accepted_path=settings.accepted_path,
         notes=settings.notes,
     )
 
 
-def from_record(recorded: GateSettings, path: Path) -> Settings:
+def from_record(recorded: m.GateSettings, path: Path) -> Settings:
     """Raises InputError for a metric of another version, naming ``path``, the file that it stands in."""
     unknown = [budget.metric for budget in recorded.budgets if budget.metric not in BY_NAME]
     if unknown:

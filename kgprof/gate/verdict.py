@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
+from kgprof import model as m
+from kgprof.collectors.accepted import EXPIRED, UNUSED
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -14,16 +15,14 @@ from kgprof.errors import (
     EXIT_OK,
     EXIT_WORKLOAD,
 )
-from kgprof.gate.accepted import EXPIRED, UNUSED
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
 from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
-from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Level, Profile, RunReport, Skipped, Verdict
-from kgprof.places import relative
+from kgprof.wording import plural, relative
 
 SOURCES_DISAGREE = "KGP503"
 COMPILE_FAILED = "KGP107"
 NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
-_FAILS = {"error": (Level.ERROR,), "warning": (Level.ERROR, Level.WARNING), "never": ()}
+_FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
 
 
@@ -39,13 +38,13 @@ class Cause:
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 
 
-def failing(findings: Sequence[Finding], budgets: Sequence[BudgetCheck], fail_on: str) -> tuple[int, ...]:
+def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: str) -> tuple[int, ...]:
     """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by no budget."""
     levels = _FAILS[fail_on]
     return tuple(index for index, finding in enumerate(findings) if levels and _fails(finding, budgets, levels))
 
 
-def _fails(finding: Finding, budgets: Sequence[BudgetCheck], levels: Sequence[Level]) -> bool:
+def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
     if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
         return False
     if judging := _judging(finding, budgets):
@@ -53,16 +52,16 @@ def _fails(finding: Finding, budgets: Sequence[BudgetCheck], levels: Sequence[Le
     return finding.level in levels
 
 
-def _judging(finding: Finding, budgets: Sequence[BudgetCheck]) -> list[BudgetCheck]:
+def _judging(finding: m.Finding, budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     """The budgets that count it: those on its own run. One on another run says nothing about it."""
     return [b for b in budgets if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
 
 
 def causes(
-    profile: Profile,
-    findings: Sequence[Finding],
-    budgets: Sequence[BudgetCheck],
-    entries: Sequence[AcceptedFinding],
+    profile: m.Profile,
+    findings: Sequence[m.Finding],
+    budgets: Sequence[m.BudgetCheck],
+    entries: Sequence[m.AcceptedFinding],
     fail_on: str,
     scopes: Sequence[Budget],
 ) -> tuple[Cause, ...]:
@@ -82,11 +81,11 @@ def causes(
     return tuple(sorted(found, key=lambda cause: ORDER.index(cause.exit_code)))
 
 
-def _ended(run: RunReport) -> int:
+def _ended(run: m.RunReport) -> int:
     return EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
 
 
-def _death(run: RunReport, findings: Sequence[Finding], root: str) -> str:
+def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
     """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
     for finding in findings:
         place = finding.location
@@ -100,7 +99,7 @@ def _death(run: RunReport, findings: Sequence[Finding], root: str) -> str:
 
 
 def _failures(
-    findings: Sequence[Finding], budgets: Sequence[BudgetCheck], entries: Sequence[AcceptedFinding], fail_on: str
+    findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], entries: Sequence[m.AcceptedFinding], fail_on: str
 ) -> list[Cause]:
     if fail_on == "never":
         return []
@@ -114,7 +113,7 @@ def _failures(
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
 
 
-def _nothing_compiled(profile: Profile) -> list[Cause]:
+def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     """Of any run: a run that silently stopped compiling shows no break and no recompile."""
     if not profile.runs:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
@@ -125,21 +124,21 @@ def _nothing_compiled(profile: Profile) -> list[Cause]:
     ]
 
 
-def _why_not(run: RunReport) -> str:
-    lines = () if isinstance(run.compile, Skipped) else run.compile.capture_unavailable
+def _why_not(run: m.RunReport) -> str:
+    lines = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
     known = next((line for line in lines if line.startswith(INDISPENSABLE)), "")
     return f" ({known})" if known else ""
 
 
 def _inconclusive(
-    profile: Profile, findings: Sequence[Finding], budgets: Sequence[BudgetCheck], scopes: Sequence[Budget]
+    profile: m.Profile, findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], scopes: Sequence[Budget]
 ) -> list[Cause]:
     """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently."""
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
     unseen = [
         f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
         for b in budgets
-        if isinstance(b.observed, Skipped) and b.run not in silent
+        if isinstance(b.observed, m.Skipped) and b.run not in silent
     ]
     disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted]
     texts = [
@@ -150,7 +149,7 @@ def _inconclusive(
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
 
 
-def _idle(profile: Profile, budgets: Sequence[Budget]) -> list[Budget]:
+def _idle(profile: m.Profile, budgets: Sequence[Budget]) -> list[Budget]:
     """Of the command line only: a file's budgets stand for more runs than one command may ask for."""
     return [b for b in budgets if b.origin == OPTION and not any(b.applies_to(run.key) for run in profile.runs)]
 
@@ -158,9 +157,9 @@ def _idle(profile: Profile, budgets: Sequence[Budget]) -> list[Budget]:
 # ---------------------------------------------------------------- in words
 
 
-def verdict(profile: Profile, found: Sequence[Cause], budgets: Sequence[BudgetCheck], fail_on: str) -> Verdict:
+def verdict(profile: m.Profile, found: Sequence[Cause], budgets: Sequence[m.BudgetCheck], fail_on: str) -> m.Verdict:
     if not found:
-        return Verdict(status="ok", text=_passed(profile, budgets, fail_on))
+        return m.Verdict(status="ok", text=_passed(profile, budgets, fail_on))
     code = found[0].exit_code
     lead = {
         EXIT_GATE_FAILED: "gate failed",
@@ -169,27 +168,27 @@ def verdict(profile: Profile, found: Sequence[Cause], budgets: Sequence[BudgetCh
         EXIT_INTERRUPTED: "no verdict, interrupted",
         EXIT_INCONCLUSIVE: "no verdict, not everything was observed",
     }[code]
-    return Verdict(
+    return m.Verdict(
         status=_STATUS.get(code, "inconclusive"),
         text=f"{lead}: {found[0].text}",
         reasons=tuple(cause.text for cause in found[1:]),
     )
 
 
-def _passed(profile: Profile, budgets: Sequence[BudgetCheck], fail_on: str) -> str:
+def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: str) -> str:
     runs = len(profile.runs)
     if fail_on == "never":
         over = sum(budget.status == EXCEEDED for budget in budgets)
-        exceeded = f"{over} of {counted(len(budgets), 'budget')} exceeded"
-        return f"nothing fails this gate (--fail-on never); {exceeded}, {counted(runs, 'run')}"
+        exceeded = f"{over} of {plural(len(budgets), 'budget')} exceeded"
+        return f"nothing fails this gate (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    suffix = f", {counted(accepted, 'finding')} accepted" if accepted else ""
-    return f"gate passed: {counted(len(budgets), 'budget')} held over {counted(runs, 'run')}{suffix}"
+    suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
+    return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
 
 
-def said(budget: BudgetCheck) -> str:
+def said(budget: m.BudgetCheck) -> str:
     """What was observed, with its unit."""
-    return "not observed" if isinstance(budget.observed, Skipped) else amount(budget.observed, budget.unit)
+    return "not observed" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
 
 
 def amount(value: float, unit: str) -> str:
@@ -200,11 +199,11 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.4g}" if value < 1000 else f"{value:,.1f}"
 
 
-def place(entry: AcceptedFinding) -> str:
+def place(entry: m.AcceptedFinding) -> str:
     return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
 
 
-def unused(entries: Sequence[AcceptedFinding]) -> tuple[str, ...]:
+def unused(entries: Sequence[m.AcceptedFinding]) -> tuple[str, ...]:
     return tuple(
         f"accepted finding {e.rule} in {place(e)} matched nothing; it can be removed"
         for e in entries

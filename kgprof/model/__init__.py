@@ -1,127 +1,30 @@
 """The vocabulary: what a Recording holds, and the Profile that every renderer reads.
 
 Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that was not measured
-is ``Skipped(reason)``, never zero. Everybody takes them from here. Each room imports only rooms before it:
-
-    what they are made of   structs
-    what was asked for      options, plan
-    what was recorded       passes, evaluation, holistic, recording
-    what is said of a run   findings, verdict, times, roofline, timeline, kernels, ranks, host, run_report
-    and of all of them      comparison, profile
+is ``Skipped(reason)``, never zero. Every other room writes ``from kgprof import model as m``. Each module imports only
+modules above it.
 """
 
-from kgprof.model.comparison import Cause as Cause
-from kgprof.model.comparison import Change as Change
-from kgprof.model.comparison import ComparedFinding as ComparedFinding
-from kgprof.model.comparison import ComparedMetric as ComparedMetric
-from kgprof.model.comparison import ComparedSide as ComparedSide
-from kgprof.model.comparison import Comparison as Comparison
-from kgprof.model.comparison import EnvironmentChange as EnvironmentChange
-from kgprof.model.comparison import FlameDifference as FlameDifference
-from kgprof.model.comparison import MachineDrift as MachineDrift
-from kgprof.model.comparison import PhaseChange as PhaseChange
-from kgprof.model.comparison import RunComparison as RunComparison
-from kgprof.model.comparison import SettingChange as SettingChange
-from kgprof.model.comparison import TraceDifference as TraceDifference
-from kgprof.model.evaluation import OVERFLOW_TO_SAY as OVERFLOW_TO_SAY
-from kgprof.model.evaluation import Agreement as Agreement
-from kgprof.model.evaluation import CapCounters as CapCounters
-from kgprof.model.evaluation import Evaluation as Evaluation
-from kgprof.model.evaluation import RankMetrics as RankMetrics
-from kgprof.model.evaluation import RunAgreement as RunAgreement
-from kgprof.model.findings import ChecklistItem as ChecklistItem
-from kgprof.model.findings import Finding as Finding
-from kgprof.model.findings import FindingCost as FindingCost
-from kgprof.model.findings import Level as Level
-from kgprof.model.findings import Location as Location
-from kgprof.model.findings import Rule as Rule
-from kgprof.model.holistic import Holistic as Holistic
-from kgprof.model.holistic import HolisticCall as HolisticCall
-from kgprof.model.holistic import HolisticCheck as HolisticCheck
-from kgprof.model.holistic import HolisticFigure as HolisticFigure
-from kgprof.model.holistic import HolisticIdle as HolisticIdle
-from kgprof.model.holistic import HolisticRank as HolisticRank
-from kgprof.model.host import FlameGraph as FlameGraph
-from kgprof.model.host import HostBreakdown as HostBreakdown
-from kgprof.model.host import StackFrame as StackFrame
-from kgprof.model.host import StackFunction as StackFunction
-from kgprof.model.kernels import Communication as Communication
-from kgprof.model.kernels import DeviceIdle as DeviceIdle
-from kgprof.model.kernels import HostSpan as HostSpan
-from kgprof.model.kernels import InputCopies as InputCopies
-from kgprof.model.kernels import KernelBreakdown as KernelBreakdown
-from kgprof.model.kernels import KernelKind as KernelKind
-from kgprof.model.kernels import KernelRow as KernelRow
-from kgprof.model.kernels import KindOverride as KindOverride
-from kgprof.model.kernels import KindTotal as KindTotal
-from kgprof.model.kernels import LaunchQueue as LaunchQueue
-from kgprof.model.kernels import SpanTotal as SpanTotal
-from kgprof.model.options import Options as Options
-from kgprof.model.options import PassName as PassName
-from kgprof.model.options import RunKey as RunKey
-from kgprof.model.passes import Compilation as Compilation
-from kgprof.model.passes import CompilePass as CompilePass
-from kgprof.model.passes import CompileStages as CompileStages
-from kgprof.model.passes import Exit as Exit
-from kgprof.model.passes import HostPass as HostPass
-from kgprof.model.passes import HostRow as HostRow
-from kgprof.model.passes import MachineSpeed as MachineSpeed
-from kgprof.model.passes import MemoryPass as MemoryPass
-from kgprof.model.passes import MemoryPeaks as MemoryPeaks
-from kgprof.model.passes import RoundRecord as RoundRecord
-from kgprof.model.passes import TimedRound as TimedRound
-from kgprof.model.passes import TimingPass as TimingPass
-from kgprof.model.passes import TracePass as TracePass
-from kgprof.model.plan import Alternative as Alternative
-from kgprof.model.plan import Environment as Environment
-from kgprof.model.plan import Plan as Plan
-from kgprof.model.plan import StrategyPlan as StrategyPlan
-from kgprof.model.plan import TraceFile as TraceFile
-from kgprof.model.profile import PROFILE_SCHEMA_VERSION as PROFILE_SCHEMA_VERSION
-from kgprof.model.profile import Contents as Contents
-from kgprof.model.profile import Omission as Omission
-from kgprof.model.profile import Profile as Profile
-from kgprof.model.profile import RedactedCategory as RedactedCategory
-from kgprof.model.ranks import RankBalance as RankBalance
-from kgprof.model.ranks import RankLoad as RankLoad
-from kgprof.model.ranks import RanksByHolistic as RanksByHolistic
-from kgprof.model.ranks import RankSpread as RankSpread
-from kgprof.model.recording import RECORDING_SCHEMA_VERSION as RECORDING_SCHEMA_VERSION
-from kgprof.model.recording import GateBudget as GateBudget
-from kgprof.model.recording import GateEntry as GateEntry
-from kgprof.model.recording import GateSettings as GateSettings
-from kgprof.model.recording import PrivateNames as PrivateNames
-from kgprof.model.recording import Recording as Recording
-from kgprof.model.recording import RecordingHeader as RecordingHeader
-from kgprof.model.recording import RunRecord as RunRecord
-from kgprof.model.recording import ScriptRun as ScriptRun
-from kgprof.model.roofline import BoundTotal as BoundTotal
-from kgprof.model.roofline import Ceiling as Ceiling
-from kgprof.model.roofline import KernelLaunches as KernelLaunches
-from kgprof.model.roofline import Roofline as Roofline
-from kgprof.model.run_report import CompileSummary as CompileSummary
-from kgprof.model.run_report import LogExcerpt as LogExcerpt
-from kgprof.model.run_report import MemorySummary as MemorySummary
-from kgprof.model.run_report import RecompileEntry as RecompileEntry
-from kgprof.model.run_report import RunReport as RunReport
-from kgprof.model.structs import Model as Model
-from kgprof.model.structs import Skipped as Skipped
-from kgprof.model.structs import Tagged as Tagged
-from kgprof.model.structs import decode_json as decode_json
-from kgprof.model.structs import encode_json as encode_json
-from kgprof.model.timeline import HostTime as HostTime
-from kgprof.model.timeline import Lane as Lane
-from kgprof.model.timeline import LaneBlock as LaneBlock
-from kgprof.model.timeline import StepPart as StepPart
-from kgprof.model.timeline import StepTimeline as StepTimeline
-from kgprof.model.times import BreakEven as BreakEven
-from kgprof.model.times import Economics as Economics
-from kgprof.model.times import ObserverCost as ObserverCost
-from kgprof.model.times import Rounds as Rounds
-from kgprof.model.times import Speedup as Speedup
-from kgprof.model.times import Spread as Spread
-from kgprof.model.times import TradeOff as TradeOff
-from kgprof.model.verdict import AcceptedFinding as AcceptedFinding
-from kgprof.model.verdict import BudgetCheck as BudgetCheck
-from kgprof.model.verdict import Gate as Gate
-from kgprof.model.verdict import Verdict as Verdict
+from kgprof.model.ceiling_records import *
+from kgprof.model.comparison import *
+from kgprof.model.compile_records import *
+from kgprof.model.evaluation import *
+from kgprof.model.findings import *
+from kgprof.model.holistic import *
+from kgprof.model.host import *
+from kgprof.model.kernels import *
+from kgprof.model.modes import *
+from kgprof.model.options import *
+from kgprof.model.passes import *
+from kgprof.model.plan import *
+from kgprof.model.profile import *
+from kgprof.model.ranks import *
+from kgprof.model.recording import *
+from kgprof.model.roofline import *
+from kgprof.model.run_report import *
+from kgprof.model.structs import *
+from kgprof.model.sync_records import *
+from kgprof.model.tensor_records import *
+from kgprof.model.timeline import *
+from kgprof.model.times import *
+from kgprof.model.verdict import *

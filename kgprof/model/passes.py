@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kgprof.compile_records import Sources
+from kgprof.model.compile_records import Sources
 from kgprof.model.structs import Model, Skipped, Tagged
-from kgprof.sync_records import SyncRecords
-from kgprof.tensor_records import TensorRecords
+from kgprof.model.sync_records import SyncRecords
+from kgprof.model.tensor_records import TensorRecords
 
 
 class Exit(Model, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kgprof.ceiling_records import Ceilings
-from kgprof.compile_records import CompiledKernels, CompileRecords, KernelOrigins
+from kgprof.model.ceiling_records import Ceilings
+from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.holistic import Holistic
 from kgprof.model.options import Options, RunKey
@@ -78,7 +78,7 @@ class GateBudget(Model, frozen=True, kw_only=True):
 
 
 class GateEntry(Model, frozen=True, kw_only=True):
-    """One accepted finding as its file had it; the fields are those of kgprof.gate.accepted.Entry."""
+    """One accepted finding as its file had it; the fields are those of kgprof.collectors.accepted.Entry."""
 
     rule: str
     file: str
@@ -101,7 +101,7 @@ class GateSettings(Model, frozen=True, kw_only=True):
 
 
 class Recording(Model, frozen=True, kw_only=True):
-    """A Recording as read back from its folder (kgprof.record.store.load)."""
+    """A Recording as read back from its folder (kgprof.reading.recordings.load)."""
 
     folder: str
     header: RecordingHeader

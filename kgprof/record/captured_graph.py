@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
+from kgprof import model as m
 from kgprof.record.graph_hook import name_of
-from kgprof.sync_records import Frame
-from kgprof.tensor_records import InPlace
 
 STACK = 8  # frames that are kept of one operator
 LEAVES = 1024  # tensors that are looked at in what a function returns
@@ -36,7 +35,7 @@ STATIC_INPUT = "_dynamo_static_input_type"
 class CapturedGraph:
     names: tuple[str, ...]  # of the placeholders, in order: "L['x']"
     static: tuple[str, ...]  # likewise: "parameter", "fixed" or empty
-    in_place: tuple[InPlace, ...]
+    in_place: tuple[m.InPlace, ...]
     returns: bool  # False where a graph break follows
     returned_inputs: tuple[str, ...]
     returned_twice: tuple[str, ...]
@@ -71,7 +70,7 @@ def _static(placeholder: torch.fx.Node) -> str:
 # ---------------------------------------------------------------- what writes
 
 
-def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Iterator[InPlace]:
+def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Iterator[m.InPlace]:
     """Which placeholder an operator writes to is told by the storages of the tensors that Dynamo traced with."""
     inputs: dict[int, list[int]] = {}
     for index, node in enumerate(placeholders):
@@ -83,7 +82,7 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
             sharing = inputs.get(storage, []) if storage is not None else []
             base = _base(target)
             for index in [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing:
-                yield InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
+                yield m.InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:
@@ -140,11 +139,11 @@ def operator_of(node: torch.fx.Node) -> str:
     return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
 
 
-def frames_of(node: torch.fx.Node) -> tuple[Frame, ...]:
+def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
     """The user's stack where the operator was traced, innermost first."""
     text = node.meta.get("stack_trace") or ""
     found = [
-        Frame(file=match["file"], line=int(match["line"]), function=match["function"])
+        m.Frame(file=match["file"], line=int(match["line"]), function=match["function"])
         for match in _FRAME.finditer(text)
     ]
     return tuple(reversed(found))[:STACK]

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kgprof.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
-from kgprof.model import Skipped
+from kgprof import model as m
 
 COPY_BYTES = 2**30  # of each of the two buffers: 20 times an H200's L2 cache
 FREE_SHARE = 8  # one buffer takes at most this part of the memory that is free
@@ -45,11 +44,11 @@ PRODUCTS = (
 )
 
 
-def measure_ceilings(device: torch.device) -> Ceilings | Skipped:
+def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     """A few seconds of the whole card. An operation that it cannot do is named, and the others stand."""
     if device.type != "cuda":
-        return Skipped(reason="a CPU run has no kernels on a device to hold against them")
-    measured: list[CeilingSamples] = []
+        return m.Skipped(reason="a CPU run has no kernels on a device to hold against them")
+    measured: list[m.CeilingSamples] = []
     unavailable: list[str] = []
     for what, sample in _operations(device):
         try:
@@ -58,13 +57,13 @@ def measure_ceilings(device: torch.device) -> Ceilings | Skipped:
             unavailable.append(f"{what}: {str(error).strip().splitlines()[0]}")
         torch.cuda.empty_cache()
     name = torch.cuda.get_device_name(device)
-    return Ceilings(device_name=name, measured=tuple(measured), unavailable=tuple(unavailable))
+    return m.Ceilings(device_name=name, measured=tuple(measured), unavailable=tuple(unavailable))
 
 
-def _operations(device: torch.device) -> Iterator[tuple[str, Callable[[], CeilingSamples]]]:
-    yield COPY, lambda: copy_ceiling(device, copy_size(device))
+def _operations(device: torch.device) -> Iterator[tuple[str, Callable[[], m.CeilingSamples]]]:
+    yield m.COPY, lambda: copy_ceiling(device, copy_size(device))
     for product in PRODUCTS:
-        yield f"{MATMUL} in {product.name}", lambda product=product: matmul_ceiling(device, product)  # type: ignore[misc]
+        yield f"{m.MATMUL} in {product.name}", lambda product=product: matmul_ceiling(device, product)  # type: ignore[misc]
 
 
 def copy_size(device: torch.device) -> int:
@@ -72,13 +71,13 @@ def copy_size(device: torch.device) -> int:
     return min(COPY_BYTES, free // FREE_SHARE)
 
 
-def copy_ceiling(device: torch.device, size_bytes: int) -> CeilingSamples:
+def copy_ceiling(device: torch.device, size_bytes: int) -> m.CeilingSamples:
     """From one buffer to another; each byte is read once and written once, and both are counted."""
     source = torch.randint(0, 256, (size_bytes,), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = timed(lambda: target.copy_(source), device)
-    return CeilingSamples(
-        operation=COPY,
+    return m.CeilingSamples(
+        operation=m.COPY,
         dtype="",
         unit="bytes/s",
         per_s=tuple(2 * size_bytes / each for each in seconds),
@@ -86,15 +85,15 @@ def copy_ceiling(device: torch.device, size_bytes: int) -> CeilingSamples:
     )
 
 
-def matmul_ceiling(device: torch.device, product: Product) -> CeilingSamples:
+def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     """2 n^3 operations for a product of n x n matrices."""
     side = product.side
     left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
     result = torch.empty_like(left)
     with tensor_cores_for_float32(allowed=product.name == "tf32"):
         seconds = timed(lambda: torch.mm(left, right, out=result), device)
-    return CeilingSamples(
-        operation=MATMUL,
+    return m.CeilingSamples(
+        operation=m.MATMUL,
         dtype=product.name,
         unit="FLOP/s",
         per_s=tuple(2 * side**3 / each for each in seconds),

@@ -21,21 +21,9 @@ import msgspec
 import numpy as np
 
 import kgprof
-from kgprof.compile_records import KernelOrigin
+from kgprof import model as m
 from kgprof.errors import KgprofError
-from kgprof.model import (
-    Agreement,
-    Evaluation,
-    HostPass,
-    Model,
-    Options,
-    PassName,
-    Plan,
-    RunKey,
-    Skipped,
-    decode_json,
-    encode_json,
-)
+from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
 from kgprof.record.failure import describe_failure
 from kgprof.record.job import Done, Event, Job, Phase, Task, not_asked_for
@@ -67,7 +55,7 @@ def main(job_file: str, descriptor: str) -> None:
     """Exit code 0 when everything asked for is written; the parent reads the rest from the events."""
     kgprof._profiled = True  # before the workload is imported: its kgprof.watch would listen in every pass
     events = Events(int(descriptor))
-    job = decode_json(Path(job_file).read_bytes(), Job)
+    job = m.decode_json(Path(job_file).read_bytes(), Job)
     end_with_the_parent(job.parent_pid)
     make_crashes_speak()
     try:
@@ -105,9 +93,9 @@ def make_crashes_speak() -> None:
 def plan(job: Job, events: Events) -> None:
     from kgprof.record.planning import make_plan, unloaded_plan
 
-    def write(answer: Plan) -> None:
+    def write(answer: m.Plan) -> None:
         with store.replacing(Path(job.answer)) as partial:
-            partial.write_bytes(encode_json(answer))
+            partial.write_bytes(m.encode_json(answer))
 
     with events.phase("plan"):
         seed_everything(job.options.seed)
@@ -138,28 +126,32 @@ def measure_passes(job: Job, events: Events) -> None:
     folder, options, device, session = run.folder, job.options, run.device, run.session
     evaluates = isinstance(session, EvaluationSession)
 
-    with events.phase(PassName.COMPILE):
-        records, first = folder / store.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
-        run.write(PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first))
-    if run.wants(PassName.TIMING):
-        with events.phase(PassName.TIMING):
+    with events.phase(m.PassName.COMPILE):
+        records, first = folder / layout.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
+        run.write(
+            m.PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first)
+        )
+    if run.wants(m.PassName.TIMING):
+        with events.phase(m.PassName.TIMING):
             timing, evaluation = timing_pass(session, device, options)
-            run.write(PassName.TIMING, timing)
+            run.write(m.PassName.TIMING, timing)
             run.write_evaluation(evaluation, evaluates)
         if evaluates:
             run.write_result()
-    if run.wants(PassName.TRACE):
-        with events.phase(PassName.TRACE):
-            run.write(PassName.TRACE, trace_pass(session, device, options, folder / store.TRACE_FILES[PassName.TRACE]))
+    if run.wants(m.PassName.TRACE):
+        with events.phase(m.PassName.TRACE):
+            run.write(
+                m.PassName.TRACE, trace_pass(session, device, options, folder / layout.TRACE_FILES[m.PassName.TRACE])
+            )
         store.write_compiled_kernels(run.recording, run.key, compiled_kernels(device))
-    if run.wants(PassName.HOST):
-        with events.phase(PassName.HOST):
-            run.write(PassName.HOST, host_pass(session, device, options))
-    if run.wants(PassName.STACK):
-        with events.phase(PassName.STACK):
-            calls = calls_of(store.read_pass(run.recording, run.key, PassName.HOST, HostPass))
-            path = folder / store.TRACE_FILES[PassName.STACK]
-            run.write(PassName.STACK, stack_pass(session, device, options, path, calls_a_step=calls))
+    if run.wants(m.PassName.HOST):
+        with events.phase(m.PassName.HOST):
+            run.write(m.PassName.HOST, host_pass(session, device, options))
+    if run.wants(m.PassName.STACK):
+        with events.phase(m.PassName.STACK):
+            calls = calls_of(recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass))
+            path = folder / layout.TRACE_FILES[m.PassName.STACK]
+            run.write(m.PassName.STACK, stack_pass(session, device, options, path, calls_a_step=calls))
 
 
 def timing_round(job: Job, events: Events) -> None:
@@ -198,7 +190,7 @@ def probe(job: Job, events: Events) -> None:
         eager = eager_calls(run)
     store.write_kernel_origins(run.recording, run.key, provenance.answer(eager))
     if unavailable:
-        run.write(PassName.KERNELS, Skipped(reason=unavailable))
+        run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
     elif job.kernels:
         trace_kernels(run, events)
 
@@ -207,16 +199,16 @@ def probe_memory(run: Run, events: Events) -> None:
     """MEMORY, or as many calls without it as KERNELS needs for the same shapes to have been seen."""
     from kgprof.record.memory import memory_pass
 
-    if not run.wants(PassName.MEMORY):
+    if not run.wants(m.PassName.MEMORY):
         for _ in range(run.options.steps):
             run.session.step()
         return
-    with events.phase(PassName.MEMORY):
+    with events.phase(m.PassName.MEMORY):
         project = project_sources.project_files(run.options.workload)
-        run.write(PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=project))
+        run.write(m.PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=project))
 
 
-def eager_calls(run: Run) -> tuple[KernelOrigin, ...]:
+def eager_calls(run: Run) -> tuple[m.KernelOrigin, ...]:
     """The lines of what the program calls between its compiled graphs; a device's trace has no other way to them."""
     from kgprof.record.call_index import CallIndex
     from kgprof.record.eager_calls import EagerCalls
@@ -232,10 +224,10 @@ def eager_calls(run: Run) -> tuple[KernelOrigin, ...]:
 def trace_kernels(run: Run, events: Events) -> None:
     from kgprof.record.torch_profiler import trace_pass
 
-    with events.phase(PassName.KERNELS):
-        path = run.folder / store.TRACE_FILES[PassName.KERNELS]
+    with events.phase(m.PassName.KERNELS):
+        path = run.folder / layout.TRACE_FILES[m.PassName.KERNELS]
         traced = trace_pass(run.session, run.device, run.options, path, cpp_kernel_profile=True)
-        run.write(PassName.KERNELS, traced)
+        run.write(m.PassName.KERNELS, traced)
 
 
 def agreement(job: Job, events: Events) -> None:
@@ -249,10 +241,10 @@ def agreement(job: Job, events: Events) -> None:
         if not isinstance(workload, ComparableWorkload):
             raise KgprofError(f"{workload.name} was comparable when the plan was made and is no longer")
         recording = Path(job.recording)
-        results = {key: found for key in asked.runs if (found := store.read_result(recording, key)) is not None}
+        results = {key: found for key in asked.runs if (found := recordings.read_result(recording, key)) is not None}
         judged = workload.agreement(results, asked.baseline)
-        without = [(key, Skipped(reason="the run left no result")) for key in asked.runs if key not in results]
-        store.write_agreement(recording, Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
+        without = [(key, m.Skipped(reason="the run left no result")) for key in asked.runs if key not in results]
+        store.write_agreement(recording, m.Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
 
 
 def ceilings(job: Job, events: Events) -> None:
@@ -289,32 +281,32 @@ class Run:
 
         if job.key is None:
             raise KgprofError(f"a {job.task} job without a run")
-        self.key: RunKey = job.key
-        self.options: Options = job.options
+        self.key: m.RunKey = job.key
+        self.options: m.Options = job.options
         self.recording = Path(job.recording)
-        self.folder = store.run_folder(self.recording, self.key)
+        self.folder = layout.run_folder(self.recording, self.key)
         self.device = torch.device(planned(job).device)
         with events.phase("prepare"):
             seed_everything(job.options.seed)
             workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
             self.session = workload.prepare(self.key, self.device)
 
-    def write(self, name: PassName, value: Model) -> None:
+    def write(self, name: m.PassName, value: m.Model) -> None:
         store.write_pass(self.recording, self.key, name, value)
 
-    def wants(self, name: PassName) -> bool:
+    def wants(self, name: m.PassName) -> bool:
         """Otherwise it is written down that nobody asked for it."""
         if self.options.wants(name):
             return True
-        skipped = Skipped(reason=not_asked_for(self.options, name))
+        skipped = m.Skipped(reason=not_asked_for(self.options, name))
         self.write(name, skipped)
-        if name is PassName.TIMING:
+        if name is m.PassName.TIMING:
             store.write_evaluation(self.recording, self.key, skipped)
         return False
 
-    def write_evaluation(self, evaluation: Evaluation | None, evaluates: bool) -> None:
+    def write_evaluation(self, evaluation: m.Evaluation | None, evaluates: bool) -> None:
         why = "its evaluate() counts no candidates" if evaluates else "the workload has no evaluation"
-        store.write_evaluation(self.recording, self.key, evaluation or Skipped(reason=why))
+        store.write_evaluation(self.recording, self.key, evaluation or m.Skipped(reason=why))
 
     def write_result(self) -> None:
         """Leaves nothing when there is nothing to compare."""
@@ -324,7 +316,7 @@ class Run:
             store.write_result(self.recording, self.key, arrays)
 
 
-def planned(job: Job) -> Plan:
+def planned(job: Job) -> m.Plan:
     if job.plan is None:
         raise KgprofError(f"a {job.task} job without a plan")
     return job.plan

@@ -23,8 +23,8 @@ from typing import IO, Any
 import msgspec
 
 import kgprof
+from kgprof import model as m
 from kgprof.errors import EXIT_INTERNAL
-from kgprof.model import Exit, encode_json
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
@@ -52,7 +52,7 @@ HOME = Path(kgprof.__file__).resolve().parent.parent
 class Ended:
     """How the child ended, and what it said about it."""
 
-    exit: Exit
+    exit: m.Exit
     failed: Failed | None = None
 
     @property
@@ -63,7 +63,7 @@ class Ended:
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a child was running; its group has been ended."""
 
-    def __init__(self, ended: Exit) -> None:
+    def __init__(self, ended: m.Exit) -> None:
         super().__init__("interrupted")
         self.ended = ended
 
@@ -82,7 +82,7 @@ def run(
     Raises Interrupted on Ctrl-C, OSError when the log could not be written.
     """
     job_file = scratch / "job.json"
-    job_file.write_bytes(encode_json(job))
+    job_file.write_bytes(m.encode_json(job))
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
         with _Interruptions(news) as interruptions:
@@ -269,8 +269,8 @@ class _Child:
                 return Ended(exit=self._exit("ok"))
         return Ended(exit=self._exit("raised", f"the process ended itself with exit code {code}"))
 
-    def _exit(self, outcome: str, message: str = "", traceback: str = "") -> Exit:
-        return Exit(
+    def _exit(self, outcome: str, message: str = "", traceback: str = "") -> m.Exit:
+        return m.Exit(
             outcome=outcome,
             message=message,
             traceback=traceback,

@@ -12,23 +12,22 @@ from typing import Any
 
 import torch
 
-from kgprof.compile_records import CompiledKernel, CompiledKernels
-from kgprof.model import Skipped
+from kgprof import model as m
 
 
-def compiled_kernels(device: torch.device) -> CompiledKernels | Skipped:
+def compiled_kernels(device: torch.device) -> m.CompiledKernels | m.Skipped:
     if device.type != "cuda":
-        return Skipped(reason="on a CPU Inductor generates C++, which has no such figures")
+        return m.Skipped(reason="on a CPU Inductor generates C++, which has no such figures")
     inductor = sys.modules.get("torch._inductor.codecache")  # not imported for this: what has not been used has none
     try:
         modules = tuple(inductor.PyCodeCache.modules) if inductor is not None else ()
     except AttributeError as error:
-        return Skipped(reason=f"capture compiled kernels unavailable: {error}")
+        return m.Skipped(reason=f"capture compiled kernels unavailable: {error}")
     found = tuple(dict.fromkeys(kernels_of(modules)))
-    return CompiledKernels(kernels=found) if found else Skipped(reason="Inductor generated no Triton kernel")
+    return m.CompiledKernels(kernels=found) if found else m.Skipped(reason="Inductor generated no Triton kernel")
 
 
-def kernels_of(modules: Iterable[Any]) -> Iterator[CompiledKernel]:
+def kernels_of(modules: Iterable[Any]) -> Iterator[m.CompiledKernel]:
     """Of every kernel that has been launched: until then it may have several configurations to choose from."""
     for module in modules:
         for value in tuple(vars(module).values()):
@@ -37,9 +36,9 @@ def kernels_of(modules: Iterable[Any]) -> Iterator[CompiledKernel]:
                 yield _kernel(value, launchers[0])
 
 
-def _kernel(tuned: Any, launcher: Any) -> CompiledKernel:
+def _kernel(tuned: Any, launcher: Any) -> m.CompiledKernel:
     config = getattr(launcher, "config", None)
-    return CompiledKernel(
+    return m.CompiledKernel(
         kernel=str(getattr(tuned, "inductor_meta", {}).get("kernel_name") or tuned.fn.__name__),
         warps=_number(config, "num_warps"),
         stages=_number(config, "num_stages"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.compile_records import LogLine
+from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 
 LOGGERS = tuple(
@@ -29,7 +29,7 @@ class CudaGraphLog:
     name = "cuda graph log"
 
     def __init__(self, calls: CallIndex) -> None:
-        self.messages: list[LogLine] = []
+        self.messages: list[m.LogLine] = []
         self.left_out = 0
         self.unavailable = ""
         self._calls = calls
@@ -63,7 +63,7 @@ class CudaGraphLog:
             self.left_out += 1
             return
         self.messages.append(
-            LogLine(
+            m.LogLine(
                 call=self._calls.current,
                 logger=record.name,
                 level=record.levelname,

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from kgprof.compile_records import KernelOrigin, SourceLine
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 
 MAX_CALLS = 2_000  # of operators, in one call of the workload
@@ -26,7 +26,7 @@ _FUNCTIONS = "_VariableFunctionsClass."  # torch.cat and its kin: static methods
 # Between a line of the program's and a C function: then compiled code, or the compiler, made the call.
 _COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torchinductor_", "<string>")
 
-Seen = list[tuple[str, SourceLine]]
+Seen = list[tuple[str, m.SourceLine]]
 
 
 class EagerCalls:
@@ -58,7 +58,7 @@ class EagerCalls:
             sys.setprofile(self._before)
             self._entered = False
 
-    def origins(self) -> tuple[KernelOrigin, ...]:
+    def origins(self) -> tuple[m.KernelOrigin, ...]:
         """Of one call of the workload; of no operator that was called otherwise in another one."""
         steps = [_by_operator(seen) for seen in self._seen.values()]
         if not steps or any(len(seen) >= MAX_CALLS for seen in self._seen.values()):
@@ -67,7 +67,7 @@ class EagerCalls:
         steady = {name for name, lines in first.items() if all(step.get(name) == lines for step in steps)}
         kept = [(name, line) for name, line in next(iter(self._seen.values())) if name in steady]
         return tuple(
-            KernelOrigin(compile_id="", kernel=f"aten.{name}", number=number, lines=(line,))
+            m.KernelOrigin(compile_id="", kernel=f"aten.{name}", number=number, lines=(line,))
             for number, (name, line) in enumerate(kept, start=1)
         )
 
@@ -77,12 +77,12 @@ class EagerCalls:
             if len(seen) < MAX_CALLS and (line := self._line(frame)) is not None:
                 seen.append((function.__name__, line))
 
-    def _line(self, frame: FrameType | None) -> SourceLine | None:
+    def _line(self, frame: FrameType | None) -> m.SourceLine | None:
         """Of the project, nearest to the call; None inside of compiled code."""
         while frame is not None:
             file = frame.f_code.co_filename
             if self._project.holds(file):
-                return SourceLine(file=file, line=frame.f_lineno, function=frame.f_code.co_qualname)
+                return m.SourceLine(file=file, line=frame.f_lineno, function=frame.f_code.co_qualname)
             if any(part in file for part in _COMPILER):
                 return None
             frame = frame.f_back
@@ -98,8 +98,8 @@ def _is_operator(function: Any) -> bool:
     return getattr(owner, "__name__", "") in _HOMES
 
 
-def _by_operator(seen: Seen) -> dict[str, list[SourceLine]]:
-    found: dict[str, list[SourceLine]] = defaultdict(list)
+def _by_operator(seen: Seen) -> dict[str, list[m.SourceLine]]:
+    found: dict[str, list[m.SourceLine]] = defaultdict(list)
     for name, line in seen:
         found[name].append(line)
     return dict(found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.model import Environment, Skipped
 
 NO_VERSION = "(version not in the trace)"
 NOT_TOLD = "(not in the trace)"
@@ -17,10 +17,10 @@ def environment(
     torch: str = "",
     cuda: str = "",
     driver: str = "",
-) -> Environment:
+) -> m.Environment:
     """``reason``: why whatever is empty here, and all else, is not known."""
-    unknown = Skipped(reason=reason)
-    return Environment(
+    unknown = m.Skipped(reason=reason)
+    return m.Environment(
         kgprof=__version__,
         python=python or NO_VERSION,
         torch=torch or NO_VERSION,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
+from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.errors import UsageError
-from kgprof.model import Environment, Skipped
 
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
@@ -39,17 +39,17 @@ def _what_cuda_says() -> str:
     return "torch.cuda.is_available() is False"
 
 
-def describe(device: torch.device, user_flags: dict[str, str]) -> Environment:
+def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
     cpu = _cpu_name()
     on_gpu = device.type == "cuda"
     commit, dirty = _git(Path.cwd())
-    return Environment(
+    return m.Environment(
         kgprof=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),  # a subclass of str that msgspec does not know
         triton=_triton_version(),
-        cuda=torch.version.cuda or Skipped(reason="torch was built without CUDA"),
-        driver=_driver() if on_gpu else Skipped(reason="a CPU run"),
+        cuda=torch.version.cuda or m.Skipped(reason="torch was built without CUDA"),
+        driver=_driver() if on_gpu else m.Skipped(reason="a CPU run"),
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
         cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -64,16 +64,16 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> Environment:
     )
 
 
-def _triton_version() -> str | Skipped:
+def _triton_version() -> str | m.Skipped:
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
-        return Skipped(reason="not installed")
+        return m.Skipped(reason="not installed")
 
 
-def _driver() -> str | Skipped:
+def _driver() -> str | m.Skipped:
     answer = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return answer if isinstance(answer, Skipped) else answer.splitlines()[0].strip()
+    return answer if isinstance(answer, m.Skipped) else answer.splitlines()[0].strip()
 
 
 def _cpu_name() -> str:
@@ -96,49 +96,49 @@ def _memory_bytes() -> int:
     return min(physical, int(limit)) if limit.isdecimal() else physical
 
 
-def _git(folder: Path) -> tuple[str | Skipped, bool | Skipped]:
+def _git(folder: Path) -> tuple[str | m.Skipped, bool | m.Skipped]:
     commit = _ask("git", "-C", str(folder), "rev-parse", "HEAD")
-    if isinstance(commit, Skipped):
+    if isinstance(commit, m.Skipped):
         return commit, commit
     changes = _ask("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
-    return commit, changes if isinstance(changes, Skipped) else bool(changes)
+    return commit, changes if isinstance(changes, m.Skipped) else bool(changes)
 
 
 def _source_root(folder: Path) -> str:
     top = _ask("git", "-C", str(folder), "rev-parse", "--show-toplevel")
-    return str(folder) if isinstance(top, Skipped) else top
+    return str(folder) if isinstance(top, m.Skipped) else top
 
 
-def _ask(*command: str) -> str | Skipped:
+def _ask(*command: str) -> str | m.Skipped:
     """What a program answers on stdout."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Skipped(reason=f"{command[0]}: {error}")
+        return m.Skipped(reason=f"{command[0]}: {error}")
     if done.returncode:
         complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return Skipped(reason=f"{command[0]}: {complaint[0]}")
+        return m.Skipped(reason=f"{command[0]}: {complaint[0]}")
     return done.stdout.strip()
 
 
 # ---------------------------------------------------------------- Inductor on the CPU
 
 
-def cpp_compiler() -> str | Skipped:
+def cpp_compiler() -> str | m.Skipped:
     """The C++ compiler that Inductor would call, by its own search, with its version line."""
     try:
         from torch._inductor.cpp_builder import get_cpp_compiler
 
         compiler = get_cpp_compiler()
     except (ImportError, AttributeError) as error:
-        return Skipped(reason=f"capture C++ compiler unavailable: {error}")
+        return m.Skipped(reason=f"capture C++ compiler unavailable: {error}")
     except RuntimeError as error:  # torch._inductor.exc.InvalidCxxCompiler
-        return Skipped(reason=str(error))
+        return m.Skipped(reason=str(error))
     version = _ask(compiler, "--version")
-    return compiler if isinstance(version, Skipped) or not version else f"{compiler}: {version.splitlines()[0]}"
+    return compiler if isinstance(version, m.Skipped) or not version else f"{compiler}: {version.splitlines()[0]}"
 
 
-def probe_vector_isa(cache: Path) -> tuple[float | Skipped, bool]:
+def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
     """Seconds that Inductor's vector-ISA probe takes with ``cache`` as its (fresh) cache, and whether to skip it later.
 
     The probe compiles and loads one or two files for every instruction set that the CPU has. With
@@ -147,12 +147,12 @@ def probe_vector_isa(cache: Path) -> tuple[float | Skipped, bool]:
     """
     if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
         value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
-        return Skipped(reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
+        return m.Skipped(reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
     try:
         from torch._inductor import cpu_vec_isa
 
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
-            return Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
+            return m.Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
         began = time.perf_counter()
         with _inductor_cache(cache):
             picked = cpu_vec_isa.pick_vec_isa()
@@ -164,7 +164,7 @@ def probe_vector_isa(cache: Path) -> tuple[float | Skipped, bool]:
             if set(str(isa).split()) <= set(cpu_vec_isa.x86_isa_checker())
         ]
     except (ImportError, AttributeError, RuntimeError) as error:
-        return Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
+        return m.Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
     # Off x86 torch offers one instruction set without a try; only there is the list of offered ones empty.
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)
 

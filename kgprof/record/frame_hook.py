@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from kgprof.compile_records import OfferedFrame
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 
 ROWS = 20_000  # beyond it frames are counted and not kept
@@ -33,7 +33,7 @@ class FrameHook:
     name = "frame hook"
 
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
-        self.frames: list[OfferedFrame] = []
+        self.frames: list[m.OfferedFrame] = []
         self.left_out = 0
         self.unavailable = ""
         self._calls = calls
@@ -115,7 +115,7 @@ class FrameHook:
             self.left_out += 1
             return
         self.frames.append(
-            OfferedFrame(
+            m.OfferedFrame(
                 call=self._calls.current,
                 function=code.co_name,
                 file=code.co_filename,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.compile_records import GraphRuns
+from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.installed_graphs import InstalledGraphs
 
@@ -21,12 +21,12 @@ class GraphHook:
     def __init__(self, calls: CallIndex) -> None:
         self.unavailable = ""
         self._calls = calls
-        self._graphs: list[GraphRuns] = []
+        self._graphs: list[m.GraphRuns] = []
         self._skip_code: Callable[..., None] = lambda code: None
         self._installed = InstalledGraphs(self._counting)
 
     @property
-    def graphs(self) -> tuple[GraphRuns, ...]:
+    def graphs(self) -> tuple[m.GraphRuns, ...]:
         return tuple(self._graphs)
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -53,7 +53,7 @@ class GraphHook:
         calls = self._calls
         runs: dict[int, int] = {}
         self._graphs.append(
-            GraphRuns(
+            m.GraphRuns(
                 compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
                 inputs=input_names(output),
                 runs=runs,

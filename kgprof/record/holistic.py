@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 import kgprof
+from kgprof import model as m
 from kgprof.errors import KgprofError
-from kgprof.model import Holistic, PassName, Recording, RunRecord, Skipped, TracePass, decode_json
+from kgprof.reading import layout
 from kgprof.record import store
 
 LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
@@ -27,16 +28,16 @@ NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
 # As in children.py: without the current folder on sys.path, and with kgprof from where this process has it.
 BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
-    "from kgprof.analysis.holistic import main; main(*sys.argv[2:])"
+    "from kgprof.record.holistic_process import main; main(*sys.argv[2:])"
 )
 HOME = Path(kgprof.__file__).resolve().parent.parent
-Answer = Holistic | Skipped
+Answer = m.Holistic | m.Skipped
 Say = Callable[[str], None]
 
 
 def asked(
-    recording: Recording, *, again: bool = False, say: Say = lambda text: None, limit_s: float = LIMIT_S
-) -> Recording:
+    recording: m.Recording, *, again: bool = False, say: Say = lambda text: None, limit_s: float = LIMIT_S
+) -> m.Recording:
     """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves the rest unasked."""
     answers = {}
     try:
@@ -50,17 +51,17 @@ def asked(
     return msgspec.structs.replace(recording, runs=runs)
 
 
-def has_gpu_trace(recording: Recording, run: RunRecord) -> bool:
-    on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, TracePass)
-    return on_gpu and store.trace_path(recording, run.key, PassName.TRACE).is_file()
+def has_gpu_trace(recording: m.Recording, run: m.RunRecord) -> bool:
+    on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass)
+    return on_gpu and layout.trace_path(recording, run.key, m.PassName.TRACE).is_file()
 
 
-def is_kept(recording: Recording, run: RunRecord) -> bool:
-    return (store.run_folder(Path(recording.folder), run.key) / store.HOLISTIC).exists()
+def is_kept(recording: m.Recording, run: m.RunRecord) -> bool:
+    return (layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC).exists()
 
 
-def _ask_and_keep(recording: Recording, run: RunRecord, limit_s: float) -> Answer:
-    answer, is_its_own = ask(store.trace_path(recording, run.key, PassName.TRACE), limit_s)
+def _ask_and_keep(recording: m.Recording, run: m.RunRecord, limit_s: float) -> Answer:
+    answer, is_its_own = ask(layout.trace_path(recording, run.key, m.PassName.TRACE), limit_s)
     if is_its_own:
         with contextlib.suppress(KgprofError):  # a Recording that cannot be written to is read all the same
             store.write_holistic(Path(recording.folder), run.key, answer)
@@ -70,12 +71,12 @@ def _ask_and_keep(recording: Recording, run: RunRecord, limit_s: float) -> Answe
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
     """HTA's answer about one trace; or, with False, why it gave none."""
     if util.find_spec("hta") is None:
-        return Skipped(reason=NOT_INSTALLED), False
+        return m.Skipped(reason=NOT_INSTALLED), False
     with tempfile.TemporaryDirectory(prefix="kgprof-hta-") as folder:
-        answer = Path(folder) / store.HOLISTIC
+        answer = Path(folder) / layout.HOLISTIC
         if failed := _run(answer, trace, limit_s):
-            return Skipped(reason=failed), False
-        return decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
+            return m.Skipped(reason=failed), False
+        return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
 
 
 def _run(answer: Path, trace: Path, limit_s: float) -> str:

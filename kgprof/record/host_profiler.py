@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from kgprof.model import HostPass, HostRow, Options
+from kgprof import model as m
 from kgprof.record import timing
 from kgprof.workloads.protocol import Session
 
 ROWS = 200  # by self time; the rest is counted
 
 
-def host_pass(session: Session, device: torch.device, options: Options) -> HostPass:
+def host_pass(session: Session, device: torch.device, options: m.Options) -> m.HostPass:
     profiler = cProfile.Profile()
     clock = timing.clock_for(device)
     timing.synchronize(device)
@@ -32,10 +32,10 @@ def host_pass(session: Session, device: torch.device, options: Options) -> HostP
     return host_table(profiler.getstats(), clock.stop())
 
 
-def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> HostPass:
+def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> m.HostPass:
     """The functions with the most self time. ``entries``: cProfile's, of those steps."""
     rows = sorted(_rows(entries), key=lambda row: (-row.self_us, row.file, row.line, row.function))
-    return HostPass(
+    return m.HostPass(
         step_us=step_us,
         rows=tuple(rows[:ROWS]),
         rows_left_out=max(0, len(rows) - ROWS),
@@ -43,7 +43,7 @@ def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> HostPass:
     )
 
 
-def _rows(entries: Iterable[Any]) -> Iterable[HostRow]:
+def _rows(entries: Iterable[Any]) -> Iterable[m.HostRow]:
     """cProfile's entries carry a code object, or the text ``<built-in method ...>`` for what is not Python."""
     for entry in entries:
         code = entry.code
@@ -53,7 +53,7 @@ def _rows(entries: Iterable[Any]) -> Iterable[HostRow]:
             name, file, line = str(code), "", 0
         if _is_the_profiler(name):
             continue
-        yield HostRow(
+        yield m.HostRow(
             function=name,
             file=file,
             line=line,

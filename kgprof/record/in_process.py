@@ -21,40 +21,24 @@ from typing import Any
 import msgspec
 import torch
 
+from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.compile_records import CompileRecords, SourceFile, Sources
 from kgprof.errors import UsageError
-from kgprof.model import (
-    RECORDING_SCHEMA_VERSION,
-    CompilePass,
-    Environment,
-    Exit,
-    MemoryPass,
-    Options,
-    PassName,
-    Plan,
-    Recording,
-    RecordingHeader,
-    RunKey,
-    RunRecord,
-    Skipped,
-    StrategyPlan,
-)
-from kgprof.project import ProjectFiles
+from kgprof.reading.project import ProjectFiles
+from kgprof.reading.recordings import records_of
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.failure import describe_failure
 from kgprof.record.flags import flags
 from kgprof.record.memory import files_named
 from kgprof.record.source import unavailable
-from kgprof.record.store import records_of
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import Buffers, TensorProbe
 from kgprof.record.torch_trace import CompileSources
 
 WORKLOAD = "kgprof.watch"
-_NOT_HERE = Skipped(reason="kgprof.watch takes no such pass")
-_NOT_ASKED = Skipped(reason="kgprof.watch does not ask")
+_NOT_HERE = m.Skipped(reason="kgprof.watch takes no such pass")
+_NOT_ASKED = m.Skipped(reason="kgprof.watch does not ask")
 
 _listening: list[InProcess] = []  # one at most
 
@@ -128,20 +112,20 @@ class InProcess:
 
     # ------------------------------------------------------------ what came of it
 
-    def recording(self) -> Recording:
+    def recording(self) -> m.Recording:
         """As far as it has come."""
-        key = RunKey(strategy=self._name, mode="as-is")
-        options = Options(
+        key = m.RunKey(strategy=self._name, mode="as-is")
+        options = m.Options(
             workload=WORKLOAD,
             steps=self.steps,
             warmup=self._warmup,
             device=self._device.type,
-            passes=(PassName.COMPILE, PassName.MEMORY),
+            passes=(m.PassName.COMPILE, m.PassName.MEMORY),
         )
-        return Recording(
+        return m.Recording(
             folder="",
-            header=RecordingHeader(
-                schema_version=RECORDING_SCHEMA_VERSION,
+            header=m.RecordingHeader(
+                schema_version=m.RECORDING_SCHEMA_VERSION,
                 created_utc=self._began_utc,
                 command=(WORKLOAD, self._name),
                 options=options,
@@ -151,8 +135,8 @@ class InProcess:
             agreement=_NOT_HERE,
         )
 
-    def _run(self, key: RunKey) -> RunRecord:
-        return RunRecord(
+    def _run(self, key: m.RunKey) -> m.RunRecord:
+        return m.RunRecord(
             key=key,
             exit=self._exit(),
             probe_exit=None,
@@ -168,38 +152,38 @@ class InProcess:
             memory=self._memory_pass(),
         )
 
-    def _exit(self) -> Exit:
+    def _exit(self) -> m.Exit:
         if self._failure is None:
-            return Exit(outcome="ok", exit_code=0)
+            return m.Exit(outcome="ok", exit_code=0)
         failed = describe_failure(self._failure)
-        return Exit(outcome="raised", message=failed.message, traceback=failed.traceback, exit_code=1)
+        return m.Exit(outcome="raised", message=failed.message, traceback=failed.traceback, exit_code=1)
 
-    def _compile_pass(self) -> CompilePass:
-        return CompilePass(
+    def _compile_pass(self) -> m.CompilePass:
+        return m.CompilePass(
             call_us=tuple(self._step_us),
             steady_from=self._warmup,
             compilations=self._compile.compilations(),
             capture_unavailable=self._compile.unavailable(),
         )
 
-    def _records(self) -> CompileRecords:
+    def _records(self) -> m.CompileRecords:
         lines = list(self._compile.lines())
         return records_of(lines, self._typed(project_sources.gather(lines, self._project), _frame_files(lines)))
 
-    def _memory_pass(self) -> MemoryPass:
+    def _memory_pass(self) -> m.MemoryPass:
         read, held = self._syncs.records(), self._tensors.records()
         named = (*self._files, *files_named(read, held))
-        return MemoryPass(
+        return m.MemoryPass(
             step_us=tuple(self._step_us),
             steady_from=self._warmup,
             syncs=read,
             tensors=held,
-            peaks=Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
+            peaks=m.Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
             sources=self._typed(project_sources.of_files(named, self._project), named),
             capture_unavailable=unavailable((self._syncs, self._tensors)),
         )
 
-    def _typed(self, sources: Sources, files: Iterable[str]) -> Sources:
+    def _typed(self, sources: m.Sources, files: Iterable[str]) -> m.Sources:
         """With what was typed into a REPL or a notebook: Python keeps such text in ``linecache`` alone."""
         typed = {
             file: "".join(linecache.getlines(file))
@@ -207,7 +191,7 @@ class InProcess:
             if file not in sources.files and self._project.holds(file)
         }
         found = {
-            file: SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
+            file: m.SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
             for file, text in typed.items()
             if text
         }
@@ -218,10 +202,10 @@ def _frame_files(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from (line["frame"]["file"] for line in lines if "frame" in line)
 
 
-def _plan(key: RunKey, device: torch.device) -> Plan:
-    return Plan(
+def _plan(key: m.RunKey, device: torch.device) -> m.Plan:
+    return m.Plan(
         workload=WORKLOAD,
-        strategies=(StrategyPlan(name=key.strategy, modes=(key.mode,)),),
+        strategies=(m.StrategyPlan(name=key.strategy, modes=(key.mode,)),),
         runs=(key,),
         baseline=None,
         device=device.type,
@@ -231,15 +215,15 @@ def _plan(key: RunKey, device: torch.device) -> Plan:
     )
 
 
-def _environment(device: torch.device) -> Environment:
+def _environment(device: torch.device) -> m.Environment:
     """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
-    return Environment(
+    return m.Environment(
         kgprof=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),
         triton=_NOT_ASKED,
-        cuda=str(torch.version.cuda) if torch.version.cuda else Skipped(reason="torch was built without CUDA"),
+        cuda=str(torch.version.cuda) if torch.version.cuda else m.Skipped(reason="torch was built without CUDA"),
         driver=_NOT_ASKED,
         device_name=name,
         cpu_name=platform.processor(),

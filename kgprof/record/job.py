@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kgprof.model import Model, Options, PassName, Plan, RunKey
+from kgprof import model as m
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -23,33 +23,33 @@ class Task(StrEnum):
     CEILINGS = "ceilings"  # what the card does at most
 
 
-class Job(Model, frozen=True, kw_only=True):
+class Job(m.Model, frozen=True, kw_only=True):
     """One child's work; it lies as JSON in the scratch folder."""
 
     task: Task
-    options: Options
+    options: m.Options
     parent_pid: int  # the child ends itself when this process is gone
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
     answer: str = ""  # PLAN's answer is written here
-    key: RunKey | None = None  # of MEASURE, PROBE and ROUND
+    key: m.RunKey | None = None  # of MEASURE, PROBE and ROUND
     round: int = 1  # ROUND: which one, from 2
     kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
-    plan: Plan | None = None  # all but PLAN's own
+    plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
 
 
-class Phase(Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):
+class Phase(m.Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):
     """The child begins something; the last one is where it was when it died."""
 
     name: str
 
 
-class Done(Model, frozen=True, kw_only=True, tag_field="event", tag="done"):
+class Done(m.Model, frozen=True, kw_only=True, tag_field="event", tag="done"):
     """Everything asked for is written."""
 
 
-class Failed(Model, frozen=True, kw_only=True, tag_field="event", tag="failed"):
+class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"):
     """An exception ended the child. ``exit_code`` is set when it was one of kgprof's own errors."""
 
     message: str
@@ -63,12 +63,12 @@ Event = Phase | Done | Failed
 EVENT_DECODER = msgspec.json.Decoder(Event)
 
 
-def not_asked_for(options: Options, name: PassName) -> str:
+def not_asked_for(options: m.Options, name: m.PassName) -> str:
     """Why there is no such pass, where the options are the reason; otherwise empty."""
     if options.wants(name):
         return ""
     return (
         "only the COMPILE pass was asked for"
-        if options.passes == (PassName.COMPILE,)
+        if options.passes == (m.PassName.COMPILE,)
         else f"{name.upper()} was not asked for"
     )

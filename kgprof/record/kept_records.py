@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, Skipped
+from kgprof.model.compile_records import TraceRecord
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
@@ -100,7 +100,7 @@ def _is_cache_miss(metadata: Metadata) -> bool:
 
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.compile_records)."""
+    """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.model.compile_records)."""
     with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
         for line in lines:
             written.write(json.dumps(line, default=str) + "\n")

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgprof import model as m
 from kgprof.errors import InputError, UsageError
-from kgprof.model import PassName, Recording, RunKey, RunRecord, Skipped, TracePass
-from kgprof.record import store
+from kgprof.reading import layout, recordings
 
 # The order in which the report reads them: in KERNELS the generated C++ kernels have names.
-TRACED = (PassName.KERNELS, PassName.TRACE)
+TRACED = (m.PassName.KERNELS, m.PassName.TRACE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTrace:
     """Gzipped Kineto JSON."""
 
-    key: RunKey
-    measured_in: PassName
+    key: m.RunKey
+    measured_in: m.PassName
     path: Path
     size_bytes: int
 
@@ -29,20 +29,20 @@ class KeptTrace:
         return f"{self.path.parent.name}.{self.path.name}"
 
 
-def kept_traces(folder: Path, keys: Sequence[RunKey]) -> tuple[KeptTrace, ...]:
+def kept_traces(folder: Path, keys: Sequence[m.RunKey]) -> tuple[KeptTrace, ...]:
     """Of each run that has one the first of TRACED, while the file is there."""
     every = ((_kept(folder, key, name) for name in TRACED) for key in keys)
     return tuple(found for of_run in every if (found := next(filter(None, of_run), None)) is not None)
 
 
-def _kept(folder: Path, key: RunKey, name: PassName) -> KeptTrace | None:
-    path = store.run_folder(folder, key) / store.TRACE_FILES[name]
-    if store.read_pass(folder, key, name, TracePass) is None or not path.is_file():
+def _kept(folder: Path, key: m.RunKey, name: m.PassName) -> KeptTrace | None:
+    path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
+    if recordings.read_pass(folder, key, name, m.TracePass) is None or not path.is_file():
         return None
     return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
 
 
-def asked_for(recording: Recording, slug: str | None, name: PassName | None) -> KeptTrace:
+def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None) -> KeptTrace:
     """The trace of one run, of pass ``name`` or else the first of TRACED.
 
     Raises UsageError where several runs have one and none was named, or the run is not there; InputError, with the
@@ -61,7 +61,7 @@ def asked_for(recording: Recording, slug: str | None, name: PassName | None) -> 
     return found
 
 
-def _the_only_one(recording: Recording, wanted: Sequence[PassName]) -> KeptTrace:
+def _the_only_one(recording: m.Recording, wanted: Sequence[m.PassName]) -> KeptTrace:
     found = [kept for run in recording.runs if (kept := _first(recording, run, wanted)) is not None]
     if len(found) == 1:
         return found[0]
@@ -71,20 +71,20 @@ def _the_only_one(recording: Recording, wanted: Sequence[PassName]) -> KeptTrace
     raise InputError("no run has such a trace", path=recording.folder, hint=reasons[0] if reasons else "")
 
 
-def _first(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> KeptTrace | None:
+def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> KeptTrace | None:
     return next(filter(None, (_kept(Path(recording.folder), run.key, name) for name in wanted)), None)
 
 
-def _why(recording: Recording, run: RunRecord, wanted: Sequence[PassName]) -> str:
+def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> str:
     """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
     name = wanted[-1]
-    traced = {PassName.KERNELS: run.kernels, PassName.STACK: run.stack}.get(name, run.trace)
-    if isinstance(traced, Skipped):
+    traced = {m.PassName.KERNELS: run.kernels, m.PassName.STACK: run.stack}.get(name, run.trace)
+    if isinstance(traced, m.Skipped):
         return f"there is no {name.upper()} pass: {traced.reason}"
-    return f"the trace of {name.upper()} is not where it was kept ({store.trace_path(recording, run.key, name)})"
+    return f"the trace of {name.upper()} is not where it was kept ({layout.trace_path(recording, run.key, name)})"
 
 
-def _others(recording: Recording) -> str:
+def _others(recording: m.Recording) -> str:
     """What can be had instead."""
     found = [kept for run in recording.runs if (kept := _first(recording, run, TRACED)) is not None]
     return f"there is a trace of {_slugs(found)}" if found else "no run of this Recording has a trace"

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from kgprof.compile_records import KernelOrigin, KernelOrigins, KernelWork, SourceLine
-from kgprof.model import Skipped
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.fallback_provenance import FallbackProvenance
 from kgprof.record.kernel_work import KernelWatch
 
@@ -36,24 +35,24 @@ class KernelProvenance:
         self.unavailable = ""
         self.left_out = 0
         self._project = project
-        self._origins: list[KernelOrigin] = []
+        self._origins: list[m.KernelOrigin] = []
         self._handler = _Handler(self._take)
-        self._work: dict[str, KernelWork] = {}  # of the compilation that is going on
+        self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
         self._watch = KernelWatch(self._work.__setitem__)
         self._fallbacks = FallbackProvenance()
         self._restore: Callable[[], None] | None = None
 
     @property
-    def origins(self) -> tuple[KernelOrigin, ...]:
+    def origins(self) -> tuple[m.KernelOrigin, ...]:
         return tuple(self._origins)
 
-    def answer(self, eager: Sequence[KernelOrigin] = ()) -> KernelOrigins | Skipped:
+    def answer(self, eager: Sequence[m.KernelOrigin] = ()) -> m.KernelOrigins | m.Skipped:
         """For the Recording. ``eager``: of what is called outside of compiled code."""
         if self.unavailable:
-            return Skipped(reason=self.unavailable)
+            return m.Skipped(reason=self.unavailable)
         if not self._origins:
-            return Skipped(reason="Inductor generated no code")
-        return KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
+            return m.Skipped(reason="Inductor generated no code")
+        return m.KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
 
     def __enter__(self) -> KernelProvenance:
         try:
@@ -111,13 +110,13 @@ class _Handler(logging.Handler):
 
 
 def origins(
-    compile_id: str, payload: str, project: ProjectFiles, work: Mapping[str, KernelWork]
-) -> Iterator[KernelOrigin]:
+    compile_id: str, payload: str, project: ProjectFiles, work: Mapping[str, m.KernelWork]
+) -> Iterator[m.KernelOrigin]:
     """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack."""
     for key, stacks in json.loads(payload or "{}").items():
         kernel, _, number = key.rpartition(":")
         lines = dict.fromkeys(line for stack in stacks if (line := innermost(stack, project)) is not None)
-        yield KernelOrigin(
+        yield m.KernelOrigin(
             compile_id=compile_id,
             kernel=kernel or key,
             number=int(number) if kernel and number.isdigit() else 0,
@@ -126,10 +125,10 @@ def origins(
         )
 
 
-def innermost(stack: str, project: ProjectFiles) -> SourceLine | None:
+def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
     """The last frame of a stack, as Python prints it, that lies in the project."""
     inside = [frame for frame in _FRAME.finditer(stack) if project.holds(frame["file"])]
     if not inside:
         return None
     last = inside[-1]
-    return SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+    return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])

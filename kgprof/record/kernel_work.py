@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from kgprof.compile_records import KernelWork
+from kgprof import model as m
 
 WATCHED = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
@@ -21,7 +21,7 @@ SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin wher
 # Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
-Note = Callable[[str, KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
+Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
 
 
 class KernelWatch:
@@ -59,22 +59,22 @@ class KernelWatch:
         self._replaced.clear()
 
 
-def work_of(nodes: Any, kernel_name: str) -> KernelWork:
+def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
     """Of one call. What this torch's nodes do not tell is said in ``unknown``; compiling never fails for it."""
     try:
         return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
     except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
-        return KernelWork(unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}")
+        return m.KernelWork(unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}")
 
 
 # ---------------------------------------------------------------- kernels that Inductor generated
 
 
-def _of_generated(scheduled: Sequence[Any]) -> KernelWork:
+def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
     """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
     nodes = [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
     flops = sum(filter(None, (node.estimate_flops() for node in nodes))) or None
-    return KernelWork(
+    return m.KernelWork(
         bytes_moved=sum(_bytes_accessed(nodes)),
         flops=flops,
         dtype=_dtype(next(node.node for node in nodes if node.estimate_flops())) if flops else "",
@@ -138,25 +138,25 @@ def _is_left_behind(buffer: Any, own: set[str]) -> bool:
 # ---------------------------------------------------------------- calls of libraries
 
 
-def _of_library(kernel: Any, kernel_name: str) -> KernelWork:
+def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
     """Its operands and its result, each once."""
     if type(kernel).__name__ == SCATTER:
         return _of_scatter(kernel)
     if any(word in kernel_name for word in INDEXED):
-        return KernelWork(unknown="what it moves depends on the indices that it is given")
+        return m.KernelWork(unknown="what it moves depends on the indices that it is given")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
     flops = (node.estimate_flops() if node is not None else None) or None
     results = _tensors([kernel])
     if not results:
-        return KernelWork(flops=flops, unknown="it has no single result of a known shape")
-    return KernelWork(
+        return m.KernelWork(flops=flops, unknown="it has no single result of a known shape")
+    return m.KernelWork(
         bytes_moved=sum(map(_bytes_of_tensor, (*_tensors(kernel.inputs), *results))),
         flops=flops,
         dtype=_dtype(kernel) if flops else "",
     )
 
 
-def _of_scatter(kernel: Any) -> KernelWork:
+def _of_scatter(kernel: Any) -> m.KernelWork:
     """As a generated one is counted: where the indices point does not matter, each of them is one element written.
 
     An element is read first where the new value depends on it.
@@ -167,7 +167,7 @@ def _of_scatter(kernel: Any) -> KernelWork:
     both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
     # Of a source that is larger than the index only that part counts.
     taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
-    return KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
+    return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:

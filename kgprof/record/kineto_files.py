@@ -18,26 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgprof.analysis import kineto, timeline
-from kgprof.analysis.launches import DEVICE_CATEGORIES
+from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.model import (
-    RECORDING_SCHEMA_VERSION,
-    Environment,
-    Exit,
-    Options,
-    PassName,
-    Plan,
-    RecordingHeader,
-    RunKey,
-    Skipped,
-    StrategyPlan,
-    TraceFile,
-    TracePass,
-)
+from kgprof.reading import kineto, layout, timeline
+from kgprof.reading.launches import DEVICE_CATEGORIES
 from kgprof.record import elsewhere, store
 from kgprof.record.private_names import private_names
-from kgprof.workloads.modes import AS_IS
 
 if TYPE_CHECKING:
     from kgprof.progress import Progress
@@ -46,12 +32,12 @@ SUFFIXES = (".json", ".json.gz")  # .pt.trace.json[.gz] among them
 HOW = "torch.profiler's export_chrome_trace and tensorboard_trace_handler write such files"
 NOT_SHOWN = "a Kineto trace does not show it"
 NOT_SHOWN_OF = {
-    PassName.COMPILE: "a Kineto trace holds no records of the compiler (a TORCH_TRACE directory does)",
-    PassName.TIMING: "a trace's times were taken under torch.profiler",
-    PassName.HOST: "a Kineto trace holds operators, no profile of Python functions",
-    PassName.STACK: "there is one trace for each rank; where it was recorded with stacks, they are in the report",
-    PassName.MEMORY: "a Kineto trace holds neither the lines that read nor the addresses of tensors",
-    PassName.KERNELS: "there is one trace for each rank",
+    m.PassName.COMPILE: "a Kineto trace holds no records of the compiler (a TORCH_TRACE directory does)",
+    m.PassName.TIMING: "a trace's times were taken under torch.profiler",
+    m.PassName.HOST: "a Kineto trace holds operators, no profile of Python functions",
+    m.PassName.STACK: "there is one trace for each rank; where it was recorded with stacks, they are in the report",
+    m.PassName.MEMORY: "a Kineto trace holds neither the lines that read nor the addresses of tensors",
+    m.PassName.KERNELS: "there is one trace for each rank",
 }
 PACKED_AT = 3  # gzip's level for a file that was not packed: a trace shrinks some twelvefold, at 60 MB/s or so
 
@@ -112,7 +98,7 @@ def _in_folder(folder: Path) -> list[Path]:
         files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=folder) from error
-    if (folder / store.HEADER).is_file() or (folder / store.FOLDER / store.HEADER).is_file():
+    if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
         raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
     if not files:
         raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=_elsewhere(folder))
@@ -192,7 +178,7 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
 
 
 def record_files(
-    paths: Sequence[Path], output: Path, options: Options, progress: Progress, *, against: Sequence[Path] = ()
+    paths: Sequence[Path], output: Path, options: m.Options, progress: Progress, *, against: Sequence[Path] = ()
 ) -> tuple[Path, tuple[str, ...]]:
     """Write the Recording of these traces into ``output/recording``; that folder, and what could not be read.
 
@@ -203,7 +189,7 @@ def record_files(
     files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
     store.claim(output)
     store.clear(output)
-    folder = output / store.FOLDER
+    folder = output / layout.FOLDER
     store.create(folder, _header(found, files, options))
     for one, file in zip(found, files, strict=True):
         progress.phase("keeping its trace", file.key)
@@ -229,9 +215,9 @@ def _stem(path: Path) -> str:
     return name or path.name
 
 
-def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> TraceFile:
-    return TraceFile(
-        key=RunKey(strategy=name, mode=AS_IS),
+def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> m.TraceFile:
+    return m.TraceFile(
+        key=m.RunKey(strategy=name, mode=m.AS_IS),
         file=str(one.path),
         size_bytes=one.size_bytes,
         rank=one.rank,
@@ -261,26 +247,28 @@ def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
         yield f"the traces are of jobs of different sizes ({', '.join(map(str, sorted(sizes)))} ranks)"
 
 
-def _write_run(folder: Path, one: Found, file: TraceFile) -> None:
+def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
     key = file.key
     if one.countable:
-        kept = store.run_folder(folder, key) / store.TRACE_FILES[PassName.TRACE]
+        kept = layout.run_folder(folder, key) / layout.TRACE_FILES[m.PassName.TRACE]
         _keep(one.path, kept)
-        traced: TracePass | Skipped = TracePass(
+        traced: m.TracePass | m.Skipped = m.TracePass(
             step_us=one.step_us,
             trace_file=kept.name,
             trace_bytes=kept.stat().st_size,
             cpp_kernel_profile=one.cpp_kernel_profile,
         )
     else:
-        traced = Skipped(reason="the trace holds no operator and no device kernel")
-    for name in PassName:
-        skipped = Skipped(reason=NOT_SHOWN_OF.get(name, NOT_SHOWN))
-        store.write_pass(folder, key, name, traced if name is PassName.TRACE else skipped)
-    store.write_evaluation(folder, key, Skipped(reason=NOT_SHOWN))
-    store.write_kernel_origins(folder, key, Skipped(reason="a Kineto trace does not say whose lines a kernel computes"))
+        traced = m.Skipped(reason="the trace holds no operator and no device kernel")
+    for name in m.PassName:
+        skipped = m.Skipped(reason=NOT_SHOWN_OF.get(name, NOT_SHOWN))
+        store.write_pass(folder, key, name, traced if name is m.PassName.TRACE else skipped)
+    store.write_evaluation(folder, key, m.Skipped(reason=NOT_SHOWN))
+    store.write_kernel_origins(
+        folder, key, m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
+    )
     # How the program ended is not in its trace.
-    store.write_exit(folder, key, Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome="ok"))
 
 
 def _keep(source: Path, kept: Path) -> None:
@@ -303,28 +291,28 @@ def _keep(source: Path, kept: Path) -> None:
 # ---------------------------------------------------------------- the header
 
 
-def _header(found: Sequence[Found], files: Sequence[TraceFile], options: Options) -> RecordingHeader:
-    return RecordingHeader(
-        schema_version=RECORDING_SCHEMA_VERSION,
+def _header(found: Sequence[Found], files: Sequence[m.TraceFile], options: m.Options) -> m.RecordingHeader:
+    return m.RecordingHeader(
+        schema_version=m.RECORDING_SCHEMA_VERSION,
         created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=("kgprof", *sys.argv[1:]),
         private=private_names(),
         options=options,
-        plan=Plan(
+        plan=m.Plan(
             workload=options.workload,
-            strategies=tuple(StrategyPlan(name=file.key.strategy, modes=(AS_IS,)) for file in files),
+            strategies=tuple(m.StrategyPlan(name=file.key.strategy, modes=(m.AS_IS,)) for file in files),
             runs=tuple(file.key for file in files),
             baseline=None,
             device="cuda" if any(one.on_device for one in found) else "cpu",
             environment=_environment(found),
-            vector_isa_probe_s=Skipped(reason=NOT_SHOWN),
+            vector_isa_probe_s=m.Skipped(reason=NOT_SHOWN),
             agreement=False,
             trace_files=tuple(files),
         ),
     )
 
 
-def _environment(found: Sequence[Found]) -> Environment:
+def _environment(found: Sequence[Found]) -> m.Environment:
     """Of the machines that were traced, as far as the files say; nothing of the one that reads."""
     names = dict.fromkeys(name for one in found for name in _devices(one))
     return elsewhere.environment(

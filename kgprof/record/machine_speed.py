@@ -19,7 +19,7 @@ from time import perf_counter_ns as _now
 
 import torch
 
-from kgprof.model import MachineSpeed, Skipped
+from kgprof import model as m
 
 REPEATS = 5  # of which the median counts
 DISPATCHES = 200  # below the 1,024 launches that a CUDA stream takes before the host has to wait
@@ -72,10 +72,10 @@ class MachineClock:
             self._host_us.append(host_us)
             self._device_us.append(device_us)
 
-    def speed(self) -> MachineSpeed | Skipped:
+    def speed(self) -> m.MachineSpeed | m.Skipped:
         if self._failed:
-            return Skipped(reason=f"the machine's own speed could not be timed: {self._failed}")
-        return MachineSpeed(host_us=tuple(self._host_us), device_us=tuple(self._device_us))
+            return m.Skipped(reason=f"the machine's own speed could not be timed: {self._failed}")
+        return m.MachineSpeed(host_us=tuple(self._host_us), device_us=tuple(self._device_us))
 
     def _fail(self, error: Exception) -> None:
         self._failed = (str(error).strip().splitlines() or [type(error).__name__])[0]

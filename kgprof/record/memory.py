@@ -9,20 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from kgprof.model import MemoryPass, Options
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.peak_memory import measured_peaks
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
-from kgprof.sync_records import SyncRecords
-from kgprof.tensor_records import TensorRecords
 from kgprof.workloads.protocol import BufferSession, Session
 
 
-def memory_pass(session: Session, device: torch.device, options: Options, *, project: ProjectFiles) -> MemoryPass:
+def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:
     """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
     calls = CallIndex()
     syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers_of(session))
@@ -30,7 +28,7 @@ def memory_pass(session: Session, device: torch.device, options: Options, *, pro
         step_us = tuple(_watched_call(session, device, calls) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
     read, held = syncs.records(), tensors.records()
-    return MemoryPass(
+    return m.MemoryPass(
         step_us=step_us,
         steady_from=options.warmup,
         syncs=read,
@@ -41,7 +39,7 @@ def memory_pass(session: Session, device: torch.device, options: Options, *, pro
     )
 
 
-def files_named(read: SyncRecords, held: TensorRecords) -> Iterator[str]:
+def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
     """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
     for record in read.records:
         yield from (frame.file for frame in record.frames)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from kgprof.model import MemoryPeaks, Skipped
+from kgprof import model as m
 from kgprof.record import timing
 
 FORGET_THE_PEAK = "5"
 CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-NOT_ON_A_CPU = Skipped(reason="nothing counts the allocations on a CPU; the resident set is measured instead")
+NOT_ON_A_CPU = m.Skipped(reason="nothing counts the allocations on a CPU; the resident set is measured instead")
 
 
-def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> MemoryPeaks:
+def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
     gc.collect()
     cannot = _forget_the_peak()
@@ -30,16 +30,16 @@ def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: i
         step()
     timing.synchronize(device)
     on_gpu = device.type == "cuda"
-    return MemoryPeaks(
+    return m.MemoryPeaks(
         allocated_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else NOT_ON_A_CPU,
         reserved_bytes=torch.cuda.max_memory_reserved(device) if on_gpu else NOT_ON_A_CPU,
-        resident_bytes=Skipped(reason=cannot) if cannot else _resident("VmHWM"),
+        resident_bytes=m.Skipped(reason=cannot) if cannot else _resident("VmHWM"),
         allocated_before_bytes=allocated,
         resident_before_bytes=before,
     )
 
 
-def _start_counting(device: torch.device) -> int | Skipped:
+def _start_counting(device: torch.device) -> int | m.Skipped:
     """Bytes that are allocated now."""
     if device.type != "cuda":
         return NOT_ON_A_CPU
@@ -57,14 +57,14 @@ def _forget_the_peak() -> str:
     return ""
 
 
-def _resident(field: str) -> int | Skipped:
+def _resident(field: str) -> int | m.Skipped:
     """Bytes; the file says kB and means KiB."""
     try:
         lines = STATUS.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        return Skipped(reason=f"{STATUS}: {error.strerror or error}")
+        return m.Skipped(reason=f"{STATUS}: {error.strerror or error}")
     for line in lines:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024
-    return Skipped(reason=f"{STATUS} has no {field}")
+    return m.Skipped(reason=f"{STATUS} has no {field}")

@@ -9,33 +9,32 @@ from pathlib import Path
 
 import torch
 
+from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.model import Alternative, Options, Plan, RunKey, Skipped, StrategyPlan
 from kgprof.record import environment
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
-from kgprof.workloads import loading, modes
-from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
+from kgprof.workloads import loading
 from kgprof.workloads.protocol import StrategyCheckingWorkload, WeighedWorkload, Workload
 
 
-def unloaded_plan(job: Job) -> Plan:
+def unloaded_plan(job: Job) -> m.Plan:
     """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    return Plan(
+    return m.Plan(
         workload=job.options.workload,
-        strategies=(StrategyPlan(name=name, modes=(AS_IS,)),),
-        runs=(RunKey(strategy=name, mode=AS_IS),),
+        strategies=(m.StrategyPlan(name=name, modes=(m.AS_IS,)),),
+        runs=(m.RunKey(strategy=name, mode=m.AS_IS),),
         baseline=None,
         device=device.type,
         environment=environment.describe(device, job.flags),
-        vector_isa_probe_s=Skipped(reason="the workload could not be loaded"),
+        vector_isa_probe_s=m.Skipped(reason="the workload could not be loaded"),
         agreement=False,
     )
 
 
-def make_plan(job: Job, unloaded: Plan) -> Plan:
+def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
     device = torch.device(unloaded.device)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
@@ -43,13 +42,13 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
     described = unloaded.environment
-    probe_s: float | Skipped
+    probe_s: float | m.Skipped
     if job.options.backend:
-        probe_s, isa_works = Skipped(reason=f"backend {job.options.backend} generates no code"), False
+        probe_s, isa_works = m.Skipped(reason=f"backend {job.options.backend} generates no code"), False
     else:
         refuse_without_compiler(runs, device, described.compiler)
         probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
-    return Plan(
+    return m.Plan(
         workload=workload.name,
         strategies=tuple(workload.strategies()),
         runs=runs,
@@ -63,7 +62,7 @@ def make_plan(job: Job, unloaded: Plan) -> Plan:
     )
 
 
-def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
+def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
     """Raises UsageError for a name that is none of the workload's strategies."""
     if not isinstance(workload, WeighedWorkload):
         return ()
@@ -82,16 +81,16 @@ def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
 # ---------------------------------------------------------------- which runs
 
 
-def select_runs(workload: Workload, options: Options, device: torch.device) -> tuple[RunKey, ...]:
+def select_runs(workload: Workload, options: m.Options, device: torch.device) -> tuple[m.RunKey, ...]:
     """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an unknown name."""
     offered = {strategy.name: strategy for strategy in workload.strategies()}
-    usual = [run for run in workload.default_runs(device) if run.mode != EAGER or not options.for_a_gate]
+    usual = [run for run in workload.default_runs(device) if run.mode != m.EAGER or not options.for_a_gate]
     for name in options.strategies:
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)
         _check("strategy", name, list(offered), workload.name)
     for mode in options.modes:
-        _check("mode", mode, list(dict.fromkeys(m for s in offered.values() for m in s.modes)), workload.name)
+        _check("mode", mode, list(dict.fromkeys(mode for s in offered.values() for mode in s.modes)), workload.name)
     if options.strategies and options.modes:
         return tuple(_run(offered[name], mode) for name in _once(options.strategies) for mode in _once(options.modes))
     if options.strategies:
@@ -102,23 +101,23 @@ def select_runs(workload: Workload, options: Options, device: torch.device) -> t
     return tuple(usual)
 
 
-def _run(strategy: StrategyPlan, mode: str) -> RunKey:
+def _run(strategy: m.StrategyPlan, mode: str) -> m.RunKey:
     if mode not in strategy.modes:
         raise UsageError(
             f"strategy {strategy.name!r} does not run in mode {mode!r}",
             hint=f"it runs in: {', '.join(strategy.modes)}",
         )
-    return RunKey(strategy=strategy.name, mode=mode)
+    return m.RunKey(strategy=strategy.name, mode=mode)
 
 
-def _usual_modes(strategy: StrategyPlan, usual: Sequence[RunKey]) -> list[RunKey]:
+def _usual_modes(strategy: m.StrategyPlan, usual: Sequence[m.RunKey]) -> list[m.RunKey]:
     mine = [run for run in usual if run.strategy == strategy.name]
-    return mine or [RunKey(strategy=strategy.name, mode=strategy.modes[0])]
+    return mine or [m.RunKey(strategy=strategy.name, mode=strategy.modes[0])]
 
 
-def _in_modes(strategies: Sequence[StrategyPlan], modes: Sequence[str]) -> tuple[RunKey, ...]:
+def _in_modes(strategies: Sequence[m.StrategyPlan], modes: Sequence[str]) -> tuple[m.RunKey, ...]:
     """The usual strategies in ``modes``; one that has none of them stays out, but not all of them."""
-    runs = [RunKey(strategy=s.name, mode=mode) for s in strategies for mode in modes if mode in s.modes]
+    runs = [m.RunKey(strategy=s.name, mode=mode) for s in strategies for mode in modes if mode in s.modes]
     if not runs:
         raise UsageError(
             f"no strategy that runs by default has mode {' or '.join(modes)}", hint="name the strategy with --strategy"
@@ -143,33 +142,33 @@ def _check(kind: str, name: str, known: Sequence[str], workload: str) -> None:
 # ---------------------------------------------------------------- what is missing
 
 
-def refuse_if_compilation_is_off(runs: Sequence[RunKey]) -> None:
+def refuse_if_compilation_is_off(runs: Sequence[m.RunKey]) -> None:
     switched_off_by = compilation_switched_off_by(os.environ)
-    compiled = [run.slug for run in runs if run.mode in COMPILED_MODES]
+    compiled = [run.slug for run in runs if run.mode in m.COMPILED_MODES]
     if switched_off_by and compiled:
         raise UsageError(
             f"{switched_off_by} is set, so torch.compile would compile nothing in {', '.join(compiled)}",
-            hint=f"unset {switched_off_by.partition('=')[0]}, or ask for --mode {EAGER}",
+            hint=f"unset {switched_off_by.partition('=')[0]}, or ask for --mode {m.EAGER}",
         )
 
 
-def refuse_without_compiler(runs: Sequence[RunKey], device: torch.device, compiler: str | Skipped) -> None:
+def refuse_without_compiler(runs: Sequence[m.RunKey], device: torch.device, compiler: str | m.Skipped) -> None:
     """An error only where nothing else could run; otherwise those runs alone fail, and the others are kept."""
-    if isinstance(compiler, Skipped) and all(modes.needs_cpp_compiler(run.mode, device.type) for run in runs):
+    if isinstance(compiler, m.Skipped) and all(m.needs_cpp_compiler(run.mode, device.type) for run in runs):
         raise UsageError(
             f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}",
-            hint=f"install g++ (apt-get install g++), name one in CXX, or ask for --mode {EAGER}",
+            hint=f"install g++ (apt-get install g++), name one in CXX, or ask for --mode {m.EAGER}",
         )
 
 
 def _probe(
-    runs: Sequence[RunKey], device: torch.device, compiler: str | Skipped, cache: Path
-) -> tuple[float | Skipped, bool]:
+    runs: Sequence[m.RunKey], device: torch.device, compiler: str | m.Skipped, cache: Path
+) -> tuple[float | m.Skipped, bool]:
     """Every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own."""
     if device.type != "cpu":
-        return Skipped(reason="not a CPU run"), False
-    if isinstance(compiler, Skipped):
-        return Skipped(reason="no C++ compiler"), False
-    if all(run.mode == EAGER for run in runs):
-        return Skipped(reason="nothing is compiled in mode eager"), False
+        return m.Skipped(reason="not a CPU run"), False
+    if isinstance(compiler, m.Skipped):
+        return m.Skipped(reason="no C++ compiler"), False
+    if all(run.mode == m.EAGER for run in runs):
+        return m.Skipped(reason="nothing is compiled in mode eager"), False
     return environment.probe_vector_isa(cache)

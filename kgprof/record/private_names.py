@@ -7,14 +7,16 @@ import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kgprof.model import PrivateNames
+from kgprof import model as m
 
 
-def private_names(environment: Mapping[str, str] = os.environ) -> PrivateNames:
+def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames:
     """Of the account that runs this process, whatever is known: a container may have neither a name nor a home."""
     users = (*(environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")), _account())
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
-    return PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), _home())))
+    return m.PrivateNames(
+        users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), _home()))
+    )
 
 
 def _account() -> str:

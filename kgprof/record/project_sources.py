@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import kgprof
-from kgprof.compile_records import RegistryEntry, SourceFile, Sources
+from kgprof import model as m
 from kgprof.errors import KgprofError
-from kgprof.project import ProjectFiles
+from kgprof.reading.project import ProjectFiles
 from kgprof.workloads import loading, programs
 
 FILE_BYTES = 256 * 1024  # of one source file
@@ -79,14 +79,14 @@ def _both_spellings(folders: Iterable[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- what the reader will need
 
 
-def gather(lines: Iterable[Line], project: ProjectFiles) -> Sources:
+def gather(lines: Iterable[Line], project: ProjectFiles) -> m.Sources:
     """The text of every project file that ``lines`` name, and the registry entries of the GB ids in them."""
     named: dict[str, None] = {}
     ids: dict[str, None] = {}
     for line in lines:
         named |= dict.fromkeys(_files_of(line))
         ids |= dict.fromkeys(f"GB{number}" for text in _texts_of(line) for number in _GB_ID.findall(text))
-    return Sources(
+    return m.Sources(
         libraries=project.libraries,
         own=project.own,
         files=dict(_read_all(file for file in named if project.holds(file))),
@@ -94,10 +94,10 @@ def gather(lines: Iterable[Line], project: ProjectFiles) -> Sources:
     )
 
 
-def of_files(files: Iterable[str], project: ProjectFiles) -> Sources:
+def of_files(files: Iterable[str], project: ProjectFiles) -> m.Sources:
     """The text of those among ``files`` that are the project's."""
     named = dict.fromkeys(files)
-    return Sources(
+    return m.Sources(
         libraries=project.libraries,
         own=project.own,
         files=dict(_read_all(file for file in named if project.holds(file))),
@@ -120,7 +120,7 @@ def _texts_of(line: Line) -> Iterator[str]:
     yield str(metrics.get("fail_reason") or "")
 
 
-def _read_all(files: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
+def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
     room = TEXT_BYTES
     for file in files:
         try:
@@ -132,9 +132,9 @@ def _read_all(files: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
         yield file, source
 
 
-def _source_file(path: Path, data: bytes, room: int) -> SourceFile:
+def _source_file(path: Path, data: bytes, room: int) -> m.SourceFile:
     limit = min(FILE_BYTES, room)
-    return SourceFile(
+    return m.SourceFile(
         sha256=hashlib.sha256(data).hexdigest(),
         text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
         left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} that were left",
@@ -149,7 +149,7 @@ def _repository(path: Path) -> str:
     return str(top)
 
 
-def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, RegistryEntry]]:
+def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry]]:
     """torch's file holds a list an id, the newest wording first."""
     wanted = list(ids)
     if not wanted or not REGISTRY.is_file():
@@ -160,7 +160,7 @@ def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, RegistryEntry]]
             newest = entries[0]
             yield (
                 gb_id,
-                RegistryEntry(
+                m.RegistryEntry(
                     type=newest.get("Gb_type", ""),
                     explanation=newest.get("Explanation", ""),
                     hints=tuple(newest.get("Hints", ())),

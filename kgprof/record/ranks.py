@@ -18,8 +18,9 @@ from pathlib import Path
 
 import msgspec
 
+from kgprof import model as m
 from kgprof.errors import InputError, UsageError
-from kgprof.model import Exit, Recording, RecordingHeader, RunKey, Skipped, StrategyPlan
+from kgprof.reading import layout, recordings
 from kgprof.record import store
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
@@ -104,20 +105,20 @@ def gather(output: Path, launched: Launch) -> Path:
         interrupted = True
     store.claim(output)
     store.clear(output)
-    folder = output / store.FOLDER
-    header = store.load(launched.folder(output) / store.FOLDER).header
+    folder = output / layout.FOLDER
+    header = recordings.load(launched.folder(output) / layout.FOLDER).header
     found = {rank: _recording(output, launched, rank) for rank in range(launched.world_size)}
     keys = [_key(header, found[rank], rank) for rank in found]
     plan = msgspec.structs.replace(
         header.plan,
         runs=tuple(keys),
         strategies=tuple(
-            StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
+            m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
         ),
     )
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
-    store.write_ceilings(folder, Skipped(reason=NOT_ALONE))
+    store.write_ceilings(folder, m.Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
         _bring(output, launched, rank, key, found[rank])
     return folder
@@ -136,31 +137,31 @@ def _is_done(output: Path, launched: Launch, rank: int) -> bool:
         return False
 
 
-def _recording(output: Path, launched: Launch, rank: int) -> Recording | None:
+def _recording(output: Path, launched: Launch, rank: int) -> m.Recording | None:
     """None where a rank left nothing, or nothing of this launch."""
     if not _is_done(output, launched, rank):
         return None
     try:
-        return store.load(output / f"rank{rank}" / store.FOLDER)
+        return recordings.load(output / f"rank{rank}" / layout.FOLDER)
     except InputError:
         return None  # said as a rank that left no Recording
 
 
-def _key(header: RecordingHeader, recording: Recording | None, rank: int) -> RunKey:
+def _key(header: m.RecordingHeader, recording: m.Recording | None, rank: int) -> m.RunKey:
     if recording is not None:
         return recording.runs[0].key
     (mine,) = header.plan.runs
-    return RunKey(strategy=f"{_RANK.sub('', mine.strategy)}-rank{rank}", mode=mine.mode)
+    return m.RunKey(strategy=f"{_RANK.sub('', mine.strategy)}-rank{rank}", mode=mine.mode)
 
 
-def _bring(output: Path, launched: Launch, rank: int, key: RunKey, recording: Recording | None) -> None:
-    folder = output / store.FOLDER
+def _bring(output: Path, launched: Launch, rank: int, key: m.RunKey, recording: m.Recording | None) -> None:
+    folder = output / layout.FOLDER
     if recording is None:
         why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
-        store.write_exit(folder, key, Exit(outcome="killed", message=why))
+        store.write_exit(folder, key, m.Exit(outcome="killed", message=why))
         return
-    there = store.run_folder(output / f"rank{rank}" / store.FOLDER, key)
-    shutil.copytree(there, store.run_folder(folder, key), copy_function=_linked)
+    there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
+    shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)
 
 
 def _linked(source: str, target: str) -> None:

@@ -18,40 +18,29 @@ from pathlib import Path
 
 import msgspec
 
+from kgprof import model as m
 from kgprof.errors import EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
-from kgprof.model import (
-    RECORDING_SCHEMA_VERSION,
-    CompilePass,
-    Exit,
-    Options,
-    PassName,
-    Plan,
-    RecordingHeader,
-    RunKey,
-    Skipped,
-    TimingPass,
-    decode_json,
-)
 from kgprof.progress import Progress
+from kgprof.reading import layout, recordings
 from kgprof.record import children, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.record.private_names import private_names
-from kgprof.workloads import modes, programs
+from kgprof.workloads import programs
 
-RERUNS = (PassName.TIMING, PassName.HOST, PassName.STACK)  # of a program: each runs it once more
+RERUNS = (m.PassName.TIMING, m.PassName.HOST, m.PassName.STACK)  # of a program: each runs it once more
 UNASKED = {
-    PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
-    PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
-    PassName.STACK: "a script is run once, and without stacks; --passes with stack in it runs it once more",
-    PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
+    m.PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
+    m.PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
+    m.PassName.STACK: "a script is run once, and without stacks; --passes with stack in it runs it once more",
+    m.PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
 }
-NOT_REPEATED = Exit(outcome="not started", message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(outcome="not started", message="the first round has no TIMING")
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
-def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = lambda data: None) -> Path:
+def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo = lambda data: None) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
     ``echo`` gets what a program prints to stdout.
@@ -63,7 +52,7 @@ def record(options: Options, folder: Path, progress: Progress, *, echo: Echo = l
     made = store.claim(folder)
     with _scratch() as scratch:
         plan, dead = _make_plan(options, folder, made, scratch, progress)
-        session = _Recording(folder / store.FOLDER, options, plan, scratch, progress, echo)
+        session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         session.create()
         if dead is not None:
@@ -121,8 +110,8 @@ def _scratch() -> Iterator[Path]:
 
 
 def _make_plan(
-    options: Options, output: Path, made: bool, scratch: Path, progress: Progress
-) -> tuple[Plan, Exit | None]:
+    options: m.Options, output: Path, made: bool, scratch: Path, progress: Progress
+) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded."""
     answer, log = scratch / "plan.json", scratch / PLAN_LOG
     job = Job(
@@ -141,9 +130,9 @@ def _make_plan(
         _leave_no_empty_folder(output, made)
         raise
     if ended.exit.outcome == "ok":
-        return decode_json(answer.read_bytes(), Plan), None
+        return m.decode_json(answer.read_bytes(), m.Plan), None
     if answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD):
-        return decode_json(answer.read_bytes(), Plan), ended.exit
+        return m.decode_json(answer.read_bytes(), m.Plan), ended.exit
     raise _why_no_plan(ended, options.workload, log, output, made)
 
 
@@ -178,15 +167,15 @@ class _Recording:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
     def __init__(
-        self, folder: Path, options: Options, plan: Plan, scratch: Path, progress: Progress, echo: Echo
+        self, folder: Path, options: m.Options, plan: m.Plan, scratch: Path, progress: Progress, echo: Echo
     ) -> None:
         self.folder = folder
         self._echo = echo
         self._plan = plan
         self._scratch = scratch
         self._progress = progress
-        self._header = RecordingHeader(
-            schema_version=RECORDING_SCHEMA_VERSION,
+        self._header = m.RecordingHeader(
+            schema_version=m.RECORDING_SCHEMA_VERSION,
             created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             command=("kgprof", *sys.argv[1:]),
             private=private_names(),
@@ -197,13 +186,13 @@ class _Recording:
     def create(self) -> None:
         store.create(self.folder, self._header)
 
-    def run_program(self, key: RunKey) -> None:
+    def run_program(self, key: m.RunKey) -> None:
         """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for."""
         asked = self._header.options.passes
         for name, why in UNASKED.items():
             if name not in asked:
-                store.write_pass(self.folder, key, name, Skipped(reason=why))
-        store.write_evaluation(self.folder, key, Skipped(reason="a script has no evaluation"))
+                store.write_pass(self.folder, key, name, m.Skipped(reason=why))
+        store.write_evaluation(self.folder, key, m.Skipped(reason="a script has no evaluation"))
         reruns = [name for name in RERUNS if name in asked]
         ended = self._start(Task.SCRIPT, key, tuple(name for name in asked if name not in RERUNS))
         if ended.outcome != "ok":
@@ -213,31 +202,31 @@ class _Recording:
             if again.outcome != "ok":
                 return
 
-    def measure(self, key: RunKey) -> bool:
+    def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
         if lacking := self._what_is_lacking(key):
-            store.write_exit(self.folder, key, Exit(outcome="raised", message=lacking, during="prepare"))
+            store.write_exit(self.folder, key, m.Exit(outcome="raised", message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
         return ended.outcome == "ok"
 
-    def probe(self, key: RunKey) -> None:
+    def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do; a pass that it will not make says why."""
         why = {
-            PassName.MEMORY: not_asked_for(self._header.options, PassName.MEMORY),
-            PassName.KERNELS: self._why_no_kernels(key),
+            m.PassName.MEMORY: not_asked_for(self._header.options, m.PassName.MEMORY),
+            m.PassName.KERNELS: self._why_no_kernels(key),
         }
         for name, reason in why.items():
             if reason:
-                store.write_pass(self.folder, key, name, Skipped(reason=reason))
+                store.write_pass(self.folder, key, name, m.Skipped(reason=reason))
         if not all(why.values()):
-            self._start(Task.PROBE, key, kernels=not why[PassName.KERNELS])
+            self._start(Task.PROBE, key, kernels=not why[m.PassName.KERNELS])
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
         for number in range(2, self._header.options.rounds + 1):
             for key in self._plan.runs:
-                if store.read_pass(self.folder, key, PassName.TIMING, TimingPass) is not None:
+                if recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None:
                     self._start(Task.ROUND, key, number=number)
                 else:
                     store.write_round_exit(self.folder, key, number, NOT_REPEATED)
@@ -249,64 +238,64 @@ class _Recording:
         elif programs.is_program(self._header.options.workload) and ranks.launch(os.environ) is not None:
             why = ranks.NOT_ALONE
         else:
-            why = not_asked_for(self._header.options, PassName.TRACE)
+            why = not_asked_for(self._header.options, m.PassName.TRACE)
         if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":
             why = f"their measurement {ended.words}"
         if why:
-            store.write_ceilings(self.folder, Skipped(reason=why))
+            store.write_ceilings(self.folder, m.Skipped(reason=why))
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
-        if why := not_asked_for(self._header.options, PassName.TIMING):
-            store.write_agreement(self.folder, Skipped(reason=why))
+        if why := not_asked_for(self._header.options, m.PassName.TIMING):
+            store.write_agreement(self.folder, m.Skipped(reason=why))
             return
-        if not any(store.has_result(self.folder, key) for key in self._plan.runs):
-            store.write_agreement(self.folder, Skipped(reason="no run left a result"))
+        if not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
+            store.write_agreement(self.folder, m.Skipped(reason="no run left a result"))
             return
         ended = self._start(Task.AGREEMENT, None)
         if ended.outcome != "ok":
             reason = f"the comparison {ended.words}"
-            store.write_agreement(self.folder, Skipped(reason=reason))
+            store.write_agreement(self.folder, m.Skipped(reason=reason))
 
-    def note_death(self, ended: Exit, log: Path) -> None:
+    def note_death(self, ended: m.Exit, log: Path) -> None:
         """Of a workload that could not be loaded: all that its run has is an end and a log."""
         (key,) = self._plan.runs
         store.write_exit(self.folder, key, ended)
-        shutil.copyfile(log, store.run_folder(self.folder, key) / store.LOG)
+        shutil.copyfile(log, layout.run_folder(self.folder, key) / layout.LOG)
 
     def note_interruption(self) -> None:
         store.write_header(self.folder, msgspec.structs.replace(self._header, interrupted=True))
 
-    def _what_is_lacking(self, key: RunKey) -> str:
+    def _what_is_lacking(self, key: m.RunKey) -> str:
         compiler = self._plan.environment.compiler
         replaced = self._header.options.backend
-        if not replaced and isinstance(compiler, Skipped) and modes.needs_cpp_compiler(key.mode, self._plan.device):
+        if not replaced and isinstance(compiler, m.Skipped) and m.needs_cpp_compiler(key.mode, self._plan.device):
             return f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
         return ""
 
-    def _why_no_kernels(self, key: RunKey) -> str:
-        if why := not_asked_for(self._header.options, PassName.KERNELS):
+    def _why_no_kernels(self, key: m.RunKey) -> str:
+        if why := not_asked_for(self._header.options, m.PassName.KERNELS):
             return why
         if self._plan.device != "cpu":
             return "on CUDA the trace itself names the device's kernels"
-        if key.mode == modes.EAGER:
+        if key.mode == m.EAGER:
             return "mode eager has no kernels of Inductor's"
-        compiled = store.read_pass(self.folder, key, PassName.COMPILE, CompilePass)
-        if key.mode == modes.AS_IS and compiled is not None and not compiled.compilations:
+        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        if key.mode == m.AS_IS and compiled is not None and not compiled.compilations:
             return "nothing was compiled"
         return ""
 
     def _start(
         self,
         task: Task,
-        key: RunKey | None,
-        passes: tuple[PassName, ...] | None = None,
+        key: m.RunKey | None,
+        passes: tuple[m.PassName, ...] | None = None,
         *,
         kernels: bool = False,
         number: int = 1,
-    ) -> Exit:
+    ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
         options = self._header.options
         job = Job(
@@ -339,22 +328,22 @@ class _Recording:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint if ended.failed else "")
         return ended.exit
 
-    def _write_exit(self, task: Task, key: RunKey | None, ended: Exit, number: int) -> None:
+    def _write_exit(self, task: Task, key: m.RunKey | None, ended: m.Exit, number: int) -> None:
         if key is not None and task is Task.ROUND:
             store.write_round_exit(self.folder, key, number, ended)
         elif key is not None:
             store.write_exit(self.folder, key, ended, probe=task is Task.PROBE)
 
-    def _log(self, task: Task, key: RunKey | None, passes: tuple[PassName, ...] | None, number: int) -> Path:
+    def _log(self, task: Task, key: m.RunKey | None, passes: tuple[m.PassName, ...] | None, number: int) -> Path:
         if key is not None and task is Task.ROUND:
-            return store.run_folder(self.folder, key) / f"{store.round_name(number)}_{store.LOG}"
+            return layout.run_folder(self.folder, key) / f"{layout.round_name(number)}_{layout.LOG}"
         if key is None:
-            return self.folder / (store.CEILINGS_LOG if task is Task.CEILINGS else store.AGREEMENT_LOG)
+            return self.folder / (layout.CEILINGS_LOG if task is Task.CEILINGS else layout.AGREEMENT_LOG)
         if passes is not None and passes[0] in RERUNS:
-            return store.run_folder(self.folder, key) / f"{passes[0]}_{store.LOG}"
-        return store.run_folder(self.folder, key) / (store.PROBE_LOG if task is Task.PROBE else store.LOG)
+            return layout.run_folder(self.folder, key) / f"{passes[0]}_{layout.LOG}"
+        return layout.run_folder(self.folder, key) / (layout.PROBE_LOG if task is Task.PROBE else layout.LOG)
 
-    def _caches(self, task: Task, key: RunKey | None, number: int) -> Caches:
+    def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the probe's own files: compiling those once more would count as compile time.
 
         A further round finds those of the run's first process warm, which are kept until the last one.

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from kgprof.model import Options, Skipped, TimedRound
+from kgprof import model as m
 from kgprof.record import timing
 from kgprof.workloads.protocol import Session
 
@@ -19,7 +19,7 @@ HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_by
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
-def timed_round(session: Session, device: torch.device, options: Options, phase: Phase) -> TimedRound:
+def timed_round(session: Session, device: torch.device, options: m.Options, phase: Phase) -> m.TimedRound:
     """The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round."""
     with phase("first call"):
         before_steady = min(max(1, options.warmup), options.steps)
@@ -30,7 +30,7 @@ def timed_round(session: Session, device: torch.device, options: Options, phase:
     with phase("timing"):
         timed, _ = timing.timing_pass(session, device, options)
     from_cache, compiled = _graphs()
-    return TimedRound(
+    return m.TimedRound(
         first_call_s=warm_up_s[0],
         graphs_from_cache=from_cache,
         graphs_compiled=compiled,
@@ -46,12 +46,12 @@ def _wall_s(session: Session, device: torch.device) -> float:
     return time.perf_counter() - began
 
 
-def _graphs() -> tuple[int, int] | tuple[Skipped, Skipped]:
+def _graphs() -> tuple[int, int] | tuple[m.Skipped, m.Skipped]:
     """Inductor's graphs in this process that came from a cache, and those that it had to compile."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     counters = getattr(dynamo, "counters", None)
     if counters is None:
-        absent = Skipped(reason="nothing was compiled" if dynamo is None else "this torch counts no cache hits")
+        absent = m.Skipped(reason="nothing was compiled" if dynamo is None else "this torch counts no cache hits")
         return absent, absent
     counted = counters["inductor"]
     return counted[HIT], counted[MISS] + counted[BYPASS]

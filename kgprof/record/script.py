@@ -26,22 +26,9 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import torch
 
-from kgprof.counted import counted
+from kgprof import model as m
 from kgprof.errors import KgprofError
-from kgprof.model import (
-    CompilePass,
-    HostPass,
-    MemoryPass,
-    Model,
-    Options,
-    PassName,
-    Plan,
-    RunKey,
-    ScriptRun,
-    Skipped,
-    TimingPass,
-    TracePass,
-)
+from kgprof.reading import layout
 from kgprof.record import project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.failure import PLUMBING, describe_failure
@@ -54,7 +41,7 @@ from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
-from kgprof.sync_records import SyncRecords
+from kgprof.wording import plural
 from kgprof.workloads import programs
 from kgprof.workloads.backend import in_place_of_inductor
 from kgprof.workloads.programs import Program
@@ -122,24 +109,24 @@ class Place:
         if job.key is None or job.plan is None:
             raise KgprofError("a script job without a run or a plan")
         self.pid = os.getpid()
-        self.key: RunKey = job.key
-        self.plan: Plan = job.plan
-        self.options: Options = job.options
+        self.key: m.RunKey = job.key
+        self.plan: m.Plan = job.plan
+        self.options: m.Options = job.options
         self.recording = Path(job.recording)
-        self.folder = store.run_folder(self.recording, self.key)
+        self.folder = layout.run_folder(self.recording, self.key)
         self.device = torch.device(job.plan.device)
 
     def watcher(self) -> Watcher:
         match self.options.passes:
-            case (PassName.TIMING,):
+            case (m.PassName.TIMING,):
                 return Timed(self)
-            case (PassName.HOST,):
+            case (m.PassName.HOST,):
                 return HostProfiled(self)
-            case (PassName.STACK,):
+            case (m.PassName.STACK,):
                 return Stacked(self)
         return Capture(self)
 
-    def write(self, name: PassName, value: Model) -> None:
+    def write(self, name: m.PassName, value: m.Model) -> None:
         store.write_pass(self.recording, self.key, name, value)
 
 
@@ -252,24 +239,24 @@ class Capture:
 
     def _sources(self) -> Iterator[Any]:
         yield from self._compile.sources
-        if not isinstance(self._syncs, Skipped):
+        if not isinstance(self._syncs, m.Skipped):
             yield self._syncs
         if self._window is not None:
             yield self._window
         yield self._marks
 
-    def _asked_for(self, name: PassName) -> bool:
+    def _asked_for(self, name: m.PassName) -> bool:
         return name in self._options.passes
 
-    def _sync_source(self) -> Syncs | Skipped:
-        if not self._asked_for(PassName.MEMORY):
-            return Skipped(reason="the MEMORY pass was not asked for")
+    def _sync_source(self) -> Syncs | m.Skipped:
+        if not self._asked_for(m.PassName.MEMORY):
+            return m.Skipped(reason="the MEMORY pass was not asked for")
         return Syncs(self._steps, self._place.device, self._project)
 
     def _trace_window(self) -> TraceWindow | None:
-        if not self._asked_for(PassName.TRACE):
+        if not self._asked_for(m.PassName.TRACE):
             return None
-        path = self._place.folder / store.TRACE_FILES[PassName.TRACE]
+        path = self._place.folder / layout.TRACE_FILES[m.PassName.TRACE]
         return TraceWindow(self._steps, self._place.device, self._options, path)
 
     # ---- while it runs
@@ -288,7 +275,7 @@ class Capture:
     def _enough(self, now: float) -> str:
         chosen, limit = self._steps.chosen, self._options.max_steps
         if limit is not None and self._steps.ended(chosen) >= limit:
-            return f"{counted(limit, 'step')} (--max-steps)"
+            return f"{plural(limit, 'step')} (--max-steps)"
         if self._options.duration_s is not None and now - self._began > self._options.duration_s:
             return f"{self._options.duration_s:g} s (--duration)"
         return f"{self._steps.current + 1:,} marks of steps, which are as many as are kept" if self._steps.full else ""
@@ -321,37 +308,37 @@ class Capture:
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
             each.callback(self._write_script, kind, call_us, trace, unfinished)
             each.callback(self._write_trace, trace)
-            each.callback(lambda: self._place.write(PassName.MEMORY, self._memory_pass(kind, number)))
-            each.callback(lambda: self._place.write(PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
+            each.callback(lambda: self._place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
+            each.callback(lambda: self._place.write(m.PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
             each.callback(self._write_records, number)
 
     def _write_records(self, number: Callable[[int], int]) -> None:
         lines = [renumbered(line, number) for line in self._compile.lines()]
-        records = self._place.folder / store.TRACE_RECORDS
+        records = self._place.folder / layout.TRACE_RECORDS
         write_records(records, lines)
         store.write_sources(records, project_sources.gather(lines, self._project))
 
-    def _write_trace(self, trace: TracePass | Skipped | None) -> None:
+    def _write_trace(self, trace: m.TracePass | m.Skipped | None) -> None:
         if trace is None:
             return
-        self._place.write(PassName.TRACE, trace)
+        self._place.write(m.PassName.TRACE, trace)
         kernels = compiled_kernels(self._place.device)
         store.write_compiled_kernels(self._place.recording, self._place.key, kernels)
 
     def _write_script(
-        self, kind: Kind | None, call_us: Sequence[float], trace: TracePass | Skipped | None, unfinished: bool
+        self, kind: Kind | None, call_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
     ) -> None:
         notes = self._notes(kind, call_us, trace, unfinished)
         store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
 
-    def _trace(self) -> TracePass | Skipped | None:
+    def _trace(self) -> m.TracePass | m.Skipped | None:
         if self._window is None:
-            return Skipped(reason="the TRACE pass was not asked for")
+            return m.Skipped(reason="the TRACE pass was not asked for")
         return self._window.result
 
-    def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> CompilePass:
+    def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> m.CompilePass:
         lost = ("capture torch logs incomplete: the program called torch._logging.set_logs itself",) if own_logs else ()
-        return CompilePass(
+        return m.CompilePass(
             call_us=call_us,
             steady_from=self._options.warmup,
             compilations=self._compile.compilations(),
@@ -374,22 +361,22 @@ class Capture:
             return ended
         return (*ended, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
 
-    def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> MemoryPass | Skipped:
-        if isinstance(self._syncs, Skipped):
+    def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
+        if isinstance(self._syncs, m.Skipped):
             return self._syncs
-        not_in_a_script = Skipped(reason="not measured in a script: its one run holds compilation and the profiler")
-        return MemoryPass(
+        not_in_a_script = m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler")
+        return m.MemoryPass(
             step_us=self._every_us(kind),
             steady_from=self._options.warmup,
             syncs=renumbered_syncs(self._syncs.records(), number),
-            tensors=Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
+            tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
             peaks=not_in_a_script,
             capture_unavailable=unavailable((self._syncs,)),
         )
 
-    def _script_run(self, kind: Kind | None, notes: tuple[str, ...]) -> ScriptRun:
+    def _script_run(self, kind: Kind | None, notes: tuple[str, ...]) -> m.ScriptRun:
         rank = os.environ.get(RANK, "")
-        return ScriptRun(
+        return m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
             counted={
@@ -401,7 +388,7 @@ class Capture:
         )
 
     def _notes(
-        self, kind: Kind | None, call_us: Sequence[float], trace: TracePass | Skipped | None, unfinished: bool
+        self, kind: Kind | None, call_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
     ) -> tuple[str, ...]:
         return tuple(
             filter(
@@ -419,8 +406,8 @@ class Capture:
             )
         )
 
-    def _other_steps_in_trace(self, kind: Kind | None, trace: TracePass | Skipped | None) -> str:
-        if not isinstance(trace, TracePass) or self._window is None or self._window.kind in (None, kind):
+    def _other_steps_in_trace(self, kind: Kind | None, trace: m.TracePass | m.Skipped | None) -> str:
+        if not isinstance(trace, m.TracePass) or self._window is None or self._window.kind in (None, kind):
             return ""
         return f"the steps of TRACE are each {self._window.kind.words}: the first of the other kind came later"
 
@@ -437,8 +424,8 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
     return line
 
 
-def renumbered_syncs(records: SyncRecords | Skipped, number: Callable[[int], int]) -> SyncRecords | Skipped:
-    if isinstance(records, Skipped):
+def renumbered_syncs(records: m.SyncRecords | m.Skipped, number: Callable[[int], int]) -> m.SyncRecords | m.Skipped:
+    if isinstance(records, m.Skipped):
         return records
     again = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in records.records)
     return msgspec.structs.replace(records, records=tuple(again))
@@ -462,17 +449,15 @@ def _chosen_artifacts() -> frozenset[str]:
 def _what_a_step_is(kind: Kind | None, counts: Sequence[int]) -> str:
     if kind is None:
         return "no step was seen: no compiled function, optimizer or kgprof.step() was called"
-    others = [
-        f"{counted(counts[other], 'time')} {other.words}" for other in Kind if other is not kind and counts[other]
-    ]
+    others = [f"{plural(counts[other], 'time')} {other.words}" for other in Kind if other is not kind and counts[other]]
     also = f" (also seen: {', '.join(others)})" if others else ""
     return f"a step is {kind.words}{also}"
 
 
-def _what_the_profiler_cost(trace: TracePass | Skipped | None, bare_us: Sequence[float]) -> str:
-    if not isinstance(trace, TracePass):
+def _what_the_profiler_cost(trace: m.TracePass | m.Skipped | None, bare_us: Sequence[float]) -> str:
+    if not isinstance(trace, m.TracePass):
         return ""
-    steps = f"TRACE: {counted(len(trace.step_us), 'step')}"
+    steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; there is no step without the profiler after warm-up to set them against"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
@@ -511,23 +496,23 @@ class Timed:
         self._over = True
         self._steps.paused = True
         self._marks.__exit__(None, None, None)
-        self._place.write(PassName.TIMING, self._timing())
+        self._place.write(m.PassName.TIMING, self._timing())
 
     def _marked(self, kind: Kind) -> None:
         if self._steps.full:
             self.end()
 
-    def _timing(self) -> TimingPass | Skipped:
+    def _timing(self) -> m.TimingPass | m.Skipped:
         options, kind = self._place.options, self._steps.chosen
         at = self._steps.boundaries(kind)
         step_us = [(after - before) / 1e3 for before, after in pairwise(at)]
         kept = tuple(step_us[options.warmup : options.max_steps])
         if kind is None or not kept:
-            return Skipped(
+            return m.Skipped(
                 reason=f"the rerun for TIMING had {len(step_us)} whole steps, and --warmup is {options.warmup}"
             )
         from_to = f"steps {options.warmup} to {options.warmup + len(kept) - 1} of one rerun of the program"
-        return TimingPass(
+        return m.TimingPass(
             clock="perf_counter",
             step_us=(kept,),
             evaluation_s=(),
@@ -543,7 +528,7 @@ class HostProfiled:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._profiler = cProfile.Profile()
-        self._result: HostPass | Skipped | None = None
+        self._result: m.HostPass | m.Skipped | None = None
         self._began = 0
         self._step_us: list[float] = []
         self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
@@ -564,7 +549,7 @@ class HostProfiled:
         self._marks.__exit__(None, None, None)
         if self._result is None:
             self._close()
-        self._place.write(PassName.HOST, self._result or Skipped(reason="cProfile was never on"))
+        self._place.write(m.PassName.HOST, self._result or m.Skipped(reason="cProfile was never on"))
 
     def _marked(self, kind: Kind) -> None:
         if self._result is not None or kind is not (self._kind or self._steps.chosen):
@@ -590,13 +575,13 @@ class HostProfiled:
         try:
             self._profiler.enable()
         except ValueError as error:  # the program has a profiler of its own
-            self._result = Skipped(reason=f"cProfile cannot be switched on: {error}")
+            self._result = m.Skipped(reason=f"cProfile cannot be switched on: {error}")
         self._began = time.perf_counter_ns()
 
     def _close(self) -> None:
         self._profiler.disable()
         why = f"the rerun for HOST had no whole step after --warmup {self._place.options.warmup}"
-        self._result = host_table(self._seen, tuple(self._step_us)) if self._step_us else Skipped(reason=why)
+        self._result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
 
 
 class Stacked:
@@ -606,7 +591,7 @@ class Stacked:
         self._place = place
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
-        path = place.folder / store.TRACE_FILES[PassName.STACK]
+        path = place.folder / layout.TRACE_FILES[m.PassName.STACK]
         self._window = TraceWindow(self._steps, place.device, place.options, path, with_stack=True)
         self._over = False
 
@@ -624,7 +609,7 @@ class Stacked:
         self._steps.paused = True
         self._window.__exit__(None, None, None)
         self._marks.__exit__(None, None, None)
-        self._place.write(PassName.STACK, self._window.result or Skipped(reason="torch.profiler was never on"))
+        self._place.write(m.PassName.STACK, self._window.result or m.Skipped(reason="torch.profiler was never on"))
 
     def _marked(self, kind: Kind) -> None:
         self._window.marked(kind)

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch.profiler import profile
 
-from kgprof.counted import counted
-from kgprof.model import HostPass, Options, Skipped, TracePass
+from kgprof import model as m
 from kgprof.record import store
 from kgprof.record.torch_profiler import profiled
+from kgprof.wording import plural
 from kgprof.workloads.protocol import Session
 
 STEPS = 5  # or --steps, where that is fewer
@@ -33,19 +33,19 @@ _PIECE = 2**20
 def stack_pass(
     session: Session,
     device: torch.device,
-    options: Options,
+    options: m.Options,
     path: Path,
     *,
     calls_a_step: float = 0.0,
     most_bytes: int = STACK_BYTES,
-) -> TracePass | Skipped:
+) -> m.TracePass | m.Skipped:
     """As many of STEPS steps as are below MOST_CALLS and fit into ``most_bytes``; the trace goes to ``path``.
 
     ``calls_a_step``: as HOST counted them; 0 where it did not.
     """
     meant = min(options.steps, STEPS)
     if calls_a_step > MOST_CALLS:
-        return Skipped(reason=f"{too_many(1, calls_a_step)}, and each is an event")
+        return m.Skipped(reason=f"{too_many(1, calls_a_step)}, and each is an event")
     steps = max(1, min(meant, int(MOST_CALLS / calls_a_step) if calls_a_step else meant))
     cut = "" if steps == meant else fewer(too_many(meant, calls_a_step), meant)
     while True:
@@ -55,12 +55,12 @@ def stack_pass(
             return kept(path, step_us, size, cut)
         path.unlink()
         if steps == 1:
-            return Skipped(reason=too_large(1, size, most_bytes))
+            return m.Skipped(reason=too_large(1, size, most_bytes))
         cut = fewer(too_large(steps, size, most_bytes), meant)
         steps = max(1, steps * most_bytes // size)
 
 
-def calls_of(host: HostPass | None) -> float:
+def calls_of(host: m.HostPass | None) -> float:
     """A step, in the functions that HOST lists; 0 where there is no HOST."""
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
@@ -72,26 +72,26 @@ def export(profiler: profile, path: Path) -> int:
     return path.stat().st_size
 
 
-def kept(path: Path, step_us: tuple[float, ...], size: int, cut: str = "") -> TracePass | Skipped:
+def kept(path: Path, step_us: tuple[float, ...], size: int, cut: str = "") -> m.TracePass | m.Skipped:
     """A trace without stacks is none of this pass: it goes."""
     if not _holds_stacks(path):
         path.unlink()
-        return Skipped(reason=NO_STACKS)
-    return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut)
+        return m.Skipped(reason=NO_STACKS)
+    return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut)
 
 
 def fewer(why: str, meant: int) -> str:
-    return f"{why}, so fewer of the {counted(meant, 'step')} were kept"
+    return f"{why}, so fewer of the {plural(meant, 'step')} were kept"
 
 
 def too_many(steps: int, calls_a_step: float) -> str:
     make = "makes" if steps == 1 else "make"
     calls = round(steps * calls_a_step)
-    return f"{counted(steps, 'step')} {make} {calls:,} calls of functions, more than {MOST_CALLS:,}"
+    return f"{plural(steps, 'step')} {make} {calls:,} calls of functions, more than {MOST_CALLS:,}"
 
 
 def too_large(steps: int, size: int, most_bytes: int) -> str:
-    return f"the trace of {counted(steps, 'step')} takes {size:,} bytes, more than {most_bytes:,}"
+    return f"the trace of {plural(steps, 'step')} takes {size:,} bytes, more than {most_bytes:,}"
 
 
 def _holds_stacks(path: Path) -> bool:

@@ -28,11 +28,11 @@ from typing import Any
 import torch
 
 import kgprof
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import InstalledGraphs
-from kgprof.sync_records import Frame, SyncRecord, SyncRecords
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -76,8 +76,8 @@ class Syncs:
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
-    def records(self) -> SyncRecords:
-        return SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
+    def records(self) -> m.SyncRecords:
+        return m.SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
 
     def __enter__(self) -> Syncs:
         self._undo.enter_context(self._graphs)
@@ -165,7 +165,7 @@ class _Place:
     """A SyncRecord in the making."""
 
     def __init__(
-        self, source: str, op: str, device: str, frames: tuple[Frame, ...], graph: _Graph | None, operator: str
+        self, source: str, op: str, device: str, frames: tuple[m.Frame, ...], graph: _Graph | None, operator: str
     ) -> None:
         compile_id = graph.compile_id if graph else ""
         self._named = {"source": source, "op": op, "device": device, "compile_id": compile_id, "operator": operator}
@@ -174,8 +174,8 @@ class _Place:
         self.waited_us: dict[int, float] = {}
         self.instruction = self.expression = self.text = ""
 
-    def record(self) -> SyncRecord:
-        return SyncRecord(
+    def record(self) -> m.SyncRecord:
+        return m.SyncRecord(
             **self._named,
             frames=self._frames,
             calls=self.calls,
@@ -365,9 +365,9 @@ ALL_HOOKS = (
 # ---------------------------------------------------------------- Python's side of a read
 
 
-def _frame(frame: FrameType) -> Frame:
+def _frame(frame: FrameType) -> m.Frame:
     code = frame.f_code
-    return Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
+    return m.Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
 
 
 def _caller(frame: FrameType | None) -> str:
@@ -434,7 +434,7 @@ def _to_the_cpu(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, A
 # ---------------------------------------------------------------- within a compiled graph
 
 
-Captured = tuple[str, tuple[Frame, ...], str]  # an operator's name, where it stands, and where what it reads lies
+Captured = tuple[str, tuple[m.Frame, ...], str]  # an operator's name, where it stands, and where what it reads lies
 
 
 class _Graph:

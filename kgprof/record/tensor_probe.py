@@ -23,21 +23,11 @@ from typing import Any, TypeVar
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import InstalledGraphs
-from kgprof.sync_records import Frame
-from kgprof.tensor_records import (
-    GraphInput,
-    Held,
-    HeldOutput,
-    Memory,
-    Overlap,
-    TensorRecords,
-    WatchedBuffer,
-    WatchedGraph,
-)
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
 SAMPLE = 16
@@ -76,8 +66,8 @@ class TensorProbe:
         self._returned: dict[int, tuple[Returned, ...]] = {}
         self._restore: list[Callable[[], None]] = []
 
-    def records(self) -> TensorRecords:
-        return TensorRecords(
+    def records(self) -> m.TensorRecords:
+        return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
             buffers=None if self._buffers is None else self._buffers.records(),
             calls=self._watched_calls,
@@ -205,7 +195,7 @@ class _Place:
     def __init__(self, tensor: torch.Tensor) -> None:
         """Raises RuntimeError or NotImplementedError for a tensor that lies nowhere (a subclass, a functional one)."""
         storage = tensor.untyped_storage()
-        self.memory = Memory(
+        self.memory = m.Memory(
             address=tensor.data_ptr(),
             storage=storage.data_ptr(),
             storage_bytes=storage.nbytes(),
@@ -282,11 +272,11 @@ class _Input:
         self.made_now: dict[str, int] = {}
         self.made_elsewhere = 0
         self.written: list[int] = []
-        self.frames: tuple[Frame, ...] = ()
+        self.frames: tuple[m.Frame, ...] = ()
         self.lies_in = ""
         self.unobservable = ""
 
-    def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[Frame, ...]) -> None:
+    def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]) -> None:
         if not self.watched:
             self.frames = frames
         elif not place.is_where(self.last):
@@ -302,9 +292,9 @@ class _Input:
         self.watched += 1
         self.last = place
 
-    def record(self, *, fixed: bool) -> Held:
+    def record(self, *, fixed: bool) -> m.Held:
         """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody asks who passed it."""
-        return Held(
+        return m.Held(
             run=self.run,
             watched=self.watched,
             first=self.first.memory,
@@ -357,7 +347,7 @@ class _Graph:
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
         self._outputs = 0
-        self._overlaps: dict[object, Overlap] = {}
+        self._overlaps: dict[object, m.Overlap] = {}
         self._left_out = 0
         self._results: list[_Result] = []  # of this call and the one before
         self._held: dict[int, list[int]] = {}
@@ -374,7 +364,7 @@ class _Graph:
     def before(self, call: int, args: Sequence[Any]) -> list[_Place | None]:
         self.watched += 1
         places = [_place(arg) for arg in args]
-        frames: tuple[Frame, ...] | None = None
+        frames: tuple[m.Frame, ...] | None = None
         for index, place in enumerate(places):
             if place is None:
                 continue
@@ -436,7 +426,7 @@ class _Graph:
             if known is None and len(self._overlaps) >= PAIRS:
                 self._left_out += 1
                 continue
-            self._overlaps[key] = Overlap(
+            self._overlaps[key] = m.Overlap(
                 left=left,
                 right=right,
                 same_object=a is b,
@@ -446,15 +436,15 @@ class _Graph:
                 first_call=known.first_call if known else call,
             )
 
-    def _frames_above(self, frame: FrameType | None) -> tuple[Frame, ...]:
+    def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
         """The stack that called the compiled function, its own frame left out, innermost first."""
-        found: list[Frame] = []
+        found: list[m.Frame] = []
         while frame is not None and len(found) < STACK:
             code = frame.f_code
             own = code.co_filename == self._file and code.co_firstlineno == self._first_line
             if not code.co_filename.startswith((TORCH, __file__)) and not own:
                 found.append(
-                    Frame(
+                    m.Frame(
                         file=code.co_filename,
                         line=frame.f_lineno or code.co_firstlineno,
                         function=code.co_name,
@@ -464,9 +454,9 @@ class _Graph:
             frame = frame.f_back
         return tuple(found)
 
-    def record(self) -> WatchedGraph:
+    def record(self) -> m.WatchedGraph:
         captured = self._captured
-        return WatchedGraph(
+        return m.WatchedGraph(
             compile_id=self._compile_id,
             function=self._function,
             file=self._file,
@@ -475,7 +465,7 @@ class _Graph:
             returns=captured.returns,
             cuda_graphs=self._cuda_graphs,
             inputs=tuple(
-                GraphInput(name=name, static=static, held=tuple(self._held_at(index)))
+                m.GraphInput(name=name, static=static, held=tuple(self._held_at(index)))
                 for index, (name, static) in enumerate(zip(captured.names, captured.static, strict=True))
             ),
             outputs=self._outputs,
@@ -483,13 +473,13 @@ class _Graph:
             returned_inputs=captured.returned_inputs,
             returned_twice=captured.returned_twice,
             overlaps=tuple(self._overlaps.values()),
-            held_outputs=tuple(HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())),
+            held_outputs=tuple(m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())),
             runs=self.watched,
             unwatched_runs=self.unwatched,
             left_out=self._left_out,
         )
 
-    def _held_at(self, index: int) -> Iterator[Held]:
+    def _held_at(self, index: int) -> Iterator[m.Held]:
         for (position, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
             if position == index:
                 yield seen.record(fixed=bool(self._captured.static[index]))
@@ -532,8 +522,8 @@ class _Buffer:
         self.inside: list[int] = []
         self.outside: list[int] = []
 
-    def record(self) -> WatchedBuffer:
-        return WatchedBuffer(
+    def record(self) -> m.WatchedBuffer:
+        return m.WatchedBuffer(
             name=self.name,
             watched=self.watched,
             first=self.first.memory,
@@ -557,7 +547,7 @@ class _Buffers:
         self._known: dict[str, _Buffer] = {}
         self._ran: dict[int, int] = {}  # storage -> versions by which graphs advanced it in this call
 
-    def records(self) -> tuple[WatchedBuffer, ...]:
+    def records(self) -> tuple[m.WatchedBuffer, ...]:
         return tuple(buffer.record() for buffer in self._known.values())
 
     def before(self) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from msgspec.structs import replace
 
-from kgprof.model import Evaluation, Options, TimingPass
+from kgprof import model as m
 from kgprof.record.machine_speed import MachineClock
 from kgprof.workloads.protocol import EvaluationSession, Session
 
@@ -92,7 +92,7 @@ def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, 
     return clock.stop()
 
 
-def timing_pass(session: Session, device: torch.device, options: Options) -> tuple[TimingPass, Evaluation | None]:
+def timing_pass(session: Session, device: torch.device, options: m.Options) -> tuple[m.TimingPass, m.Evaluation | None]:
     """Whole evaluations where the session has them, else groups of steps; and what the last evaluation found."""
     gc.collect()
     frames = _frames_seen_by_dynamo()
@@ -104,8 +104,8 @@ def timing_pass(session: Session, device: torch.device, options: Options) -> tup
 
 
 def _time_evaluations(
-    session: EvaluationSession, device: torch.device, options: Options
-) -> tuple[TimingPass, Evaluation | None]:
+    session: EvaluationSession, device: torch.device, options: m.Options
+) -> tuple[m.TimingPass, m.Evaluation | None]:
     """The first step of an evaluation holds its set-up, and what follows the last tick (ranking) is in no step."""
     clock = clock_for(device)
     steps: list[tuple[float, ...]] = []
@@ -122,17 +122,17 @@ def _time_evaluations(
         walls.append(time.perf_counter() - began)
         steps.append(clock.stop())
     machine.sample()
-    timing = TimingPass(
+    timing = m.TimingPass(
         clock=clock.name,
         step_us=tuple(steps),
         evaluation_s=tuple(walls),
         stopped_early=_why_early(len(walls), options.evaluations, "evaluations", _budget_s(len(walls), options)),
         machine=machine.speed(),
     )
-    return timing, found if isinstance(found, Evaluation) else None
+    return timing, found if isinstance(found, m.Evaluation) else None
 
 
-def _time_groups(session: Session, device: torch.device, options: Options) -> TimingPass:
+def _time_groups(session: Session, device: torch.device, options: m.Options) -> m.TimingPass:
     clock = clock_for(device)
     groups: list[tuple[float, ...]] = []
     walls: list[float] = []
@@ -146,12 +146,12 @@ def _time_groups(session: Session, device: torch.device, options: Options) -> Ti
         walls.append(time.perf_counter() - began)
     machine.sample()
     why = _why_early(len(groups), GROUPS, f"groups of {options.steps} steps", TIMING_BUDGET_S)
-    return TimingPass(
+    return m.TimingPass(
         clock=clock.name, step_us=tuple(groups), evaluation_s=(), stopped_early=why, machine=machine.speed()
     )
 
 
-def _budget_s(evaluations_done: int, options: Options) -> float:
+def _budget_s(evaluations_done: int, options: m.Options) -> float:
     return TIMING_BUDGET_S if evaluations_done > 1 else max(TIMING_BUDGET_S, options.timeout_s / 2)
 
 
@@ -166,7 +166,7 @@ def _why_early(done: int, wanted: int, what: str, budget_s: float) -> str:
     return f"{done} of {wanted} {what}: one more would have passed the {budget_s:.0f} s that TIMING may take"
 
 
-def _with_notes(timing: TimingPass, frames_compiled: int) -> TimingPass:
+def _with_notes(timing: m.TimingPass, frames_compiled: int) -> m.TimingPass:
     notes = []
     if frames_compiled:
         notes.append(f"torch compiled during TIMING ({frames_compiled} frames): some samples hold compilation")

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from kgprof.model import Options, Skipped, TracePass
+from kgprof import model as m
 from kgprof.record import store, timing
 from kgprof.workloads.protocol import Session
 
@@ -23,8 +23,8 @@ TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 
 def trace_pass(
-    session: Session, device: torch.device, options: Options, path: Path, *, cpp_kernel_profile: bool = False
-) -> TracePass | Skipped:
+    session: Session, device: torch.device, options: m.Options, path: Path, *, cpp_kernel_profile: bool = False
+) -> m.TracePass | m.Skipped:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
     with store.replacing(path) as partial:
@@ -32,8 +32,8 @@ def trace_pass(
     size = path.stat().st_size
     if size > TRACE_BYTES:
         path.unlink()
-        return Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
-    return TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
+        return m.Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
+    return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
 
 
 def profiled(

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from kgprof.compile_records import TraceRecord
-from kgprof.model import Compilation, CompilePass, Options
-from kgprof.project import ProjectFiles
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
@@ -32,11 +31,11 @@ LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 def compile_pass(
     session: Session,
     device: torch.device,
-    options: Options,
+    options: m.Options,
     *,
     records_to: Path,
     after_first_call: Callable[[], None] = lambda: None,
-) -> CompilePass:
+) -> m.CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
@@ -52,7 +51,7 @@ def compile_pass(
         lines = list(listened.lines())
         write_records(records_to, lines)
         store.write_sources(records_to, project_sources.gather(lines, project))
-    return CompilePass(
+    return m.CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,
         compilations=listened.compilations(),
@@ -84,7 +83,7 @@ class CompileSources:
         yield from self._graphs.lines()
         yield from self._cuda_graphs.lines()
 
-    def compilations(self) -> tuple[Compilation, ...]:
+    def compilations(self) -> tuple[m.Compilation, ...]:
         return tuple(compilations(self._trace.records))
 
     def unavailable(self) -> tuple[str, ...]:
@@ -130,7 +129,7 @@ class StructuredTrace:
     name = "structured trace"
 
     def __init__(self, calls: CallIndex) -> None:
-        self.records: list[TraceRecord] = []
+        self.records: list[m.TraceRecord] = []
         self._calls = calls
         self.left_out = 0
         self.unavailable = ""
@@ -144,7 +143,7 @@ class StructuredTrace:
         # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
         # being walked, and what stands behind it is skipped once.
         logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
-        self.records += [TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
+        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
         return self
 
     def __exit__(
@@ -162,7 +161,7 @@ class StructuredTrace:
             self.left_out += 1
             return
         self._bytes += size
-        self.records.append(TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
+        self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
 
 
 def _names_given_out() -> dict[str, int]:

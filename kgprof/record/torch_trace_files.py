@@ -26,26 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kgprof.compile_records import TraceRecord
+from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.model import (
-    RECORDING_SCHEMA_VERSION,
-    CompilePass,
-    Environment,
-    Exit,
-    Options,
-    PassName,
-    Plan,
-    RecordingHeader,
-    RunKey,
-    ScriptRun,
-    Skipped,
-    StrategyPlan,
-)
-from kgprof.project import ProjectFiles
+from kgprof.reading import layout
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import elsewhere, kept_records, project_sources, store
 from kgprof.record.private_names import private_names
-from kgprof.workloads.modes import AS_IS
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
@@ -71,7 +57,7 @@ class TraceFile:
     """One file's kept records, and what is wrong with it."""
 
     path: Path
-    records: list[TraceRecord] = field(default_factory=list)
+    records: list[m.TraceRecord] = field(default_factory=list)
     seen: int = 0  # records of any kind that could be read
     damaged: int = 0  # records, or lines that belong to none, that could not
     left_out: int = 0  # beyond kept_records.RECORDS_BYTES
@@ -194,7 +180,7 @@ class _Kept:
             return
         self._bytes += size
         self._count_resets(metadata)
-        found.records.append(TraceRecord(metadata=metadata, payload=text, call=self._resets))
+        found.records.append(m.TraceRecord(metadata=metadata, payload=text, call=self._resets))
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
         """A compile id that begins again after its metrics were written is another compilation of the same name."""
@@ -265,7 +251,7 @@ def _paths(path: Path) -> list[Path]:
     raise InputError(f"holds no {FILES}", path=path, hint=hint)
 
 
-def record_directory(path: Path, output: Path, options: Options) -> Path:
+def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     """Write the Recording of a TORCH_TRACE directory into ``output/recording`` and return that folder.
 
     Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
@@ -273,7 +259,7 @@ def record_directory(path: Path, output: Path, options: Options) -> Path:
     files, unread = read_directory(path)
     store.claim(output)
     store.clear(output)
-    folder = output / store.FOLDER
+    folder = output / layout.FOLDER
     keys = _keys(files)
     store.create(folder, _header(files, keys, options))
     for file, key in zip(files, keys, strict=True):
@@ -281,35 +267,35 @@ def record_directory(path: Path, output: Path, options: Options) -> Path:
     return folder
 
 
-def _keys(files: Sequence[TraceFile]) -> list[RunKey]:
+def _keys(files: Sequence[TraceFile]) -> list[m.RunKey]:
     """``rank0`` or ``process-10595``; a second one of the same name is a restart of it."""
     names: list[str] = []
     for file in files:
         name = f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}"
         again = sum(other == name or other.startswith(f"{name}-restart-") for other in names)
         names.append(f"{name}-restart-{again}" if again else name)
-    return [RunKey(strategy=name, mode=AS_IS) for name in names]
+    return [m.RunKey(strategy=name, mode=m.AS_IS) for name in names]
 
 
-def _write_run(folder: Path, key: RunKey, file: TraceFile, unread: Sequence[str], options: Options) -> None:
-    records = store.run_folder(folder, key) / store.TRACE_RECORDS
+def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[str], options: m.Options) -> None:
+    records = layout.run_folder(folder, key) / layout.TRACE_RECORDS
     missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records))
     store.write_sources(records, sources)
-    store.write_pass(folder, key, PassName.COMPILE, _compile_pass(file, options))
+    store.write_pass(folder, key, m.PassName.COMPILE, _compile_pass(file, options))
     store.write_script(folder, key, _script_run(file, unread, read_here=len(sources.files)))
-    for name in (other for other in PassName if other is not PassName.COMPILE):
-        store.write_pass(folder, key, name, Skipped(reason=NOT_THERE))
-    store.write_evaluation(folder, key, Skipped(reason=NOT_THERE))
+    for name in (other for other in m.PassName if other is not m.PassName.COMPILE):
+        store.write_pass(folder, key, name, m.Skipped(reason=NOT_THERE))
+    store.write_evaluation(folder, key, m.Skipped(reason=NOT_THERE))
     # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.
-    store.write_exit(folder, key, Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome="ok"))
 
 
-def _compile_pass(file: TraceFile, options: Options) -> CompilePass:
+def _compile_pass(file: TraceFile, options: m.Options) -> m.CompilePass:
     lost = tuple(f"capture structured trace incomplete: {problem}" for problem in file.problems())
-    return CompilePass(
+    return m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
@@ -318,7 +304,7 @@ def _compile_pass(file: TraceFile, options: Options) -> CompilePass:
     )
 
 
-def _script_run(file: TraceFile, unread: Sequence[str], *, read_here: int) -> ScriptRun:
+def _script_run(file: TraceFile, unread: Sequence[str], *, read_here: int) -> m.ScriptRun:
     sources = f"the text of {read_here} source files was read here and now: whether it is what ran cannot be known"
     none = "the source files are not on this machine: places are as torch named them, without their text"
     notes = (
@@ -329,10 +315,10 @@ def _script_run(file: TraceFile, unread: Sequence[str], *, read_here: int) -> Sc
         *file.problems(),
         *unread,
     )
-    return ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
+    return m.ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
 
 
-def _project(records: Iterable[TraceRecord]) -> ProjectFiles:
+def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:
     """The libraries of this machine, and those that the traced one's file names give away."""
     here = project_sources.project_files("")
     names = [str(record.metadata["str"][0]) for record in records if "str" in record.metadata]
@@ -345,32 +331,32 @@ def _project(records: Iterable[TraceRecord]) -> ProjectFiles:
 # ---------------------------------------------------------------- the header
 
 
-def _header(files: Sequence[TraceFile], keys: Sequence[RunKey], options: Options) -> RecordingHeader:
-    return RecordingHeader(
-        schema_version=RECORDING_SCHEMA_VERSION,
+def _header(files: Sequence[TraceFile], keys: Sequence[m.RunKey], options: m.Options) -> m.RecordingHeader:
+    return m.RecordingHeader(
+        schema_version=m.RECORDING_SCHEMA_VERSION,
         created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=("kgprof", *sys.argv[1:]),
         private=private_names(),
         options=options,
-        plan=Plan(
+        plan=m.Plan(
             workload=options.workload,
-            strategies=tuple(StrategyPlan(name=key.strategy, modes=(AS_IS,)) for key in keys),
+            strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(m.AS_IS,)) for key in keys),
             runs=tuple(keys),
             baseline=None,
             device="cuda" if any(_on_cuda(record) for file in files for record in file.records) else "cpu",
             environment=_environment(files),
-            vector_isa_probe_s=Skipped(reason=NOT_THERE),
+            vector_isa_probe_s=m.Skipped(reason=NOT_THERE),
             agreement=False,
         ),
     )
 
 
-def _on_cuda(record: TraceRecord) -> bool:
+def _on_cuda(record: m.TraceRecord) -> bool:
     described = record.metadata.get("describe_tensor")
     return isinstance(described, dict) and "cuda" in str(described.get("device"))
 
 
-def _environment(files: Sequence[TraceFile]) -> Environment:
+def _environment(files: Sequence[TraceFile]) -> m.Environment:
     """Of the machine that was traced, as far as its files say; nothing of the one that reads."""
     return elsewhere.environment(
         reason=NOT_THERE,

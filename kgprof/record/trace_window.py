@@ -19,9 +19,9 @@ import torch
 from torch.profiler import profile as torch_profile
 from torch.profiler import schedule
 
-from kgprof.analysis.launches import AFTER_STEPS
-from kgprof.analysis.timeline import STEP_PREFIX
-from kgprof.model import Options, Skipped, TracePass
+from kgprof import model as m
+from kgprof.reading.launches import AFTER_STEPS
+from kgprof.reading.timeline import STEP_PREFIX
 from kgprof.record import stack_profiler, store, timing
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
@@ -36,10 +36,10 @@ class TraceWindow:
     unavailable = ""
 
     def __init__(
-        self, steps: Steps, device: torch.device, options: Options, path: Path, *, with_stack: bool = False
+        self, steps: Steps, device: torch.device, options: m.Options, path: Path, *, with_stack: bool = False
     ) -> None:
         """``with_stack``: STACK, which takes fewer steps."""
-        self.result: TracePass | Skipped | None = None
+        self.result: m.TracePass | m.Skipped | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
         self._steps, self._device, self._path = steps, device, path
@@ -72,12 +72,12 @@ class TraceWindow:
         if self.result is not None:
             return
         if self._profiler is None:
-            self.result = Skipped(reason=why or self._too_short())
+            self.result = m.Skipped(reason=why or self._too_short())
             return
         await_the_last_step(self._device)
         self._tell(self._profiler.stop)
         steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
-        self.result = self._exported(self._profiler, steps) if steps else Skipped(reason=why or self._too_short())
+        self.result = self._exported(self._profiler, steps) if steps else m.Skipped(reason=why or self._too_short())
         self._profiler = None
 
     def _too_short(self) -> str:
@@ -103,7 +103,7 @@ class TraceWindow:
         finally:
             self._ours = False
 
-    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> TracePass | Skipped:
+    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
         size, most_bytes = stack_profiler.export(profiler, self._path), TRACE_BYTES
         if len(self._times) <= self._wanted:
             size = _without_the_last_step(self._path, profiler.step_num)
@@ -111,10 +111,10 @@ class TraceWindow:
             most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
             self._path.unlink()
-            return Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
+            return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
         if self._with_stack:
             return stack_profiler.kept(self._path, step_us, size)
-        return TracePass(step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False)
+        return m.TracePass(step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False)
 
     # ---- beside a program that profiles itself
 

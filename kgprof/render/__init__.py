@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Protocol
 
+from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.model import Profile
 from kgprof.render.github import Github
 from kgprof.render.html import Html
 from kgprof.render.json import Json
@@ -25,7 +25,7 @@ class Renderer(Protocol):
     @property
     def suffix(self) -> str: ...
 
-    def render(self, profile: Profile) -> str: ...
+    def render(self, profile: m.Profile) -> str: ...
 
 
 RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import KernelBreakdown, KernelKind, Profile, Skipped, Spread
+from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import milliseconds, percent
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 IDLE = "idle"
 
@@ -25,35 +25,39 @@ class Part:
 
 # (kind, what a reader calls it, what it stands for). The order is the order of the bars.
 KINDS: tuple[tuple[str, str, str], ...] = (
-    (KernelKind.GEMM, "GEMM", "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates"),
-    (KernelKind.ATTENTION, "attention", "flash, memory-efficient and cuDNN attention, FlexAttention's templates"),
-    (KernelKind.CONVOLUTION, "convolution", "cuDNN, oneDNN and ATen convolutions, Triton convolution templates"),
+    (m.KernelKind.GEMM, "GEMM", "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates"),
+    (m.KernelKind.ATTENTION, "attention", "flash, memory-efficient and cuDNN attention, FlexAttention's templates"),
+    (m.KernelKind.CONVOLUTION, "convolution", "cuDNN, oneDNN and ATen convolutions, Triton convolution templates"),
     (
-        KernelKind.NORMALISATION,
+        m.KernelKind.NORMALISATION,
         "normalisation",
         "layer norm, batch norm, softmax and their kin; generated kernels in which nothing else reduces",
     ),
     (
-        KernelKind.POINTWISE,
+        m.KernelKind.POINTWISE,
         "pointwise",
         "element by element: ATen's, and what Inductor generated without a reduction (triton_poi_), whatever it fused",
     ),
     (
-        KernelKind.REDUCTION,
+        m.KernelKind.REDUCTION,
         "reduction",
         "many elements to one: ATen's, pooling, losses, and generated kernels that reduce (triton_red_, triton_per_)",
     ),
-    (KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select, lookup"),
-    (KernelKind.SORT, "sort and scan", "sort, top-k, unique, median, cumulative sums"),
-    (KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
-    (KernelKind.COMMUNICATION, "communication", "collectives: NCCL, RCCL, NVSHMEM, symmetric memory, c10d's operators"),
+    (m.KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select, lookup"),
+    (m.KernelKind.SORT, "sort and scan", "sort, top-k, unique, median, cumulative sums"),
+    (m.KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
     (
-        KernelKind.FRAMEWORK,
+        m.KernelKind.COMMUNICATION,
+        "communication",
+        "collectives: NCCL, RCCL, NVSHMEM, symmetric memory, c10d's operators",
+    ),
+    (
+        m.KernelKind.FRAMEWORK,
         "framework",
         "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers, the compiled graph's own wrapper and "
         "autograd's nodes; views and allocation, which touch no element",
     ),
-    (KernelKind.OTHER, "other", "names that no rule knows"),
+    (m.KernelKind.OTHER, "other", "names that no rule knows"),
     (
         IDLE,
         "idle",
@@ -67,17 +71,17 @@ NAMES = {kind: name for kind, name, _ in KINDS}
 IN_FUSED = "in fused"  # the kind has no kernel of its own; generated kernels hold its operators
 
 
-def without_kernel(kernels: KernelBreakdown, kind: str) -> str:
+def without_kernel(kernels: m.KernelBreakdown, kind: str) -> str:
     """What stands where a kind took no time of its own."""
     return IN_FUSED if kind in kernels.fused_kinds else "0"
 
 
-def steps_of(kernels: KernelBreakdown) -> int:
+def steps_of(kernels: m.KernelBreakdown) -> int:
     """What totals are divided by: the traced steps, or one where the trace marks none."""
     return max(kernels.steps, 1)
 
 
-def parts(kernels: KernelBreakdown) -> tuple[Part, ...]:
+def parts(kernels: m.KernelBreakdown) -> tuple[Part, ...]:
     """Every kind that took time, in the bars' order, then idle."""
     totals = {kind.kind.value: kind.total_us for kind in kernels.kinds}
     totals[IDLE] = kernels.idle_us
@@ -89,26 +93,26 @@ def parts(kernels: KernelBreakdown) -> tuple[Part, ...]:
     )
 
 
-def busy_caption(kernels: KernelBreakdown, bare: Spread | Skipped) -> str:
+def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
     """On CUDA against TIMING's step: the profiler slows the host down, so its own window holds idle time of its making.
 
     The device's own work takes as long under the profiler as without it.
     """
     busy_us = kernels.busy_us / steps_of(kernels)
-    if kernels.device == "cuda" and isinstance(bare, Spread) and bare.median > 0:
+    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median > 0:
         share = f"{100 * busy_us / bare.median:.0f} %"
         return f"device busy {milliseconds(busy_us)} of {milliseconds(bare.median)} ms, {share}, of the bare step"
     return f"busy {percent(kernels.busy_us / kernels.window_us if kernels.window_us else 0.0)} under the profiler"
 
 
-def unit(kernels: KernelBreakdown) -> str:
+def unit(kernels: m.KernelBreakdown) -> str:
     """What a row counts."""
     return "device time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: Profile, limits: Limits) -> Iterator[tuple[str, str]]:
+def overrides(profile: m.Profile, limits: Limits) -> Iterator[tuple[str, str]]:
     """The project's own rules: what is looked for in a name, and what that made of this report's kernels."""
     for own in profile.kind_overrides[: limits.lines]:
-        decided = counted(own.kernels, "kernel") if own.kernels else "no kernel"
+        decided = plural(own.kernels, "kernel") if own.kernels else "no kernel"
         said = f"{NAMES[own.kind]}: {decided} of this report ({own.origin})"
         yield one_line(own.pattern, limits.name), one_line(said, 2 * limits.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import KernelBreakdown, RunReport
+from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
+from kgprof.wording import plural
 
 # One letter a kind, so that a bar can be read without its colours.
 LETTERS = {
@@ -81,11 +81,11 @@ def of_width(share: float) -> str:
     return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
 
 
-def broken_down(runs: Sequence[RunReport]) -> list[tuple[int, RunReport, KernelBreakdown]]:
-    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, KernelBreakdown)]
+def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
+    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
 
 
-def scale_us(runs: Sequence[RunReport]) -> float:
+def scale_us(runs: Sequence[m.RunReport]) -> float:
     """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
     return max(
         (sum(part.per_step_us for part in breakdown.parts(kernels)) for _, _, kernels in broken_down(runs)),
@@ -93,12 +93,12 @@ def scale_us(runs: Sequence[RunReport]) -> float:
     )
 
 
-def bars(runs: Sequence[RunReport], limits: Limits) -> tuple[Bar, ...]:
+def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     scale = scale_us(runs) or 1.0
     return tuple(_bar(index, run, kernels, scale, limits) for index, run, kernels in broken_down(runs))
 
 
-def _bar(index: int, run: RunReport, kernels: KernelBreakdown, scale: float, limits: Limits) -> Bar:
+def _bar(index: int, run: m.RunReport, kernels: m.KernelBreakdown, scale: float, limits: Limits) -> Bar:
     found = breakdown.parts(kernels)
     steps = breakdown.steps_of(kernels)
     words = [
@@ -138,26 +138,26 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _bar_caption(run: RunReport, kernels: KernelBreakdown) -> str:
+def _bar_caption(run: m.RunReport, kernels: m.KernelBreakdown) -> str:
     steps = breakdown.steps_of(kernels)
     said = [f"{milliseconds(kernels.window_us / steps)} ms/step", breakdown.busy_caption(kernels, run.step)]
     if isinstance(kernels.launches, int):
         said.append(f"{figure(kernels.launches / steps)} launches/step")
     if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
         said.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
-    said.append(f"{kernels.measured_in.upper()} pass, {counted(kernels.steps, 'step')}")
+    said.append(f"{kernels.measured_in.upper()} pass, {plural(kernels.steps, 'step')}")
     watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
     if isinstance(watched, float):
         said.append(f"{ratio(watched)} the bare step")
     return ", ".join(said)
 
 
-def _present_kinds(runs: Sequence[RunReport]) -> tuple[str, ...]:
+def _present_kinds(runs: Sequence[m.RunReport]) -> tuple[str, ...]:
     present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
     return tuple(str(kind) for kind, _, _ in breakdown.KINDS if kind in present)
 
 
-def legend(runs: Sequence[RunReport]) -> tuple[LegendEntry, ...]:
+def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
     present = _present_kinds(runs)
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
@@ -166,7 +166,7 @@ def legend(runs: Sequence[RunReport]) -> tuple[LegendEntry, ...]:
     )
 
 
-def time_table(runs: Sequence[RunReport], limits: Limits) -> TimeTable:
+def time_table(runs: Sequence[m.RunReport], limits: Limits) -> TimeTable:
     kinds = _present_kinds(runs)
     rows = []
     for _, run, kernels in broken_down(runs):

@@ -7,26 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kgprof.model import (
-    Cause,
-    Change,
-    ComparedFinding,
-    ComparedMetric,
-    ComparedSide,
-    Comparison,
-    Profile,
-    RunComparison,
-    SettingChange,
-    Skipped,
-    TraceDifference,
-)
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
 from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
 from kgprof.render.evaluation_table import Table
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.visible import one_line
+from kgprof.wording import relative
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -136,7 +124,7 @@ class ComparePart:
     notes: tuple[str, ...]
 
 
-def compare_part(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
+def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
     """``anchors``: where each finding of the head stands, by its fingerprint."""
     found = profile.comparison
     if found is None:
@@ -174,8 +162,8 @@ def compare_part(profile: Profile, anchors: Mapping[str, str], limits: Limits) -
     )
 
 
-def _sides(found: Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...]:
-    facts: tuple[tuple[str, Callable[[ComparedSide], str]], ...] = (
+def _sides(found: m.Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    facts: tuple[tuple[str, Callable[[m.ComparedSide], str]], ...] = (
         ("from", lambda side: side.source),
         ("commit", _commit),
         ("recorded", lambda side: side.created_utc),
@@ -188,8 +176,8 @@ def _sides(found: Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...
     )
 
 
-def _commit(side: ComparedSide) -> str:
-    if isinstance(side.git_commit, Skipped):
+def _commit(side: m.ComparedSide) -> str:
+    if isinstance(side.git_commit, m.Skipped):
         return f"not known: {side.git_commit.reason}"
     return side.git_commit + (" with changes" if side.git_dirty is True else "")
 
@@ -197,14 +185,14 @@ def _commit(side: ComparedSide) -> str:
 # ---------------------------------------------------------------- metrics
 
 
-def _cards(metrics: Sequence[ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
     """The worst of what decides; beyond it, of what changed."""
     deciding = [metric for metric in metrics if metric.decides]
     others = [metric for metric in metrics if not metric.decides and metric.verdict in ("worse", "better")]
     return tuple(_metric(metric, limits) for metric in [*deciding, *others][:CARDS])
 
 
-def _metric(metric: ComparedMetric, limits: Limits) -> MetricLine:
+def _metric(metric: m.ComparedMetric, limits: Limits) -> MetricLine:
     known = isinstance(metric.ratio, float | int)
     return MetricLine(
         name=one_line(metric.name, limits.name),
@@ -223,9 +211,9 @@ def _metric(metric: ComparedMetric, limits: Limits) -> MetricLine:
     )
 
 
-def _plot(metric: ComparedMetric) -> Plot | None:
+def _plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
-    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return None
     low, high = 100 * (metric.low - 1), 100 * (metric.high - 1)
     budget = metric.budget_percent
@@ -245,7 +233,9 @@ def _plot(metric: ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _cause(cause: Cause, found: Comparison, profile: Profile, anchors: Mapping[str, str], limits: Limits) -> CauseLine:
+def _cause(
+    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> CauseLine:
     place = cause.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
     return CauseLine(
@@ -263,24 +253,24 @@ def _cause(cause: Cause, found: Comparison, profile: Profile, anchors: Mapping[s
 # ---------------------------------------------------------------- where the time moved
 
 
-def _scale_us(found: Comparison) -> float:
+def _scale_us(found: m.Comparison) -> float:
     """Length of the longest bar of any run, on either side."""
     traces = [run.trace for run in found.runs if run.trace is not None]
     return max((sum(us for _, us in _parts(trace, after)) for trace in traces for after in (False, True)), default=0.0)
 
 
-def _parts(trace: TraceDifference, after: bool) -> tuple[tuple[str, float], ...]:
+def _parts(trace: m.TraceDifference, after: bool) -> tuple[tuple[str, float], ...]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
     idle = [row for row in trace.window if row.name == breakdown.IDLE]
     totals = {row.name: _of(row, after) for row in (*trace.kinds, *idle)}
     return tuple((str(kind), totals[kind]) for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0)
 
 
-def _of(row: Change, after: bool) -> float:
+def _of(row: m.Change, after: bool) -> float:
     return row.after_us if after else row.before_us
 
 
-def _legend(found: Comparison) -> tuple[LegendEntry, ...]:
+def _legend(found: m.Comparison) -> tuple[LegendEntry, ...]:
     traces = [run.trace for run in found.runs if run.trace is not None]
     present = {kind for trace in traces for after in (False, True) for kind, _ in _parts(trace, after)}
     return tuple(
@@ -290,7 +280,7 @@ def _legend(found: Comparison) -> tuple[LegendEntry, ...]:
     )
 
 
-def _run(run: RunComparison, scale_us: float, limits: Limits) -> RunPart:
+def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
     trace = run.trace
     missing = "the run is on one side only" if run.status != "both" else "neither side was traced"
     verdicts = [metric.verdict for metric in run.metrics]
@@ -307,19 +297,19 @@ def _run(run: RunComparison, scale_us: float, limits: Limits) -> RunPart:
     )
 
 
-def _summary(run: RunComparison, verdicts: Sequence[str]) -> str:
+def _summary(run: m.RunComparison, verdicts: Sequence[str]) -> str:
     if run.status != "both":
         return {"new": "only in head", "gone": "only in base"}.get(run.status, run.status)
     return ", ".join(f"{count(n)} {word}" for word in compare_words.VERDICTS if (n := verdicts.count(word)))
 
 
-def _bars(trace: TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
+def _bars(trace: m.TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
     return tuple(
         _bar(name, trace, after=after, scale_us=scale_us or 1.0) for name, after in (("base", False), ("head", True))
     )
 
 
-def _bar(name: str, trace: TraceDifference, *, after: bool, scale_us: float) -> SideBar:
+def _bar(name: str, trace: m.TraceDifference, *, after: bool, scale_us: float) -> SideBar:
     found = _parts(trace, after)
     window = sum(_of(row, after) for row in trace.window if row.name == "window")
     whole = window or sum(us for _, us in found) or 1.0
@@ -336,7 +326,7 @@ def _bar(name: str, trace: TraceDifference, *, after: bool, scale_us: float) -> 
     )
 
 
-def _tables(trace: TraceDifference | None, limits: Limits) -> tuple[tuple[str, Table], ...]:
+def _tables(trace: m.TraceDifference | None, limits: Limits) -> tuple[tuple[str, Table], ...]:
     if trace is None or trace.missing:
         return ()
     rows = min(KERNELS, limits.kernel_rows)
@@ -345,7 +335,7 @@ def _tables(trace: TraceDifference | None, limits: Limits) -> tuple[tuple[str, T
     return trace_table.difference_tables(bounded, limits, rows=rows or KERNELS).tables
 
 
-def _phases(run: RunComparison, limits: Limits) -> Table:
+def _phases(run: m.RunComparison, limits: Limits) -> Table:
     rows = tuple(
         (
             one_line(phase.name, limits.name),
@@ -369,7 +359,7 @@ def _signed_seconds(seconds: float) -> str:
 
 
 def _status(
-    found: Comparison, status: str, profile: Profile, anchors: Mapping[str, str], limits: Limits
+    found: m.Comparison, status: str, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> FindingStatus:
     same = compare_words.of_status(found.findings, status)
     groups = _groups(same)
@@ -385,7 +375,7 @@ def _status(
     )
 
 
-def _groups(findings: Sequence[ComparedFinding]) -> list[tuple[ComparedFinding, ...]]:
+def _groups(findings: Sequence[m.ComparedFinding]) -> list[tuple[m.ComparedFinding, ...]]:
     """Each with the members that are the same in several runs; what fails comes first, then what grew."""
     by_finding = {id(found.finding): found for found in findings}
     groups = [tuple(by_finding[id(member)] for member in group.members) for group in compare_words.groups_of(findings)]
@@ -393,7 +383,7 @@ def _groups(findings: Sequence[ComparedFinding]) -> list[tuple[ComparedFinding, 
 
 
 def _finding(
-    group: Sequence[ComparedFinding], profile: Profile, anchors: Mapping[str, str], limits: Limits
+    group: Sequence[m.ComparedFinding], profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> FindingRow:
     (same,) = compare_words.groups_of(group)
     finding, place = same.first, same.first.location
@@ -414,7 +404,7 @@ def _finding(
 # ---------------------------------------------------------------- settings
 
 
-def _settings(changes: Sequence[SettingChange], limits: Limits) -> Table:
+def _settings(changes: Sequence[m.SettingChange], limits: Limits) -> Table:
     return _changes_table(("setting", "base", "head"), [(one.name, one.base, one.head) for one in changes], limits)
 
 

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgprof.counted import counted
-from kgprof.model import (
-    Cause,
-    ComparedFinding,
-    ComparedMetric,
-    ComparedSide,
-    Comparison,
-    Profile,
-    RunComparison,
-    Skipped,
-)
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render.compare_words import account, change, explains, interval, value
 from kgprof.render.visible import one_line
+from kgprof.wording import plural, relative
 
 _LENGTH = 2000
 _NAME = 60
@@ -28,7 +18,7 @@ _HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdic
 _ALWAYS = ("step", "evaluation", "ms/candidate")
 
 
-def lines(profile: Profile, compared: Comparison) -> Iterable[str]:
+def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
     yield f"kgprof compare: {one_line(profile.workload, _NAME)} on {one_line(profile.environment.device_name, _NAME)}"
     yield f"  base: {_side(compared.base)}"
     yield f"  head: {_side(compared.head)}"
@@ -43,8 +33,8 @@ def lines(profile: Profile, compared: Comparison) -> Iterable[str]:
     yield from _trust(compared)
 
 
-def _side(side: ComparedSide) -> str:
-    commit = "" if isinstance(side.git_commit, Skipped) else f", commit {side.git_commit[:12]}"
+def _side(side: m.ComparedSide) -> str:
+    commit = "" if isinstance(side.git_commit, m.Skipped) else f", commit {side.git_commit[:12]}"
     dirty = " with local changes" if side.git_dirty is True else ""
     return f"{one_line(side.source, 200)} ({one_line(side.created_utc, 40)}{one_line(commit + dirty, _NAME)})"
 
@@ -52,10 +42,10 @@ def _side(side: ComparedSide) -> str:
 # ---------------------------------------------------------------- why
 
 
-def _causes(compared: Comparison, root: str) -> Iterable[str]:
+def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
     if not compared.causes:
         return
-    worse = any(not isinstance(run.explained_us, Skipped) for run in compared.runs)
+    worse = any(not isinstance(run.explained_us, m.Skipped) for run in compared.runs)
     yield "likely cause" if worse else "what changed"
     for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
         yield f"  {number}. {_cause(cause, compared.runs, root)}"
@@ -67,17 +57,17 @@ def _causes(compared: Comparison, root: str) -> Iterable[str]:
     yield ""
 
 
-def _cause(cause: Cause, runs: Sequence[RunComparison], root: str) -> str:
+def _cause(cause: m.Cause, runs: Sequence[m.RunComparison], root: str) -> str:
     where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
     of = f"{cause.run.slug}: " if cause.run else ""
-    share = "" if isinstance(cause.explains_us, Skipped) else f" ({explains(cause, runs)})"
+    share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, runs)})"
     return one_line(f"{cause.cause}: {of}{where}{cause.text}{share}", _LENGTH)
 
 
 # ---------------------------------------------------------------- the table
 
 
-def _table(compared: Comparison) -> Iterable[str]:
+def _table(compared: m.Comparison) -> Iterable[str]:
     shown = [metric for run in compared.runs for metric in run.metrics if _is_shown(metric)]
     hidden = sum(len(run.metrics) for run in compared.runs) - len(shown)
     if not shown:
@@ -91,21 +81,21 @@ def _table(compared: Comparison) -> Iterable[str]:
         ]
         yield "  ".join(cells).rstrip()
     if hidden:
-        yield f"{counted(hidden, 'further metric')} the same or not observed"
+        yield f"{plural(hidden, 'further metric')} the same or not observed"
     for note in dict.fromkeys(metric.note for metric in shown if metric.note):
         yield f"note: {one_line(note, _LENGTH)}"
     yield ""
 
 
-def _is_shown(metric: ComparedMetric) -> bool:
+def _is_shown(metric: m.ComparedMetric) -> bool:
     return metric.decides or metric.verdict in ("worse", "better") or (metric.name in _ALWAYS and _measured(metric))
 
 
-def _measured(metric: ComparedMetric) -> bool:
-    return not isinstance(metric.base, Skipped) and not isinstance(metric.head, Skipped)
+def _measured(metric: m.ComparedMetric) -> bool:
+    return not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
 
 
-def _row(metric: ComparedMetric) -> tuple[str, ...]:
+def _row(metric: m.ComparedMetric) -> tuple[str, ...]:
     budget = f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
     return (
         one_line(metric.run.slug, _NAME),
@@ -121,7 +111,7 @@ def _row(metric: ComparedMetric) -> tuple[str, ...]:
 # ---------------------------------------------------------------- findings
 
 
-def _findings(compared: Comparison, root: str) -> Iterable[str]:
+def _findings(compared: m.Comparison, root: str) -> Iterable[str]:
     by_status = {status: [f for f in compared.findings if f.status == status] for status in ("new", "fixed")}
     unchanged = [one for one in compared.findings if one.status == "unchanged"]
     tally = ", ".join(f"{len(found)} {status}" for status, found in by_status.items())
@@ -132,7 +122,7 @@ def _findings(compared: Comparison, root: str) -> Iterable[str]:
     yield ""
 
 
-def _listed(found: Sequence[ComparedFinding], word: str, root: str) -> Iterable[str]:
+def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterable[str]:
     for one in found[:_FINDINGS]:
         finding = one.finding
         where = f"{relative(finding.location.file, root)}:{finding.location.line}: " if finding.location else ""
@@ -148,7 +138,7 @@ def _listed(found: Sequence[ComparedFinding], word: str, root: str) -> Iterable[
 # ---------------------------------------------------------------- how far to trust it
 
 
-def _trust(compared: Comparison) -> Iterable[str]:
+def _trust(compared: m.Comparison) -> Iterable[str]:
     if compared.environment:
         so = "compared all the same, as asked" if compared.comparable else "so no time is judged"
         yield f"the environments differ, {so}"

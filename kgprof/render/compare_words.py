@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgprof.counted import counted
-from kgprof.model import Cause, ComparedFinding, ComparedMetric, Comparison, RunComparison, Skipped
+from kgprof import model as m
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.quantity import DASH, count, figure, milliseconds, size
+from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
 VERDICTS = ("worse", "inconclusive", "not observed", "better", "same")  # the order in which a reader wants them
@@ -23,7 +23,7 @@ STATUSES = ("new", "fixed", "unchanged")
 STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
 
 
-def metrics_of(comparison: Comparison) -> tuple[ComparedMetric, ...]:
+def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
     """Of all runs: what decides first; of that as of the others by verdict, as VERDICTS has them."""
     found = [metric for run in comparison.runs for metric in run.metrics]
     return tuple(sorted(found, key=lambda metric: (not metric.decides, _rank(metric.verdict))))
@@ -33,9 +33,9 @@ def _rank(verdict: str) -> int:
     return VERDICTS.index(verdict) if verdict in VERDICTS else 0
 
 
-def value(metric: ComparedMetric, side: float | Skipped) -> str:
+def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
     """With its unit."""
-    if isinstance(side, Skipped):
+    if isinstance(side, m.Skipped):
         return DASH
     if metric.unit == "us":
         return f"{figure(side / 1000, 4)} ms"
@@ -53,11 +53,11 @@ def _plain(number: float) -> str:
     return count(round(number)) if number == round(number) else figure(number)
 
 
-def change(metric: ComparedMetric) -> str:
+def change(metric: m.ComparedMetric) -> str:
     """Times and sizes in percent; a count as it stands, and in percent too where there is a ratio."""
-    if isinstance(metric.base, Skipped) or isinstance(metric.head, Skipped):
+    if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
         return DASH
-    if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, Skipped)):
+    if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, m.Skipped)):
         return "0"
     percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
     if percent and metric.unit in _IN_PERCENT:
@@ -66,16 +66,16 @@ def change(metric: ComparedMetric) -> str:
     return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")
 
 
-def interval(metric: ComparedMetric) -> str:
+def interval(metric: m.ComparedMetric) -> str:
     """Of the change; empty where there is none."""
-    if isinstance(metric.low, Skipped) or isinstance(metric.high, Skipped):
+    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return ""
     low, high = signed_percent(metric.low - 1), signed_percent(metric.high - 1)
-    rounds = f"{count(metric.base_rounds)} + {counted(metric.head_rounds, 'round')}"
+    rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
     return f"95 % interval {low.removesuffix(' %')} to {high}, {rounds}"
 
 
-def allowed(metric: ComparedMetric) -> str:
+def allowed(metric: m.ComparedMetric) -> str:
     """How much worse it may become; empty where nothing limits it."""
     if not metric.decides:
         return ""
@@ -86,15 +86,15 @@ def allowed(metric: ComparedMetric) -> str:
     return "no more"
 
 
-def qualified(metric: ComparedMetric) -> str:
+def qualified(metric: m.ComparedMetric) -> str:
     """What a reader must know beside the verdict."""
     settle = metric.runs_to_settle
     known = settle is None or "settle" in metric.note
-    more = "" if known else f"{counted(settle or 0, 'round')} a side should settle it"
+    more = "" if known else f"{plural(settle or 0, 'round')} a side should settle it"
     return "; ".join(part for part in (metric.note, more) if part)
 
 
-def sentence(metric: ComparedMetric) -> str:
+def sentence(metric: m.ComparedMetric) -> str:
     """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
     inside = [f"{value(metric, metric.head)}, was {value(metric, metric.base)}", interval(metric)]
     inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", qualified(metric)]
@@ -121,69 +121,69 @@ def more_ms(us: float, of_us: float) -> str:
 # ---------------------------------------------------------------- causes
 
 
-def explains(cause: Cause, runs: Sequence[RunComparison]) -> str:
+def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
     """ "explains 4.1 of 4.5 ms a step"; or why it is not known how much."""
-    if isinstance(cause.explains_us, Skipped):
+    if isinstance(cause.explains_us, m.Skipped):
         return f"explains no measured time: {cause.explains_us.reason}"
     run = next((run for run in runs if run.run == cause.run), None)
-    if run is None or isinstance(run.delta_us, Skipped):
+    if run is None or isinstance(run.delta_us, m.Skipped):
         return f"explains {more_ms(cause.explains_us, cause.explains_us)}"
     of = run.delta_us
     return f"explains {more_ms(cause.explains_us, of)} of {more_ms(of, of)} a {run.per}"
 
 
-def unexplained(causes: Sequence[Cause]) -> str:
+def unexplained(causes: Sequence[m.Cause]) -> str:
     """What is true of each of several causes, to be said once; empty where it is not."""
-    reasons = {cause.explains_us.reason if isinstance(cause.explains_us, Skipped) else "" for cause in causes}
+    reasons = {cause.explains_us.reason if isinstance(cause.explains_us, m.Skipped) else "" for cause in causes}
     if len(causes) < 2 or len(reasons) > 1 or reasons == {""}:
         return ""
     return f"None of these explains measured time: {reasons.pop()}"
 
 
-def account(run: RunComparison) -> str:
+def account(run: m.RunComparison) -> str:
     """What of a run's change the causes explain, and what is left; empty where no change was measured."""
-    if isinstance(run.delta_us, Skipped) or isinstance(run.explained_us, Skipped):
+    if isinstance(run.delta_us, m.Skipped) or isinstance(run.explained_us, m.Skipped):
         return ""
     whole = run.delta_us
     said = f"{run.run.slug}: {more_ms(whole, whole)} a {run.per}"
     if not run.explained_us:
         return f"{said}, none of it explained"
-    left = "" if isinstance(run.remainder_us, Skipped) else f", {more_ms(run.remainder_us, whole)} not explained"
+    left = "" if isinstance(run.remainder_us, m.Skipped) else f", {more_ms(run.remainder_us, whole)} not explained"
     return f"{said}; {more_ms(run.explained_us, whole)} explained{left}"
 
 
 # ---------------------------------------------------------------- findings and sides
 
 
-def of_status(findings: Iterable[ComparedFinding], status: str) -> tuple[ComparedFinding, ...]:
+def of_status(findings: Iterable[m.ComparedFinding], status: str) -> tuple[m.ComparedFinding, ...]:
     return tuple(found for found in findings if found.status == status)
 
 
-def groups_of(findings: Iterable[ComparedFinding]) -> tuple[Grouped, ...]:
+def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
     """The same finding in several runs once."""
     return grouped(found.finding for found in findings)
 
 
-def tally(comparison: Comparison) -> str:
+def tally(comparison: m.Comparison) -> str:
     """ "3 new, 1 fixed, 7 unchanged" findings."""
     return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in STATUSES)
 
 
-def sides(comparison: Comparison) -> tuple[str, str]:
+def sides(comparison: m.Comparison) -> tuple[str, str]:
     """What base and head are called: their sources, and the commit where it is known."""
     base, head = comparison.base, comparison.head
     return _called(base.source, base.git_commit), _called(head.source, head.git_commit)
 
 
-def _called(source: str, commit: str | Skipped) -> str:
-    return source if isinstance(commit, Skipped) or not commit else f"{source} ({commit[:10]})"
+def _called(source: str, commit: str | m.Skipped) -> str:
+    return source if isinstance(commit, m.Skipped) or not commit else f"{source} ({commit[:10]})"
 
 
-def comparability(comparison: Comparison) -> str:
+def comparability(comparison: m.Comparison) -> str:
     """In a sentence."""
     if not comparison.environment:
         return "Same machine, versions and settings of torch on both sides: times can be compared."
-    differ = counted(len(comparison.environment), "fact")
+    differ = plural(len(comparison.environment), "fact")
     if comparison.comparable:
         return f"The environments differ in {differ}, and were compared all the same, as was asked for."
     return f"The environments differ in {differ}: times are not compared."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Compilation, CompileStages, CompileSummary, RunReport, Skipped, Spread
+from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import DASH, count, figure, milliseconds, percent
@@ -56,14 +56,14 @@ class CompileTable:
     legend: tuple[LegendEntry, ...]
 
 
-def compile_table(runs: Sequence[RunReport], limits: Limits) -> CompileTable:
+def compile_table(runs: Sequence[m.RunReport], limits: Limits) -> CompileTable:
     staged = [(index, run, total) for index, run in enumerate(runs) if (total := _total(run))]
     scale = max((sum(total) for _, _, total in staged), default=0.0) or 1.0
     return CompileTable(
         lines=tuple(
             _line(index, run, run.compile, limits)
             for index, run in enumerate(runs)
-            if isinstance(run.compile, CompileSummary)
+            if isinstance(run.compile, m.CompileSummary)
         ),
         stages=tuple(name for _, _, name, _ in STAGES),
         totals=tuple((run_name(run, limits), _figures((*total, sum(total)))) for _, run, total in staged),
@@ -81,15 +81,15 @@ def kind(field: str) -> str:
     return field.removesuffix("_s").replace("_", "-")
 
 
-def _total(run: RunReport) -> tuple[float, ...]:
+def _total(run: m.RunReport) -> tuple[float, ...]:
     """Seconds of the whole run in each stage; empty where no compilation recorded any."""
-    if not isinstance(run.compile, CompileSummary):
+    if not isinstance(run.compile, m.CompileSummary):
         return ()
-    known = [c.stages for c in run.compile.compilations if isinstance(c.stages, CompileStages)]
+    known = [c.stages for c in run.compile.compilations if isinstance(c.stages, m.CompileStages)]
     return tuple(sum(_seconds(stages, field) for stages in known) for field, *_ in STAGES) if known else ()
 
 
-def _seconds(stages: CompileStages, field: str) -> float:
+def _seconds(stages: m.CompileStages, field: str) -> float:
     value = getattr(stages, field)
     assert isinstance(value, float | int)
     return float(value)
@@ -99,7 +99,7 @@ def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
     return tuple("0" if value == 0 else "< 0.001" if value < 0.001 else figure(value) for value in seconds)
 
 
-def _bar(index: int, run: RunReport, total: Sequence[float], scale: float, limits: Limits) -> Bar:
+def _bar(index: int, run: m.RunReport, total: Sequence[float], scale: float, limits: Limits) -> Bar:
     whole = sum(total) or 1.0
     parts = [
         Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole)
@@ -111,8 +111,8 @@ def _bar(index: int, run: RunReport, total: Sequence[float], scale: float, limit
         for (_, _, name, _), value in zip(STAGES, total, strict=True)
         if value
     ]
-    assert isinstance(run.compile, CompileSummary)
-    known = sum(isinstance(c.stages, CompileStages) for c in run.compile.compilations)
+    assert isinstance(run.compile, m.CompileSummary)
+    known = sum(isinstance(c.stages, m.CompileStages) for c in run.compile.compilations)
     of_all = f" of {count(len(run.compile.compilations))}" if known < len(run.compile.compilations) else ""
     noun = "compilation" if known == 1 and not of_all else "compilations"
     return Bar(
@@ -124,13 +124,13 @@ def _bar(index: int, run: RunReport, total: Sequence[float], scale: float, limit
     )
 
 
-def _line(index: int, run: RunReport, compiled: CompileSummary, limits: Limits) -> CompileLine:
-    seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, Skipped)]
+def _line(index: int, run: m.RunReport, compiled: m.CompileSummary, limits: Limits) -> CompileLine:
+    seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
     more = len(compiled.compilations) - limits.lines
     return CompileLine(
         anchor=anchor(index),
         run=run_name(run, limits),
-        first_call_s=DASH if isinstance(compiled.first_call_s, Skipped) else figure(compiled.first_call_s),
+        first_call_s=DASH if isinstance(compiled.first_call_s, m.Skipped) else figure(compiled.first_call_s),
         compilations=count(len(compiled.compilations)),
         compile_s=figure(sum(seconds)) if seconds else DASH,
         steady=_spread_ms(compiled.steady, limits),
@@ -139,21 +139,21 @@ def _line(index: int, run: RunReport, compiled: CompileSummary, limits: Limits) 
     )
 
 
-def _compilation(compilation: Compilation, limits: Limits) -> CompilationLine:
+def _compilation(compilation: m.Compilation, limits: Limits) -> CompilationLine:
     stages, seconds = compilation.stages, compilation.duration_s
     return CompilationLine(
         compile_id=one_line(compilation.compile_id, limits.name),
         function=one_line(compilation.function, limits.name),
         location=one_line(compilation.location, limits.name),
-        seconds=DASH if isinstance(seconds, Skipped) else figure(seconds),
-        stages=() if isinstance(stages, Skipped) else _figures([_seconds(stages, field) for field, *_ in STAGES]),
-        why=one_line(stages.reason, limits.name) if isinstance(stages, Skipped) else "",
+        seconds=DASH if isinstance(seconds, m.Skipped) else figure(seconds),
+        stages=() if isinstance(stages, m.Skipped) else _figures([_seconds(stages, field) for field, *_ in STAGES]),
+        why=one_line(stages.reason, limits.name) if isinstance(stages, m.Skipped) else "",
         failure=one_line(compilation.fail_reason, limits.name),
     )
 
 
-def _spread_ms(time: Spread | Skipped, limits: Limits) -> str:
-    if isinstance(time, Skipped):
+def _spread_ms(time: m.Spread | m.Skipped, limits: Limits) -> str:
+    if isinstance(time, m.Skipped):
         return one_line(time.reason, limits.name)
     known = [part for part in (ranged(time, 1e-3), sampled(time)) if part]
     return f"{milliseconds(time.median)} ({', '.join(known)})"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kgprof.counted import counted
-from kgprof.model import Profile
+from kgprof import model as m
 from kgprof.render.evaluation_table import Fact
+from kgprof.wording import plural
 
 TITLE = "What this file contains"
 
@@ -15,7 +15,7 @@ _SOURCE = {
 }
 
 
-def facts(profile: Profile) -> tuple[Fact, ...]:
+def facts(profile: m.Profile) -> tuple[Fact, ...]:
     """One for each kind of thing, whether it is in it or not."""
     return (
         Fact(name="Names", value="of functions, kernels, modules and the workload"),
@@ -28,7 +28,7 @@ def facts(profile: Profile) -> tuple[Fact, ...]:
     )
 
 
-def left_out(profile: Profile) -> str:
+def left_out(profile: m.Profile) -> str:
     contents = profile.contents
     if contents is None or not contents.redaction:
         return "nothing: this report is not redacted"
@@ -37,28 +37,28 @@ def left_out(profile: Profile) -> str:
     return ", ".join(f"{one.category} ({one.count:,})" for one in contents.redacted)
 
 
-def _files(profile: Profile) -> str:
+def _files(profile: m.Profile) -> str:
     if profile.contents is None or not profile.contents.redaction:
         return "by their whole paths"
     return "of the repository from its top folder, others by the end of their paths"
 
 
-def _source_lines(profile: Profile) -> str:
+def _source_lines(profile: m.Profile) -> str:
     contents = profile.contents
     if contents is None:
         return "of every file that was named"
     missing = contents.source_lines_left_out
-    without = f"; {counted(missing, 'line')} left out" if missing else ""
-    return f"{counted(contents.source_lines, 'line')}, {_SOURCE.get(contents.source, contents.source)}{without}"
+    without = f"; {plural(missing, 'line')} left out" if missing else ""
+    return f"{plural(contents.source_lines, 'line')}, {_SOURCE.get(contents.source, contents.source)}{without}"
 
 
-def _logs(profile: Profile) -> str:
+def _logs(profile: m.Profile) -> str:
     logged = sum(bool(run.log.text) for run in profile.runs)
-    return f"what torch and the workload wrote in {counted(logged, 'run')}" if logged else "none"
+    return f"what torch and the workload wrote in {plural(logged, 'run')}" if logged else "none"
 
 
-def _environment(profile: Profile) -> str:
+def _environment(profile: m.Profile) -> str:
     names = profile.environment.flags
     if not names:
         return "versions and the machine's kind; no variable"
-    return f"versions, the machine's kind, and {counted(len(names), 'variable')}: {', '.join(names)}"
+    return f"versions, the machine's kind, and {plural(len(names), 'variable')}: {', '.join(names)}"

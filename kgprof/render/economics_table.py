@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import BreakEven, Economics, Profile, Skipped, Spread
+from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, milliseconds
 from kgprof.render.spread import ranged, sampled
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
 HEADINGS = (
@@ -34,7 +34,7 @@ class EconomicsTable:
     unknown: tuple[str, ...]  # "fused.default: compiling, warm: why"
 
 
-def economics_table(profile: Profile, limits: Limits) -> EconomicsTable:
+def economics_table(profile: m.Profile, limits: Limits) -> EconomicsTable:
     shown = weighed(profile)[: limits.runs]
     rows = [(one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown]
     known = [column for column in range(len(HEADINGS)) if any(figures[column] != (DASH, "") for _, figures in rows)]
@@ -45,17 +45,17 @@ def economics_table(profile: Profile, limits: Limits) -> EconomicsTable:
     )
 
 
-def sentences(profile: Profile) -> tuple[str, ...]:
+def sentences(profile: m.Profile) -> tuple[str, ...]:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand there."""
     return tuple(one.text for one in weighed(profile) if one.verdict == "pays")
 
 
-def weighed(profile: Profile) -> tuple[Economics, ...]:
+def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
     """Of the runs that compiled something and were timed."""
-    return tuple(run.economics for run in profile.runs if isinstance(run.economics, Economics))
+    return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
 
 
-def _figures(one: Economics, limits: Limits) -> tuple[Figure, ...]:
+def _figures(one: m.Economics, limits: Limits) -> tuple[Figure, ...]:
     return (
         (WORDS.get(one.verdict, one_line(one.verdict, limits.name)), _saved(one)),
         _break_even(one.cold),
@@ -68,31 +68,31 @@ def _figures(one: Economics, limits: Limits) -> tuple[Figure, ...]:
     )
 
 
-def _saved(one: Economics) -> str:
-    if isinstance(one.saved_us, Skipped):
+def _saved(one: m.Economics) -> str:
+    if isinstance(one.saved_us, m.Skipped):
         return ""
     return f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}"
 
 
-def _seconds(value: float | Skipped) -> Figure:
-    return (DASH if isinstance(value, Skipped) else figure(value)), ""
+def _seconds(value: float | m.Skipped) -> Figure:
+    return (DASH if isinstance(value, m.Skipped) else figure(value)), ""
 
 
-def _time(time: Spread | Skipped, scale: float, unit: str = "") -> Figure:
-    if isinstance(time, Skipped):
+def _time(time: m.Spread | m.Skipped, scale: float, unit: str = "") -> Figure:
+    if isinstance(time, m.Skipped):
         return DASH, ""
     known = [part for part in (ranged(time, scale), sampled(time)) if part]
     return f"{figure(time.median * scale)}{unit}", ", ".join(known)
 
 
-def _break_even(found: BreakEven | Skipped) -> Figure:
-    if isinstance(found, Skipped):
+def _break_even(found: m.BreakEven | m.Skipped) -> Figure:
+    if isinstance(found, m.Skipped):
         return DASH, ""
-    candidates = "" if isinstance(found.candidates, Skipped) else f"{counted(round(found.candidates), 'candidate')}, "
-    return counted(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
+    candidates = "" if isinstance(found.candidates, m.Skipped) else f"{plural(round(found.candidates), 'candidate')}, "
+    return plural(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
 
 
-def _unknown(shown: Sequence[Economics], limits: Limits) -> tuple[str, ...]:
+def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
     """Each reason once, with all its runs."""
     runs: dict[str, list[str]] = {}
     for one in shown:
@@ -103,7 +103,7 @@ def _unknown(shown: Sequence[Economics], limits: Limits) -> tuple[str, ...]:
     )[: limits.lines]
 
 
-def _reasons(one: Economics) -> Iterator[str]:
+def _reasons(one: m.Economics) -> Iterator[str]:
     """Each once, under the first figure that it is the reason for."""
     figures = (
         ("compiling, cold", one.cold_s),
@@ -116,6 +116,6 @@ def _reasons(one: Economics) -> Iterator[str]:
     )
     said: set[str] = set()
     for what, value in figures:
-        if isinstance(value, Skipped) and value.reason not in said:
+        if isinstance(value, m.Skipped) and value.reason not in said:
             said.add(value.reason)
             yield f"{what}: {value.reason}"

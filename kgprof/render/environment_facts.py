@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kgprof.model import Environment, Profile, Skipped
+from kgprof import model as m
 from kgprof.render.evaluation_table import Fact
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, size
 from kgprof.render.visible import one_line
 
 
-def headline(profile: Profile, limits: Limits) -> tuple[str, ...]:
+def headline(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     environment = profile.environment
     facts = [environment.device_name, f"torch {environment.torch}"]
     if profile.device == "cuda":
@@ -23,17 +23,17 @@ def headline(profile: Profile, limits: Limits) -> tuple[str, ...]:
     return tuple(one_line(fact, limits.name) for fact in facts)
 
 
-def environment(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
+def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     machine = profile.environment
     commit = machine.git_commit
     dirty = " with uncommitted changes" if machine.git_dirty is True else ""
-    pairs: list[tuple[str, str | Skipped]] = [
+    pairs: list[tuple[str, str | m.Skipped]] = [
         ("device", f"{profile.device}: {machine.device_name}"),
         (
             "CPU",
             machine.cpu_name if unknown(machine.cpu_count) else f"{machine.cpu_name}, {machine.cpu_count} cores usable",
         ),
-        ("memory", machine.memory_bytes if isinstance(machine.memory_bytes, Skipped) else size(machine.memory_bytes)),
+        ("memory", machine.memory_bytes if isinstance(machine.memory_bytes, m.Skipped) else size(machine.memory_bytes)),
         (
             "torch",
             machine.torch if unknown(machine.torch_threads) else f"{machine.torch}, {machine.torch_threads} threads",
@@ -51,34 +51,34 @@ def environment(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
     return tuple(_fact(name, value, limits) for name, value in pairs[: limits.lines])
 
 
-def cores(machine: Environment) -> list[str]:
+def cores(machine: m.Environment) -> list[str]:
     """Empty where the machine is known from a TORCH_TRACE directory alone."""
     if unknown(machine.cpu_count) or unknown(machine.torch_threads):
         return []
     return [f"{machine.cpu_count} cores, {machine.torch_threads} torch threads"]
 
 
-def unknown(value: int | Skipped) -> bool:
-    return isinstance(value, Skipped)
+def unknown(value: int | m.Skipped) -> bool:
+    return isinstance(value, m.Skipped)
 
 
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
 
 
-def no_commit(commit: Skipped) -> Skipped:
+def no_commit(commit: m.Skipped) -> m.Skipped:
     """The usual reason in ours; any other as it stands."""
     if any(words in commit.reason for words in _NO_COMMITS):
-        return Skipped(reason="no commit: not a git repository with commits")
+        return m.Skipped(reason="no commit: not a git repository with commits")
     return commit
 
 
-def _fact(name: str, value: str | Skipped, limits: Limits) -> Fact:
-    if isinstance(value, Skipped):
+def _fact(name: str, value: str | m.Skipped, limits: Limits) -> Fact:
+    if isinstance(value, m.Skipped):
         return Fact(name=name, value=one_line(value.reason, limits.name), missing=True)
     return Fact(name=one_line(name, limits.name), value=one_line(value, limits.name))
 
 
-def options(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
+def options(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     asked = profile.options
     pairs = (
         ("strategies", ", ".join(asked.strategies) or "the workload's own default"),

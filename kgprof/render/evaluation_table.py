@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Evaluation, RunReport
+from kgprof import model as m
 from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import count, fixed
 from kgprof.render.visible import one_line
@@ -45,11 +45,11 @@ _CLASS_HEADINGS = (
 )
 
 
-def _evaluated(runs: Sequence[RunReport]) -> list[tuple[RunReport, Evaluation]]:
-    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, Evaluation)]
+def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
+    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
 
 
-def classes(runs: Sequence[RunReport], limits: Limits) -> Table:
+def classes(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     rows = []
     for run, evaluation in _evaluated(runs):
         dropped = evaluation.dropped
@@ -73,7 +73,7 @@ def classes(runs: Sequence[RunReport], limits: Limits) -> Table:
     return Table(headings=_CLASS_HEADINGS, rows=tuple(rows))
 
 
-def metrics(runs: Sequence[RunReport], limits: Limits) -> Table:
+def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     """Every side under every tie rule; runs with the same figures share their rows."""
     by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for run, evaluation in _evaluated(runs):
@@ -99,7 +99,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others with the same figures"
 
 
-def settings(runs: Sequence[RunReport], limits: Limits) -> tuple[Fact, ...]:
+def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
     """Once where all runs agree, else each value with its runs."""
     values: dict[str, dict[str, list[str]]] = {}
     evaluated = _evaluated(runs)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Finding, FindingCost
+from kgprof import model as m
 from kgprof.render.quantity import count, figure, span
 
 
@@ -14,11 +14,11 @@ from kgprof.render.quantity import count, figure, span
 class Grouped:
     """Findings that have the rule, level, words, place and acceptance of ``first``."""
 
-    members: tuple[Finding, ...]
+    members: tuple[m.Finding, ...]
     words: str  # without the run's name
 
     @property
-    def first(self) -> Finding:
+    def first(self) -> m.Finding:
         return self.members[0]
 
     @property
@@ -34,7 +34,7 @@ class Grouped:
     @property
     def cost(self) -> str:
         """ "310 us/step (the host waited; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
-        known = [found.cost for found in self.members if isinstance(found.cost, FindingCost)]
+        known = [found.cost for found in self.members if isinstance(found.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
         return said_cost(known) if len(units) == 1 else ""
 
@@ -43,16 +43,16 @@ class Grouped:
         return f"{', '.join(self.runs)}: {self.words}" if self.runs else self.words
 
 
-def grouped(findings: Iterable[Finding]) -> tuple[Grouped, ...]:
+def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
     """In the order in which each was first met."""
-    groups: dict[object, list[Finding]] = {}
+    groups: dict[object, list[m.Finding]] = {}
     for finding in findings:
         key = (finding.rule, finding.level, finding.location, words(finding), finding.accepted)
         groups.setdefault(key, []).append(finding)
     return tuple(Grouped(members=tuple(same), words=words(same[0])) for same in groups.values())
 
 
-def words(finding: Finding) -> str:
+def words(finding: m.Finding) -> str:
     """Some messages begin with the run, so that they can stand alone; here it is said beside them."""
     return finding.message.removeprefix(f"{finding.run.slug}: ") if finding.run else finding.message
 
@@ -63,7 +63,7 @@ def times(counts: Sequence[int], said: str) -> str:
     return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often
 
 
-def said_cost(costs: Sequence[FindingCost]) -> str:
+def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all samples lie apart."""
     values, first = [cost.value for cost in costs], costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
@@ -74,13 +74,13 @@ def said_cost(costs: Sequence[FindingCost]) -> str:
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"
 
 
-def with_cost(finding: Finding) -> str:
+def with_cost(finding: m.Finding) -> str:
     """The message, and what it was measured to cost."""
     cost = finding.cost
-    return f"{finding.message}; costs {said_cost([cost])}" if isinstance(cost, FindingCost) else finding.message
+    return f"{finding.message}; costs {said_cost([cost])}" if isinstance(cost, m.FindingCost) else finding.message
 
 
-def cost_order(findings: Iterable[Finding]) -> tuple[bool, float]:
+def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
     """Sorts what each step pays before what is paid once, the costlier first, and what nobody measured last."""
-    each_step, value = max((f.cost.weight for f in findings if isinstance(f.cost, FindingCost)), default=(False, 0.0))
+    each_step, value = max((f.cost.weight for f in findings if isinstance(f.cost, m.FindingCost)), default=(False, 0.0))
     return not each_step, -value

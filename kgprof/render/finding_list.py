@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Finding, FindingCost, Level, Location, Profile, Rule
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.limits import Limits
 from kgprof.render.visible import clip, one_line, visible
+from kgprof.wording import relative
 
 OPEN = 8  # lines of one rule that stand open; the others are folded
 _RELATED = 8  # other places of one finding
@@ -44,7 +44,7 @@ class FindingLine:
 class FindingGroup:
     """Findings of one rule on one level."""
 
-    rule: Rule
+    rule: m.Rule
     level: str
     level_word: str
     lines: tuple[FindingLine, ...]
@@ -65,14 +65,14 @@ class FindingList:
     anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
 
 
-def finding_list(profile: Profile, limits: Limits) -> FindingList:
+def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     """Rules in the Profile's order, which is by level first; what fails the gate comes first, what is accepted last."""
     rules = {rule.id: rule for rule in profile.rules}
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
-    weights = sorted({finding.cost.weight for finding in profile.findings if isinstance(finding.cost, FindingCost)})
+    weights = sorted({finding.cost.weight for finding in profile.findings if isinstance(finding.cost, m.FindingCost)})
     used: set[str] = set()
     anchors: dict[str, str] = {}
-    groups: dict[tuple[str, Level], list[FindingLine]] = {}
+    groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
     for same in _ordered(grouped(profile.findings[: limits.findings]), failing):
         line = _line(same, _anchor(same.first, used), failing, profile, limits, weights)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
@@ -90,10 +90,10 @@ def finding_list(profile: Profile, limits: Limits) -> FindingList:
     return FindingList(groups=tuple(found), anchors=anchors)
 
 
-def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Grouped]:
+def _ordered(groups: Iterable[Grouped], failing: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
     given = list(groups)
-    first_of_rule: dict[tuple[str, Level], int] = {}
+    first_of_rule: dict[tuple[str, m.Level], int] = {}
     for index, same in enumerate(given):
         first_of_rule.setdefault((same.first.rule, same.first.level), index)
 
@@ -116,8 +116,8 @@ def _ordered(groups: Iterable[Grouped], failing: frozenset[Finding]) -> list[Gro
 def _line(
     same: Grouped,
     anchor: str,
-    failing: frozenset[Finding],
-    profile: Profile,
+    failing: frozenset[m.Finding],
+    profile: m.Profile,
     limits: Limits,
     weights: Sequence[tuple[bool, float]],
 ) -> FindingLine:
@@ -138,10 +138,10 @@ def _line(
 
 
 def _weights(same: Grouped) -> Iterator[tuple[bool, float]]:
-    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, FindingCost))
+    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, m.FindingCost))
 
 
-def _fails(same: Grouped, failing: frozenset[Finding], limits: Limits) -> str:
+def _fails(same: Grouped, failing: frozenset[m.Finding], limits: Limits) -> str:
     """A budget may stand for some of the runs that have the same finding."""
     members = tuple(finding for finding in same.members if finding in failing)
     if not members:
@@ -152,7 +152,7 @@ def _fails(same: Grouped, failing: frozenset[Finding], limits: Limits) -> str:
     return f"Fails the gate in {one_line(', '.join(runs[: limits.lines]), limits.name)}."
 
 
-def place(location: Location, root: str, limits: Limits) -> Place:
+def place(location: m.Location, root: str, limits: Limits) -> Place:
     where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
     return Place(where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name))
 
@@ -162,7 +162,7 @@ def _paragraphs(detail: str, limit: int) -> tuple[str, ...]:
     return tuple(shown for line in lines if (shown := " ".join(line.split())))
 
 
-def _anchor(finding: Finding, used: set[str]) -> str:
+def _anchor(finding: m.Finding, used: set[str]) -> str:
     base = clip(_NOT_AN_ID.sub("-", f"{finding.rule}-{finding.fingerprint}"), 80).rstrip("\u2026")
     anchor, number = base, 1
     while anchor in used:
@@ -172,7 +172,7 @@ def _anchor(finding: Finding, used: set[str]) -> str:
     return anchor
 
 
-def _unknown(rule: str, level: Level, limits: Limits) -> Rule:
+def _unknown(rule: str, level: m.Level, limits: Limits) -> m.Rule:
     """For a finding whose rule this Profile does not list (one written by another version)."""
     name = one_line(rule, limits.name)
-    return Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
+    return m.Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import FlameGraph, RunReport, StackFrame
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render.evaluation_table import Table
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent
 from kgprof.render.visible import one_line
+from kgprof.wording import plural, relative
 
 NAME = 100  # characters of a name in a box's title, and of its place
 _SAID = 3  # functions that the sentence above the drawing names
@@ -51,11 +50,11 @@ class FlameChart:
     table_rest: str
 
 
-def drawable(runs: Sequence[RunReport]) -> list[tuple[int, RunReport, FlameGraph]]:
-    return [(index, run, run.flame) for index, run in enumerate(runs) if isinstance(run.flame, FlameGraph)]
+def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
+    return [(index, run, run.flame) for index, run in enumerate(runs) if isinstance(run.flame, m.FlameGraph)]
 
 
-def flame_charts(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple[FlameChart, ...]:
+def flame_charts(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[FlameChart, ...]:
     found = drawable(runs)
     trees = min(len(found), limits.flames)
     return tuple(
@@ -64,14 +63,14 @@ def flame_charts(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple[
     )
 
 
-def _chart(index: int, run: RunReport, flame: FlameGraph, root: str, limits: Limits, *, trees: int) -> FlameChart:
+def _chart(index: int, run: m.RunReport, flame: m.FlameGraph, root: str, limits: Limits, *, trees: int) -> FlameChart:
     drawing = icicle(items(flame, root), limits, trees=trees) if trees else None
     shown = flame.top[: limits.host_rows]
     return FlameChart(
         anchor=anchor(index),
         run=run_name(run, limits),
         caption=f"{milliseconds(_whole(flame) / flame.steps / 1e3)} ms a {per(flame)} over "
-        f"{counted(flame.steps, per(flame))}, {flame.measured_in.upper()} pass",
+        f"{plural(flame.steps, per(flame))}, {flame.measured_in.upper()} pass",
         summary=_summary(flame, limits),
         drawing=drawing,
         missing="" if drawing else "left out of this page to keep it small; report.json holds it",
@@ -88,7 +87,7 @@ def _chart(index: int, run: RunReport, flame: FlameGraph, root: str, limits: Lim
 # ---------------------------------------------------------------- boxes
 
 
-def items(flame: FlameGraph, root: str) -> tuple[Item, ...]:
+def items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
     totals, whole = flame.total_ns, _whole(flame)
     titles = [_title_of(flame, frame, root) for frame in flame.frames]
     return tuple(
@@ -109,15 +108,15 @@ def short_name(name: str) -> str:
     return found[1] if found and found[1] else name
 
 
-def per(flame: FlameGraph) -> str:
+def per(flame: m.FlameGraph) -> str:
     return "window" if flame.per == "window" else "step"
 
 
-def kind_of(frame: StackFrame) -> str:
+def kind_of(frame: m.StackFrame) -> str:
     return frame.kind if frame.kind in KINDS else "python"
 
 
-def _title_of(flame: FlameGraph, frame: StackFrame, root: str) -> str:
+def _title_of(flame: m.FlameGraph, frame: m.StackFrame, root: str) -> str:
     kind = KINDS[kind_of(frame)][0]
     return titled(flame.names[frame.name], kind, place_of(flame.names[frame.file], frame.line, root))
 
@@ -132,17 +131,17 @@ def place_of(file: str, line: int, root: str) -> str:
     return f"{path}:{line}" if path and line else path
 
 
-def _times(flame: FlameGraph, node: int, total_ns: int, whole_ns: int) -> str:
+def _times(flame: m.FlameGraph, node: int, total_ns: int, whole_ns: int) -> str:
     calls = figure(flame.calls[node] / flame.steps)
     own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
     return f"{total} ms a {per(flame)}, {percent(total_ns / whole_ns)}; itself {own} ms; called {calls} times"
 
 
-def _whole(flame: FlameGraph) -> int:
+def _whole(flame: m.FlameGraph) -> int:
     return sum(flame.self_ns) or 1
 
 
-def _legend(flame: FlameGraph) -> tuple[tuple[str, str, str], ...]:
+def _legend(flame: m.FlameGraph) -> tuple[tuple[str, str, str], ...]:
     present = {kind_of(frame) for frame in flame.frames} - {"step"}
     return tuple((kind, name, meaning) for kind, (name, meaning) in KINDS.items() if kind in present)
 
@@ -150,7 +149,7 @@ def _legend(flame: FlameGraph) -> tuple[tuple[str, str, str], ...]:
 # ---------------------------------------------------------------- sentences and the table
 
 
-def _summary(flame: FlameGraph, limits: Limits) -> str:
+def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     whole = _whole(flame)
     longest = [
         f"{one_line(flame.names[flame.frames[row.frame].name], min(limits.name, NAME))} "
@@ -162,7 +161,7 @@ def _summary(flame: FlameGraph, limits: Limits) -> str:
     return f"{said}; the recorder's own frames took {percent(_recorders(flame) / whole)}"
 
 
-def _recorders(flame: FlameGraph) -> int:
+def _recorders(flame: m.FlameGraph) -> int:
     """Nanoseconds of kgprof's and torch.profiler's frames, with what they called."""
     own = [False] * len(flame.parent)
     for node, frame in enumerate(flame.frame):
@@ -173,11 +172,11 @@ def _recorders(flame: FlameGraph) -> int:
     return sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
 
 
-def _notes(flame: FlameGraph, drawing: Icicle | None, limits: Limits) -> list[str]:
+def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> list[str]:
     said = [f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes]
     if flame.pruned_nodes:
         said.append(
-            f"{counted(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
+            f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
             f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
         )
     if drawing and drawing.left_out:
@@ -190,7 +189,7 @@ def _notes(flame: FlameGraph, drawing: Icicle | None, limits: Limits) -> list[st
     return said
 
 
-def _row(flame: FlameGraph, place: int, root: str, limits: Limits) -> tuple[str, ...]:
+def _row(flame: m.FlameGraph, place: int, root: str, limits: Limits) -> tuple[str, ...]:
     row, whole = flame.top[place], _whole(flame)
     frame = flame.frames[row.frame]
     where = place_of(flame.names[frame.file], frame.line, root)
@@ -204,9 +203,9 @@ def _row(flame: FlameGraph, place: int, root: str, limits: Limits) -> tuple[str,
     )
 
 
-def _rest(flame: FlameGraph, shown: int) -> str:
+def _rest(flame: m.FlameGraph, shown: int) -> str:
     others = flame.functions - shown
     if not others:
         return ""
     remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in flame.top[:shown])
-    return f"{counted(others, 'more function')}: {figure(remaining / flame.steps / 1e3)} \N{MICRO SIGN}s a {per(flame)}"
+    return f"{plural(others, 'more function')}: {figure(remaining / flame.steps / 1e3)} \N{MICRO SIGN}s a {per(flame)}"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import FlameDifference, RunComparison
+from kgprof import model as m
 from kgprof.render.evaluation_table import Table
 from kgprof.render.flame_chart import KINDS, NAME, kind_of, place_of, short_name
 from kgprof.render.icicle import Icicle, Item, icicle
@@ -39,12 +39,12 @@ class FlameDifferenceChart:
     table: Table
 
 
-def differing(runs: Sequence[RunComparison]) -> list[tuple[int, RunComparison, FlameDifference]]:
+def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
     return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
 
 
 def flame_difference_charts(
-    runs: Sequence[RunComparison], root: str, limits: Limits
+    runs: Sequence[m.RunComparison], root: str, limits: Limits
 ) -> tuple[FlameDifferenceChart, ...]:
     found = differing(runs[: limits.runs])
     trees = min(len(found), limits.flames)
@@ -55,7 +55,7 @@ def flame_difference_charts(
 
 
 def _chart(
-    index: int, run: RunComparison, flame: FlameDifference, root: str, limits: Limits, *, trees: int
+    index: int, run: m.RunComparison, flame: m.FlameDifference, root: str, limits: Limits, *, trees: int
 ) -> FlameDifferenceChart:
     drawing = icicle(items(flame, root), limits, trees=trees) if trees else None
     before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
@@ -75,7 +75,7 @@ def _chart(
 # ---------------------------------------------------------------- boxes
 
 
-def items(flame: FlameDifference, root: str) -> tuple[Item, ...]:
+def items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
     before, after = (_totals(flame, side) for side in (flame.base_self_ns, flame.head_self_ns))
     whole = (before[0] + after[0]) / 2 or 1.0
@@ -103,19 +103,19 @@ def change(ns: float) -> str:
     return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{_ms(abs(ns))}"
 
 
-def _totals(flame: FlameDifference, own_ns: Sequence[int]) -> list[int]:
+def _totals(flame: m.FlameDifference, own_ns: Sequence[int]) -> list[int]:
     totals = list(own_ns)
     for node in range(len(totals) - 1, 0, -1):
         totals[flame.parent[node]] += totals[node]
     return totals
 
 
-def _label(flame: FlameDifference, node: int, delta_ns: int, whole: float) -> str:
+def _label(flame: m.FlameDifference, node: int, delta_ns: int, whole: float) -> str:
     name = short_name(_name(flame, node))
     return name if style_of(delta_ns / whole) == "same" else f"{change(delta_ns)} ms {name}"
 
 
-def _title(flame: FlameDifference, node: int, before: int, after: int, root: str, whole: float) -> str:
+def _title(flame: m.FlameDifference, node: int, before: int, after: int, root: str, whole: float) -> str:
     frame = flame.frames[flame.frame[node]]
     where = one_line(place_of(flame.names[frame.file], frame.line, root), NAME)
     kind = f"{KINDS[kind_of(frame)][0]}{f', {where}' if where else ''}"
@@ -125,7 +125,7 @@ def _title(flame: FlameDifference, node: int, before: int, after: int, root: str
     return f"{_label(flame, node, after - before, whole)}\n{_name(flame, node)}, {kind}; {times}"
 
 
-def _name(flame: FlameDifference, node: int) -> str:
+def _name(flame: m.FlameDifference, node: int) -> str:
     return one_line(flame.names[flame.frames[flame.frame[node]].name], NAME)
 
 
@@ -136,7 +136,7 @@ def _ms(ns: float) -> str:
 # ---------------------------------------------------------------- sentences and the table
 
 
-def _summary(flame: FlameDifference, limits: Limits) -> str:
+def _summary(flame: m.FlameDifference, limits: Limits) -> str:
     largest = [
         f"{one_line(flame.names[flame.frames[frame].name], min(limits.name, NAME))} ({change(after - before)} ms)"
         for frame, (before, after) in _by_change(flame)[:_SAID]
@@ -145,7 +145,7 @@ def _summary(flame: FlameDifference, limits: Limits) -> str:
     return f"Of what functions took themselves, most changed {', '.join(largest)}" if largest else "Nothing changed"
 
 
-def _by_change(flame: FlameDifference) -> list[tuple[int, tuple[int, int]]]:
+def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
     """Own nanoseconds of each frame in base and head, the largest change first; the step and (other) are none."""
     found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for node, frame in enumerate(flame.frame):
@@ -155,7 +155,7 @@ def _by_change(flame: FlameDifference) -> list[tuple[int, tuple[int, int]]]:
     return sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
 
 
-def _notes(flame: FlameDifference, drawing: Icicle | None) -> list[str]:
+def _notes(flame: m.FlameDifference, drawing: Icicle | None) -> list[str]:
     said = [
         f"What took less than {100 * flame.pruned_below:.2g} % of its step stands in (other), so a stack that only one "
         "side has may have been too small on the other"
@@ -165,7 +165,7 @@ def _notes(flame: FlameDifference, drawing: Icicle | None) -> list[str]:
     return said
 
 
-def _table(flame: FlameDifference, root: str, limits: Limits) -> Table:
+def _table(flame: m.FlameDifference, root: str, limits: Limits) -> Table:
     rows = []
     for frame, (before, after) in _by_change(flame)[: limits.host_rows]:
         known = flame.frames[frame]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from kgprof.model import Omission
+from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.visible import one_line
 
@@ -17,7 +17,7 @@ class Gap:
     runs: tuple[str, ...]  # slugs; empty where it concerns the whole recording
 
 
-def gathered(omissions: tuple[Omission, ...]) -> tuple[Gap, ...]:
+def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
     """First the runs that lack the same thing for the same reason, then the things that one cause took from them."""
     runs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for omission in omissions:
@@ -28,7 +28,7 @@ def gathered(omissions: tuple[Omission, ...]) -> tuple[Gap, ...]:
     return tuple(Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items())
 
 
-def bounded(omissions: tuple[Omission, ...], limits: Limits) -> tuple[Gap, ...]:
+def bounded(omissions: tuple[m.Omission, ...], limits: Limits) -> tuple[Gap, ...]:
     return tuple(
         Gap(
             what=tuple(one_line(what, limits.name) for what in gap.what[: limits.lines]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import AcceptedFinding, BudgetCheck, Gate, Skipped
+from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, amount, count
 from kgprof.render.visible import one_line
@@ -54,7 +54,7 @@ class GateTable:
     notes: tuple[str, ...]
 
 
-def gate_table(gate: Gate | None, limits: Limits) -> GateTable | None:
+def gate_table(gate: m.Gate | None, limits: Limits) -> GateTable | None:
     if gate is None:
         return None
     return GateTable(
@@ -66,24 +66,24 @@ def gate_table(gate: Gate | None, limits: Limits) -> GateTable | None:
     )
 
 
-def backend_words(gate: Gate) -> str:
+def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
     return "no backend in Inductor's place" if gate.backend == INDUCTOR else f"{gate.backend} in Inductor's place"
 
 
-def by_weight(budgets: Sequence[BudgetCheck]) -> list[BudgetCheck]:
+def by_weight(budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     """What was exceeded first, then what nobody saw."""
     return sorted(budgets, key=lambda budget: _ORDER.index(budget.status) if budget.status in _ORDER else 0)
 
 
-def _budget(budget: BudgetCheck, limits: Limits) -> BudgetLine:
+def _budget(budget: m.BudgetCheck, limits: Limits) -> BudgetLine:
     seen = budget.observed
     return BudgetLine(
         run=one_line(budget.run.slug, limits.name),
         metric=one_line(budget.metric, limits.name),
         limit=f"{amount(budget.limit, budget.unit)} {one_line(_noun(budget.unit), limits.name)}".strip(),
-        observed=DASH if isinstance(seen, Skipped) else amount(seen, budget.unit),
-        why=one_line(seen.reason, limits.name) if isinstance(seen, Skipped) else "",
+        observed=DASH if isinstance(seen, m.Skipped) else amount(seen, budget.unit),
+        why=one_line(seen.reason, limits.name) if isinstance(seen, m.Skipped) else "",
         accepted=count(budget.accepted) if budget.accepted else "",
         mark=_MARKS.get(budget.status, "?"),
         status=one_line(budget.status, limits.name),
@@ -96,7 +96,7 @@ def _noun(unit: str) -> str:
     return "" if unit == "s" else unit  # seconds carry their unit in the figure
 
 
-def _accepted(entry: AcceptedFinding, limits: Limits) -> AcceptedLine:
+def _accepted(entry: m.AcceptedFinding, limits: Limits) -> AcceptedLine:
     status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
     return AcceptedLine(
         rule=one_line(entry.rule, limits.name),

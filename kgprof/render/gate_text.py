@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgprof.counted import counted
-from kgprof.model import AcceptedFinding, BudgetCheck, Finding, Gate, Profile, Skipped
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render.finding_groups import times
 from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
 from kgprof.render.visible import one_line, visible
+from kgprof.wording import plural, relative
 
 _LENGTH = 2000
 _NAME = 60
@@ -18,7 +17,7 @@ _RELATED = 3
 _HEADINGS = ("run", "budget", "limit", "observed", "accepted", "")
 
 
-def lines(profile: Profile, gate: Gate) -> Iterable[str]:
+def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     """Plain lines; the findings that fail the gate first, then the others, then the accepted ones in one line each."""
     order = sorted(
         range(len(profile.findings)), key=lambda i: (bool(profile.findings[i].accepted), i not in gate.failing)
@@ -41,13 +40,13 @@ def lines(profile: Profile, gate: Gate) -> Iterable[str]:
         yield f"  also: {one_line(reason, _LENGTH)}"
 
 
-def _findings(profile: Profile) -> str:
+def _findings(profile: m.Profile) -> str:
     number = len(profile.findings)
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    return counted(number, "finding") + (f", {accepted} of them accepted" if accepted else "")
+    return plural(number, "finding") + (f", {accepted} of them accepted" if accepted else "")
 
 
-def _finding(finding: Finding, fails: bool, root: str) -> Iterable[str]:
+def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
     place = finding.location
     where = f"{one_line(relative(place.file, root), 500)}:{place.line}: " if place else ""
     run = f" [{one_line(finding.run.slug, _NAME)}]" if finding.run else ""
@@ -72,7 +71,7 @@ def _source(line: int, text: str) -> Iterable[str]:
     yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
 
 
-def _expired(entry: AcceptedFinding) -> str:
+def _expired(entry: m.AcceptedFinding) -> str:
     day, rule = one_line(entry.expires, _NAME), one_line(entry.rule, _NAME)
     place, said = one_line(f"{entry.file}:{entry.function}", 500), one_line(f"{entry.owner}, {entry.reason}", 500)
     return f"expired on {day}: accepted finding {rule} in {place} ({said})"
@@ -81,7 +80,7 @@ def _expired(entry: AcceptedFinding) -> str:
 # ---------------------------------------------------------------- the table
 
 
-def _table(budgets: Sequence[BudgetCheck]) -> Iterable[str]:
+def _table(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
     if not budgets:
         return
     rows = [_HEADINGS, *(_row(budget) for budget in budgets)]
@@ -92,13 +91,13 @@ def _table(budgets: Sequence[BudgetCheck]) -> Iterable[str]:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-    unseen = {b.observed.reason: b for b in budgets if isinstance(b.observed, Skipped)}
+    unseen = {b.observed.reason: b for b in budgets if isinstance(b.observed, m.Skipped)}
     for reason in unseen:
         yield f"not observed: {one_line(reason, _LENGTH)}"
 
 
-def _row(budget: BudgetCheck) -> tuple[str, ...]:
-    observed = "-" if isinstance(budget.observed, Skipped) else amount(budget.observed, budget.unit)
+def _row(budget: m.BudgetCheck) -> tuple[str, ...]:
+    observed = "-" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
     return (
         one_line(budget.run.slug, _NAME),
         one_line(budget.metric, _NAME),

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import BudgetCheck, Finding, Level, Profile, Rule, Skipped
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render import compare_words
 from kgprof.render.finding_groups import cost_order, with_cost
 from kgprof.render.visible import clip, visible
+from kgprof.wording import relative
 
 LIMIT = 10  # of each kind
 COMMANDS = ("error", "warning", "notice")
 _LENGTH = 2000  # characters of one message
-_OF_LEVEL = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+_OF_LEVEL = {m.Level.ERROR: "error", m.Level.WARNING: "warning", m.Level.NOTE: "notice"}
 _OF_STATUS = {"ok": "notice", "attention": "warning", "failed": "error", "inconclusive": "error"}
 _ENDED_BADLY = "error"
 
@@ -43,7 +43,7 @@ class Github:
     name = "github"
     suffix = ".annotations"
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         everything = [
             *_verdict(profile),
             *_deaths(profile),
@@ -80,13 +80,13 @@ def _fitted(command: str, everything: Sequence[Annotation]) -> list[Annotation]:
 # ---------------------------------------------------------------- what there is to say
 
 
-def _verdict(profile: Profile) -> list[Annotation]:
+def _verdict(profile: m.Profile) -> list[Annotation]:
     text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
     command = _OF_STATUS.get(profile.verdict.status, "error")
     return [Annotation(command=command, title=f"kgprof: {profile.verdict.status}", message=text)]
 
 
-def _deaths(profile: Profile) -> list[Annotation]:
+def _deaths(profile: m.Profile) -> list[Annotation]:
     return [
         Annotation(command=_ENDED_BADLY, title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
         for run in profile.runs
@@ -94,7 +94,7 @@ def _deaths(profile: Profile) -> list[Annotation]:
     ]
 
 
-def _budgets(profile: Profile) -> list[Annotation]:
+def _budgets(profile: m.Profile) -> list[Annotation]:
     if profile.gate is None:
         return []
     command = "notice" if profile.gate.fail_on == "never" else "error"
@@ -105,13 +105,13 @@ def _budgets(profile: Profile) -> list[Annotation]:
     ]
 
 
-def _over(budget: BudgetCheck) -> str:
+def _over(budget: m.BudgetCheck) -> str:
     observed = budget.observed
-    value = observed.reason if isinstance(observed, Skipped) else f"{_plain(observed)} {budget.unit}"
+    value = observed.reason if isinstance(observed, m.Skipped) else f"{_plain(observed)} {budget.unit}"
     return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
 
 
-def _metrics(profile: Profile) -> list[Annotation]:
+def _metrics(profile: m.Profile) -> list[Annotation]:
     """What became worse; of what is inconclusive the verdict speaks."""
     if profile.comparison is None:
         return []
@@ -126,7 +126,7 @@ def _metrics(profile: Profile) -> list[Annotation]:
     ]
 
 
-def _findings(profile: Profile) -> list[Annotation]:
+def _findings(profile: m.Profile) -> list[Annotation]:
     """Of a comparison the new ones only: the others stand on lines that nobody is asked to look at."""
     rules = {rule.id: rule for rule in profile.rules}
     found = profile.findings
@@ -137,7 +137,7 @@ def _findings(profile: Profile) -> list[Annotation]:
     return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in worst_first]
 
 
-def _finding(finding: Finding, rule: Rule | None, root: str) -> Annotation:
+def _finding(finding: m.Finding, rule: m.Rule | None, root: str) -> Annotation:
     place = finding.location
     accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
     return Annotation(

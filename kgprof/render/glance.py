@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import KernelBreakdown, Level, Profile, Rounds, RunAgreement, RunReport, Spread
+from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.finding_list import FindingLine, FindingList
 from kgprof.render.gaps import gathered
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, span
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 DISAGREE = "KGP503"
 _LARGEST = 3  # kinds of kernels that are named
@@ -28,7 +28,7 @@ class Answer:
     more: str  # the words of that link
 
 
-def answers(profile: Profile, found: FindingList, limits: Limits) -> tuple[Answer, ...]:
+def answers(profile: m.Profile, found: FindingList, limits: Limits) -> tuple[Answer, ...]:
     """As many as the Profile has an answer to."""
     run = _quickest(profile)
     offered = (
@@ -46,16 +46,16 @@ def _answer(question: str, text: str, anchor: str, more: str, limits: Limits) ->
 # ---------------------------------------------------------------- where the time goes
 
 
-def _quickest(profile: Profile) -> RunReport | None:
+def _quickest(profile: m.Profile) -> m.RunReport | None:
     """Of the traced runs the one with the shortest step: the one that a reader would choose."""
-    traced = [run for run in profile.runs if isinstance(run.kernels, KernelBreakdown)]
-    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, Spread)]
+    traced = [run for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
+    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, m.Spread)]
     return traced[min(timed)[1]] if timed else next(iter(traced), None)
 
 
-def _time(run: RunReport) -> str:
+def _time(run: m.RunReport) -> str:
     kernels = run.kernels
-    assert isinstance(kernels, KernelBreakdown)
+    assert isinstance(kernels, m.KernelBreakdown)
     parts = sorted(breakdown.parts(kernels), key=lambda part: -part.per_step_us)
     on_device = kernels.device == "cuda"
     if on_device:
@@ -78,14 +78,14 @@ def _rounded(share: float) -> str:
 # ---------------------------------------------------------------- where to look
 
 
-def _look(profile: Profile, found: FindingList, run: RunReport | None, limits: Limits) -> Answer | None:
+def _look(profile: m.Profile, found: FindingList, run: m.RunReport | None, limits: Limits) -> Answer | None:
     question = "Where to look first"
     if found.groups:
         group = found.groups[0]
         line = (*group.lines, *group.folded)[0]
         text = f"{group.rule.id} {group.rule.name}{_at(line)}: {line.message}"
         return Answer(question=question, text=one_line(text, 2 * limits.name), anchor=line.anchor, more=_tally(profile))
-    rows = run.kernels.rows if run and isinstance(run.kernels, KernelBreakdown) else ()
+    rows = run.kernels.rows if run and isinstance(run.kernels, m.KernelBreakdown) else ()
     if run is None or not rows:
         return None
     text = f"no finding; {_rounded(rows[0].share)} of the kernel time of {run.key.slug} is {rows[0].name}"
@@ -96,47 +96,47 @@ def _at(line: FindingLine) -> str:
     return f" at {line.place.where}" if line.place else ""
 
 
-def _tally(profile: Profile) -> str:
+def _tally(profile: m.Profile) -> str:
     """ "first of 2 errors, 3 warnings"."""
     counts = Counter(finding.level for finding in profile.findings)
-    return "first of " + ", ".join(counted(counts[level], level.value) for level in Level if counts[level])
+    return "first of " + ", ".join(plural(counts[level], level.value) for level in m.Level if counts[level])
 
 
 # ---------------------------------------------------------------- what it stands on
 
 
-def _trust(profile: Profile) -> Iterator[str]:
+def _trust(profile: m.Profile) -> Iterator[str]:
     runs = profile.runs
     ill = sum(run.exit.outcome != "ok" for run in runs)
     if ill:
-        yield f"{count(ill)} of {counted(len(runs), 'run')} did not end well"
+        yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
     disagreeing = sum(finding.rule == DISAGREE for finding in profile.findings)
     if disagreeing:
-        yield f"two sources contradict each other on {counted(disagreeing, 'fact')}"
+        yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
     gaps = gathered(profile.omissions)
     if gaps:
-        yield f"{counted(len(gaps), 'reason')} why something was not measured"
+        yield f"{plural(len(gaps), 'reason')} why something was not measured"
 
 
-def _agreement(runs: tuple[RunReport, ...]) -> Iterator[str]:
-    verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, RunAgreement)]
+def _agreement(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
+    verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, m.RunAgreement)]
     different = verdicts.count("different")
     if different:
-        yield f"results DIFFER in {count(different)} of {counted(len(verdicts), 'run')}"
+        yield f"results DIFFER in {count(different)} of {plural(len(verdicts), 'run')}"
     elif verdicts:
         of_all = "all " if len(verdicts) > 1 else ""
-        yield f"results equal in {of_all}{counted(len(verdicts), 'run')} that were compared"
+        yield f"results equal in {of_all}{plural(len(verdicts), 'run')} that were compared"
 
 
-def _samples(runs: tuple[RunReport, ...]) -> Iterator[str]:
+def _samples(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
     """How many times the shortest and the longest series hold, and how wide the widest is."""
-    steps = [run.step for run in runs if isinstance(run.step, Spread)]
+    steps = [run.step for run in runs if isinstance(run.step, m.Spread)]
     if not steps:
         return
     least, most = min(step.samples for step in steps), max(step.samples for step in steps)
-    rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, Rounds)]
+    rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     of = f"the first of {span(count(min(rounds)), count(max(rounds)))} processes" if rounds else "one process"
     yield f"steps timed {span(count(least), count(most))} times a run, in {of} each"
     widths = [

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import PassName, RunKey
+from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import size
 from kgprof.render.visible import one_line
@@ -22,8 +22,8 @@ _TEXT_OF_3_BYTES = 4  # base64
 class TraceToHandOff:
     """Gzipped Kineto JSON of one run."""
 
-    run: RunKey
-    measured_in: PassName
+    run: m.RunKey
+    measured_in: m.PassName
     size_bytes: int
     data: bytes | None  # None: larger than CARRIED_BYTES, so that nobody need read it
     file_name: str  # that a browser saves it as
@@ -42,7 +42,7 @@ class HandOffLine:
     carried: bool
 
 
-def carried(traces: Sequence[TraceToHandOff], room_bytes: int) -> frozenset[RunKey]:
+def carried(traces: Sequence[TraceToHandOff], room_bytes: int) -> frozenset[m.RunKey]:
     """In the order of the runs, each that still fits: into CARRIED_BYTES, and as text into ``room_bytes``."""
     left = min(CARRIED_BYTES, room_bytes // _TEXT_OF_3_BYTES * 3)
     found = set()
@@ -53,7 +53,7 @@ def carried(traces: Sequence[TraceToHandOff], room_bytes: int) -> frozenset[RunK
     return frozenset(found)
 
 
-def hand_off(traces: Sequence[TraceToHandOff], which: Collection[RunKey], limits: Limits) -> tuple[HandOffLine, ...]:
+def hand_off(traces: Sequence[TraceToHandOff], which: Collection[m.RunKey], limits: Limits) -> tuple[HandOffLine, ...]:
     """``which`` of them the page carries."""
     return tuple(_line(trace, trace.run in which, limits) for trace in traces[: limits.runs])
 

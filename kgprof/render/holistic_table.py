@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import HolisticCheck, HolisticFigure, RunReport, Skipped
+from kgprof import model as m
 from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.visible import one_line
@@ -37,11 +37,11 @@ class HolisticTable:
     versions: str
 
 
-def compared(runs: Sequence[RunReport]) -> tuple[tuple[RunReport, HolisticCheck], ...]:
-    return tuple((run, run.holistic) for run in runs if isinstance(run.holistic, HolisticCheck))
+def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.HolisticCheck], ...]:
+    return tuple((run, run.holistic) for run in runs if isinstance(run.holistic, m.HolisticCheck))
 
 
-def holistic_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[HolisticTable, ...]:
+def holistic_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[HolisticTable, ...]:
     return tuple(
         HolisticTable(
             run=run_name(run, limits),
@@ -64,9 +64,9 @@ def holistic_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[Holistic
     )
 
 
-def caption(found: HolisticCheck) -> str:
+def caption(found: m.HolisticCheck) -> str:
     """How much was compared, and whether it agrees."""
-    both = [row for row in found.figures if row.differs or not isinstance(row.difference_percent, Skipped)]
+    both = [row for row in found.figures if row.differs or not isinstance(row.difference_percent, m.Skipped)]
     far = sum(row.differs for row in both)
     tolerance = f"{found.tolerance_percent:g} %"
     if not both and not found.kernels:
@@ -79,13 +79,13 @@ def caption(found: HolisticCheck) -> str:
     )
 
 
-def outcomes(found: HolisticCheck) -> str:
+def outcomes(found: m.HolisticCheck) -> str:
     """Of its calls: "4 ok, 1 empty"."""
     tally = Counter(call.outcome for call in found.calls)
     return ", ".join(f"{count(number)} {outcome}" for outcome, number in tally.items())
 
 
-def sentence(found: HolisticCheck) -> str:
+def sentence(found: m.HolisticCheck) -> str:
     """The caption, kernel and idle time, and every figure or kernel that differs."""
     rows = [row for row in (*found.figures, *found.differing) if row.name in _SAID or row.differs]
     said = [
@@ -95,13 +95,13 @@ def sentence(found: HolisticCheck) -> str:
     return "; ".join((caption(found), *said))
 
 
-def versions(found: HolisticCheck) -> str:
+def versions(found: m.HolisticCheck) -> str:
     return ", ".join(f"{name} {version}" for name, version in found.versions.items())
 
 
-def quantity(value: float | Skipped, unit: str) -> str:
+def quantity(value: float | m.Skipped, unit: str) -> str:
     """Times are in milliseconds of the whole traced window."""
-    if isinstance(value, Skipped):
+    if isinstance(value, m.Skipped):
         return DASH
     if unit == "us":
         return f"{milliseconds(value)} ms"
@@ -110,24 +110,24 @@ def quantity(value: float | Skipped, unit: str) -> str:
     return f"{figure(value)} {unit}"
 
 
-def difference(row: HolisticFigure) -> str:
+def difference(row: m.HolisticFigure) -> str:
     """HTA's less ours, of ours; 0 only where they are equal to the last digit."""
     percent = row.difference_percent
-    if isinstance(percent, Skipped):
+    if isinstance(percent, m.Skipped):
         return DASH
     if percent == 0:
         return "0 %"
     return f"{percent:+.2f} %" if abs(percent) >= 0.005 else "< 0.01 %"
 
 
-def missing(row: HolisticFigure) -> str:
+def missing(row: m.HolisticFigure) -> str:
     for side in (row.hta, row.ours, row.difference_percent):
-        if isinstance(side, Skipped):
+        if isinstance(side, m.Skipped):
             return side.reason
     return ""
 
 
-def _lines(rows: Sequence[HolisticFigure], limits: Limits) -> tuple[FigureLine, ...]:
+def _lines(rows: Sequence[m.HolisticFigure], limits: Limits) -> tuple[FigureLine, ...]:
     return tuple(
         FigureLine(
             name=one_line(row.name, limits.name),
@@ -142,7 +142,7 @@ def _lines(rows: Sequence[HolisticFigure], limits: Limits) -> tuple[FigureLine, 
     )
 
 
-def _more(found: HolisticCheck, limits: Limits) -> str:
+def _more(found: m.HolisticCheck, limits: Limits) -> str:
     figures = max(0, len(found.figures) - limits.lines)
     kernels = found.kernels_differing - len(found.differing[: limits.lines])
     said = [f"{count(n)} more {what}" for n, what in ((figures, "figures"), (kernels, "kernels that differ")) if n > 0]

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kgprof import resources
-from kgprof.carried import Packed, Share, packed
-from kgprof.model import Profile, RunKey
-from kgprof.render import page
+from kgprof import model as m
+from kgprof.render import page, resources
+from kgprof.render.carried import Packed, Share, packed
 from kgprof.render.hand_off import TraceToHandOff, carried
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.visible import visible
@@ -62,17 +61,17 @@ class WithTraces:
     """A page, and the traces that it carries: the others must lie where their links lead."""
 
     text: str
-    carried: frozenset[RunKey]
+    carried: frozenset[m.RunKey]
 
 
 class Html:
     name = "html"
     suffix = ".html"
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         return self.with_traces(profile, ()).text
 
-    def with_traces(self, profile: Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
+    def with_traces(self, profile: m.Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
         """Traces get what room the page leaves: nothing else of it goes for them."""
         made = _first_that_fits(profile, traces)
         left = MAX_BYTES - len(made.text.encode("utf-8"))
@@ -88,7 +87,7 @@ class _Made:
     text: str
 
 
-def _first_that_fits(profile: Profile, traces: Sequence[TraceToHandOff]) -> _Made:
+def _first_that_fits(profile: m.Profile, traces: Sequence[TraceToHandOff]) -> _Made:
     """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving."""
     packing = cache(lambda share: packed(profile, share))
 
@@ -112,7 +111,11 @@ def _first_that_fits(profile: Profile, traces: Sequence[TraceToHandOff]) -> _Mad
 
 
 def _rendered(
-    profile: Profile, limits: Limits, own: Packed, traces: Sequence[TraceToHandOff] = (), which: Collection[RunKey] = ()
+    profile: m.Profile,
+    limits: Limits,
+    own: Packed,
+    traces: Sequence[TraceToHandOff] = (),
+    which: Collection[m.RunKey] = (),
 ) -> str:
     from markupsafe import Markup
 

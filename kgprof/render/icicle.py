@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
 from kgprof.render.chart import of_width
 from kgprof.render.limits import Limits
+from kgprof.wording import plural
 
 ROW = 24  # pixels
 NARROWEST = 0.0015  # of the width: two pixels of a wide screen
@@ -99,7 +99,7 @@ def _box(item: Item, start: float, whole: float, depth: int) -> Box:
 def _left_out(deeper: int, narrower: int, least: float, limits: Limits) -> list[str]:
     found = []
     if deeper:
-        found.append(f"{counted(deeper, 'frame')} below the first {limits.flame_rows} rows")
+        found.append(f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows")
     if narrower:
-        found.append(f"{counted(narrower, 'frame')} narrower than {100 * least:.2g} % of the step")
+        found.append(f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step")
     return found

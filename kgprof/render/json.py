@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model import PROFILE_SCHEMA_VERSION, Profile, encode_json
+from kgprof import model as m
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -15,14 +15,14 @@ class Json:
     name = "json"
     suffix = ".json"
 
-    def render(self, profile: Profile) -> str:
-        return encode_json(profile).decode("utf-8")
+    def render(self, profile: m.Profile) -> str:
+        return m.encode_json(profile).decode("utf-8")
 
 
 def schema() -> dict[str, Any]:
     """JSON Schema of the document, draft 2020-12."""
     return {
         "$schema": DIALECT,
-        "title": f"kgprof Profile, schema version {PROFILE_SCHEMA_VERSION}",
-        **msgspec.json.schema(Profile),
+        "title": f"kgprof Profile, schema version {m.PROFILE_SCHEMA_VERSION}",
+        **msgspec.json.schema(m.Profile),
     }

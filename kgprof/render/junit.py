@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from xml.etree import ElementTree
 
+from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.model import BudgetCheck, ComparedMetric, Finding, Level, Profile, Skipped
-from kgprof.places import relative
 from kgprof.render import compare_words
 from kgprof.render.finding_groups import with_cost
 from kgprof.render.looked_for import was_watched
 from kgprof.render.visible import visible
+from kgprof.wording import relative
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
@@ -42,7 +42,7 @@ class Junit:
     name = "junit"
     suffix = ".xml"
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         cases = [*_endings(profile), *_budgets(profile), *_metrics(profile), *_rules(profile)]
         counts = {
             "tests": str(len(cases)),
@@ -59,8 +59,8 @@ class Junit:
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
-def _totals(profile: Profile) -> list[tuple[str, str]]:
-    levels = [(f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in Level]
+def _totals(profile: m.Profile) -> list[tuple[str, str]]:
+    levels = [(f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in m.Level]
     return [
         ("verdict.status", profile.verdict.status),
         ("verdict.text", profile.verdict.text),
@@ -73,7 +73,7 @@ def _totals(profile: Profile) -> list[tuple[str, str]]:
     ]
 
 
-def _of_comparison(profile: Profile) -> list[tuple[str, str]]:
+def _of_comparison(profile: m.Profile) -> list[tuple[str, str]]:
     found = profile.comparison
     if found is None:
         return []
@@ -88,7 +88,7 @@ def _of_comparison(profile: Profile) -> list[tuple[str, str]]:
 # ---------------------------------------------------------------- the cases
 
 
-def _endings(profile: Profile) -> Iterable[Case]:
+def _endings(profile: m.Profile) -> Iterable[Case]:
     for run in profile.runs:
         died = "" if run.exit.outcome == "ok" else run.how_it_ended
         yield Case(run=run.key.slug, name="the run ended well", error=died)
@@ -96,12 +96,12 @@ def _endings(profile: Profile) -> Iterable[Case]:
         yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
 
 
-def _budgets(profile: Profile) -> Iterable[Case]:
+def _budgets(profile: m.Profile) -> Iterable[Case]:
     if profile.gate is None:
         return
     judged = profile.gate.fail_on != "never"
     for budget in profile.gate.budgets:
-        observed = "" if isinstance(budget.observed, Skipped) else _plain(budget.observed)
+        observed = "" if isinstance(budget.observed, m.Skipped) else _plain(budget.observed)
         over = (
             f"{observed} {budget.unit} over the budget of {_plain(budget.limit)}" if budget.status == "exceeded" else ""
         )
@@ -110,7 +110,7 @@ def _budgets(profile: Profile) -> Iterable[Case]:
             name=f"budget {budget.metric}",
             properties=_of_budget(budget, observed),
             failure=over if judged else "",
-            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, Skipped) else "",
+            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
             said=(over,) if over and not judged else (),
         )
     for entry in profile.gate.accepted:
@@ -119,7 +119,7 @@ def _budgets(profile: Profile) -> Iterable[Case]:
         yield Case(run=EVERY_RUN, name=f"accepted {entry.rule} in {place}", failure=gone)
 
 
-def _metrics(profile: Profile) -> Iterable[Case]:
+def _metrics(profile: m.Profile) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not settle an error."""
     if profile.comparison is None:
         return
@@ -146,7 +146,7 @@ def _metrics(profile: Profile) -> Iterable[Case]:
         )
 
 
-def _of_metric(metric: ComparedMetric) -> tuple[tuple[str, str], ...]:
+def _of_metric(metric: m.ComparedMetric) -> tuple[tuple[str, str], ...]:
     sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
     bounds = (("ratio.low", metric.low), ("ratio.high", metric.high), ("ratio.machine", metric.machine))
     allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
@@ -154,8 +154,8 @@ def _of_metric(metric: ComparedMetric) -> tuple[tuple[str, str], ...]:
         ("verdict", metric.verdict),
         ("decides", str(metric.decides).lower()),
         ("unit", metric.unit),
-        *((name, "not observed" if isinstance(side, Skipped) else _plain(side)) for name, side in sides),
-        *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, Skipped)),
+        *((name, "not observed" if isinstance(side, m.Skipped) else _plain(side)) for name, side in sides),
+        *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, m.Skipped)),
         *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
     )
 
@@ -165,7 +165,7 @@ def _plain(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{Decimal(str(value)):f}"
 
 
-def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:
+def _of_budget(budget: m.BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:
     return (
         ("value", observed or "not observed"),
         ("budget", _plain(budget.limit)),
@@ -175,7 +175,7 @@ def _of_budget(budget: BudgetCheck, observed: str) -> tuple[tuple[str, str], ...
     )
 
 
-def _rules(profile: Profile) -> Iterable[Case]:
+def _rules(profile: m.Profile) -> Iterable[Case]:
     """Each rule that was looked for on each run, found or not; a finding about no run stands under "all runs"."""
     root = profile.environment.source_root
     fails = _failing(profile)
@@ -201,25 +201,25 @@ def _rules(profile: Profile) -> Iterable[Case]:
         )
 
 
-def _failing(profile: Profile) -> frozenset[int]:
+def _failing(profile: m.Profile) -> frozenset[int]:
     """The gate's own answer, or the comparison's; without either, the errors."""
     if profile.gate is not None:
         return frozenset(profile.gate.failing)
     if profile.comparison is not None:
         failing = {found.finding for found in profile.comparison.findings if found.fails}
         return frozenset(index for index, finding in enumerate(profile.findings) if finding in failing)
-    return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is Level.ERROR)
+    return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is m.Level.ERROR)
 
 
-def _unseen(profile: Profile, slug: str, rule: str) -> str:
+def _unseen(profile: m.Profile, slug: str, rule: str) -> str:
     """A rule about compilation has nothing to say on a run whose compilation was not watched."""
     run = next((run for run in profile.runs if run.key.slug == slug), None)
-    if run is None or not rule.startswith(("KGP1", "KGP3")) or not isinstance(run.compile, Skipped):
+    if run is None or not rule.startswith(("KGP1", "KGP3")) or not isinstance(run.compile, m.Skipped):
         return ""
     return f"not observed: {run.compile.reason}"
 
 
-def _line(finding: Finding, root: str) -> str:
+def _line(finding: m.Finding, root: str) -> str:
     place = finding.location
     where = f"{relative(place.file, root)}:{place.line}: " if place else ""
     accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""

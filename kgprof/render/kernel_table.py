@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.kernel_names import LENGTH, middle_out, short_name
-from kgprof.model import HostBreakdown, HostRow, KernelBreakdown, KernelRow, RunReport
+from kgprof import model as m
 from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down, of_width
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
 from kgprof.render.visible import one_line
+from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
 
 _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
@@ -74,7 +73,7 @@ class HostTable:
     rest: str
 
 
-def kernel_tables(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple[KernelTable, ...]:
+def kernel_tables(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[KernelTable, ...]:
     return tuple(
         KernelTable(
             anchor=anchor(index),
@@ -91,16 +90,16 @@ def kernel_tables(runs: Sequence[RunReport], root: str, limits: Limits) -> tuple
     )
 
 
-def _kernel_caption(kernels: KernelBreakdown) -> str:
-    names, steps = counted(len(kernels.rows), "name"), counted(kernels.steps, "step")
+def _kernel_caption(kernels: m.KernelBreakdown) -> str:
+    names, steps = plural(len(kernels.rows), "name"), plural(kernels.steps, "step")
     return (
         f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {steps}, "
         f"{kernels.measured_in.upper()} pass"
     )
 
 
-def _kernel_lines(rows: Sequence[KernelRow], root: str, limits: Limits) -> tuple[KernelLine, ...]:
-    names = distinct_names([row.name for row in rows], LENGTH, limits.name)
+def _kernel_lines(rows: Sequence[m.KernelRow], root: str, limits: Limits) -> tuple[KernelLine, ...]:
+    names = distinct_names([row.name for row in rows], KERNEL_NAME_LENGTH, limits.name)
     return tuple(_kernel_line(rank, row, names[rank - 1], root, limits) for rank, row in enumerate(rows, start=1))
 
 
@@ -119,7 +118,7 @@ def _alike(shown: Mapping[str, str]) -> list[str]:
     return [name for name, short in shown.items() if times[short] > 1]
 
 
-def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits) -> KernelLine:
+def _kernel_line(rank: int, row: m.KernelRow, name: str, root: str, limits: Limits) -> KernelLine:
     lines, more_lines = origin_table.places(row.lines, root, limits)
     ops = tuple(one_line(op, limits.name) for op in row.ops[: limits.lines])
     whole = middle_out(one_line(row.name, _WHOLE), limits.name)
@@ -145,7 +144,7 @@ def _kernel_line(rank: int, row: KernelRow, name: str, root: str, limits: Limits
     )
 
 
-def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:
+def _kernel_rest(rest: Sequence[m.KernelRow]) -> tuple[str, str, str, str]:
     if not rest:
         return ("", "", "", "")
     return (
@@ -159,21 +158,21 @@ def _kernel_rest(rest: Sequence[KernelRow]) -> tuple[str, str, str, str]:
 # ---------------------------------------------------------------- host
 
 
-def host_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[HostTable, ...]:
+def host_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[HostTable, ...]:
     return tuple(
         HostTable(
             anchor=anchor(index),
             run=run_name(run, limits),
-            caption=f"{milliseconds(host.total_self_us)} ms in {counted(host.steps, 'step')} under cProfile, HOST pass",
+            caption=f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under cProfile, HOST pass",
             lines=tuple(_host_line(row, host, limits) for row in host.rows[: limits.host_rows]),
             rest=_host_rest(host, limits),
         )
         for index, run in enumerate(runs)
-        if isinstance(host := run.host, HostBreakdown)
+        if isinstance(host := run.host, m.HostBreakdown)
     )
 
 
-def _host_line(row: HostRow, host: HostBreakdown, limits: Limits) -> HostLine:
+def _host_line(row: m.HostRow, host: m.HostBreakdown, limits: Limits) -> HostLine:
     share = row.self_us / host.total_self_us if host.total_self_us else 0.0
     # cProfile files what is written in C under "~", without a line.
     place = "built-in" if row.file in ("", "~") else f"{row.file}:{row.line}" if row.line else row.file
@@ -188,7 +187,7 @@ def _host_line(row: HostRow, host: HostBreakdown, limits: Limits) -> HostLine:
     )
 
 
-def _host_rest(host: HostBreakdown, limits: Limits) -> str:
+def _host_rest(host: m.HostBreakdown, limits: Limits) -> str:
     shown = host.rows[: limits.host_rows]
     others = len(host.rows) - len(shown) + host.rows_left_out
     if not others:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgprof.carried import Share
-from kgprof.model import RunReport
+from kgprof import model as m
+from kgprof.render.carried import Share
 from kgprof.render.visible import one_line
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
@@ -33,5 +33,5 @@ def anchor(run_index: int) -> str:
     return f"run-{run_index + 1}"
 
 
-def run_name(run: RunReport, limits: Limits) -> str:
+def run_name(run: m.RunReport, limits: Limits) -> str:
     return one_line(run.key.slug, limits.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import RunReport
+from kgprof import model as m
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, size
 from kgprof.render.visible import visible
@@ -19,7 +19,7 @@ class Log:
     text: str
 
 
-def logs(runs: Sequence[RunReport], limits: Limits) -> tuple[Log, ...]:
+def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
     if not limits.log_chars:
         return ()
     written = [(index, run) for index, run in enumerate(runs) if run.log.text]

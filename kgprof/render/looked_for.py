@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kgprof.model import (
-    CompileSummary,
-    Economics,
-    Evaluation,
-    KernelBreakdown,
-    Profile,
-    Rule,
-    RunAgreement,
-    RunReport,
-    Skipped,
-)
+from kgprof import model as m
 
 CUDA = "cuda"
-Seen = Callable[[RunReport, str], bool]  # of a run, on a device
+Seen = Callable[[m.RunReport, str], bool]  # of a run, on a device
 
 
-def looked_for(profile: Profile) -> tuple[Rule, ...]:
+def looked_for(profile: m.Profile) -> tuple[m.Rule, ...]:
     """Of the Profile's rules those that at least one of its runs could have shown, or that something was found by."""
     found = {finding.rule for finding in profile.findings}
     return tuple(
@@ -30,28 +20,28 @@ def looked_for(profile: Profile) -> tuple[Rule, ...]:
     )
 
 
-def was_watched(rule: str, run: RunReport, device: str) -> bool:
+def was_watched(rule: str, run: m.RunReport, device: str) -> bool:
     """A rule that this page does not know is taken as looked for."""
     seen = SEEN_IN.get(rule)
     return seen is None or seen(run, device)
 
 
-def _compile(run: RunReport, device: str) -> bool:
-    return not isinstance(run.compile, Skipped)
+def _compile(run: m.RunReport, device: str) -> bool:
+    return not isinstance(run.compile, m.Skipped)
 
 
-def _calls(run: RunReport, device: str) -> bool:
+def _calls(run: m.RunReport, device: str) -> bool:
     """Whether one call was told from the next: in a TORCH_TRACE directory none is."""
     return _compile(run, device) and not _from_files(run)
 
 
-def _from_files(run: RunReport) -> bool:
+def _from_files(run: m.RunReport) -> bool:
     return run.script is not None and not run.script.counted
 
 
 def _capture(name: str) -> Seen:
-    def seen(run: RunReport, device: str) -> bool:
-        lines = run.compile.capture_unavailable if isinstance(run.compile, CompileSummary) else ()
+    def seen(run: m.RunReport, device: str) -> bool:
+        lines = run.compile.capture_unavailable if isinstance(run.compile, m.CompileSummary) else ()
         return _compile(run, device) and not any(line.startswith(f"capture {name} unavailable") for line in lines)
 
     return seen
@@ -61,45 +51,45 @@ def _on_cuda(seen: Seen) -> Seen:
     return lambda run, device: device == CUDA and seen(run, device)
 
 
-def _reads(run: RunReport, device: str) -> bool:
-    return not isinstance(run.memory, Skipped)
+def _reads(run: m.RunReport, device: str) -> bool:
+    return not isinstance(run.memory, m.Skipped)
 
 
-def _tensors(run: RunReport, device: str) -> bool:
+def _tensors(run: m.RunReport, device: str) -> bool:
     """A script is not compiled under the probes."""
     return _reads(run, device) and run.script is None
 
 
-def _predicted_read(run: RunReport, device: str) -> bool:
+def _predicted_read(run: m.RunReport, device: str) -> bool:
     return device != CUDA and _reads(run, device)
 
 
-def _skipped_graphs(run: RunReport, device: str) -> bool:
+def _skipped_graphs(run: m.RunReport, device: str) -> bool:
     """On a CPU run it is a prediction, from what Inductor was told."""
     return _capture("cuda graph log" if device == CUDA else "graph hook")(run, device)
 
 
-def _launches(run: RunReport, device: str) -> bool:
-    return isinstance(run.kernels, KernelBreakdown)
+def _launches(run: m.RunReport, device: str) -> bool:
+    return isinstance(run.kernels, m.KernelBreakdown)
 
 
-def _launches_and_times(run: RunReport, device: str) -> bool:
-    return _launches(run, device) and not isinstance(run.step, Skipped)
+def _launches_and_times(run: m.RunReport, device: str) -> bool:
+    return _launches(run, device) and not isinstance(run.step, m.Skipped)
 
 
-def _weighed(run: RunReport, device: str) -> bool:
-    return isinstance(run.economics, Economics) and run.economics.verdict != "not observed"
+def _weighed(run: m.RunReport, device: str) -> bool:
+    return isinstance(run.economics, m.Economics) and run.economics.verdict != "not observed"
 
 
-def _results(run: RunReport, device: str) -> bool:
-    return isinstance(run.agreement, RunAgreement)
+def _results(run: m.RunReport, device: str) -> bool:
+    return isinstance(run.agreement, m.RunAgreement)
 
 
-def _evaluated(run: RunReport, device: str) -> bool:
-    return isinstance(run.evaluation, Evaluation)
+def _evaluated(run: m.RunReport, device: str) -> bool:
+    return isinstance(run.evaluation, m.Evaluation)
 
 
-def _two_sources(run: RunReport, device: str) -> bool:
+def _two_sources(run: m.RunReport, device: str) -> bool:
     return _capture("frame hook")(run, device) or _reads(run, device)
 
 

@@ -8,19 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import (
-    BudgetCheck,
-    ComparedMetric,
-    Comparison,
-    KernelBreakdown,
-    KernelLaunches,
-    Level,
-    Profile,
-    RunReport,
-    Skipped,
-    TraceDifference,
-)
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render import (
     breakdown,
     compare_words,
@@ -42,6 +30,7 @@ from kgprof.render.kernel_table import distinct_names
 from kgprof.render.looked_for import looked_for
 from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
 from kgprof.render.visible import one_line
+from kgprof.wording import relative
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
@@ -93,7 +82,7 @@ class Markdown:
         self._size = _bytes if in_bytes else len
         self._report_url = report_url
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         runs = _traces(profile) if profile.trace_files else _runs(profile)
         findings = _findings(profile)
         open_to_all = (
@@ -205,7 +194,7 @@ def _table(headings: Sequence[str], *, leading_words: int = 1) -> tuple[str, str
     return _row(headings), _row(rule)
 
 
-def _verdict(profile: Profile) -> Section:
+def _verdict(profile: m.Profile) -> Section:
     symbol = _SYMBOLS.get(profile.verdict.status, "❔")
     title = f"### kgprof: {escaped(profile.workload)} on {escaped(profile.environment.device_name)}"
     status = f"{symbol} **{escaped(profile.verdict.status.upper())}** {escaped(profile.verdict.text, 600)}"
@@ -219,7 +208,7 @@ def _link(url: str) -> Section | None:
     return Section(head=(f"[The whole report]({url})",)) if _ADDRESS.fullmatch(url) else None
 
 
-def _runs(profile: Profile) -> Section:
+def _runs(profile: m.Profile) -> Section:
     shown = [column for column in summary.columns(profile) if column.name in _COLUMNS][:_METRICS]
     return Section(
         head=_table(["run", *(column.name for column in shown)]),
@@ -229,7 +218,7 @@ def _runs(profile: Profile) -> Section:
     )
 
 
-def _traces(profile: Profile) -> Section:
+def _traces(profile: m.Profile) -> Section:
     """The files, in place of runs that were timed."""
     limits = trace_table.IN_TEXT
     lines = trace_table.file_lines(profile, limits)
@@ -242,7 +231,7 @@ def _traces(profile: Profile) -> Section:
     )
 
 
-def _ranks(profile: Profile) -> Section | None:
+def _ranks(profile: m.Profile) -> Section | None:
     found = trace_table.rank_table(profile.rank_balance, trace_table.IN_TEXT)
     if found is None:
         return None
@@ -262,7 +251,7 @@ def _ranks(profile: Profile) -> Section | None:
     )
 
 
-def _difference(found: TraceDifference) -> Section:
+def _difference(found: m.TraceDifference) -> Section:
     """By kind, and the kernels that changed most."""
     shown = trace_table.difference_tables(found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME)
     rows: list[str] = []
@@ -274,7 +263,7 @@ def _difference(found: TraceDifference) -> Section:
     )
 
 
-def _run_name(run: RunReport) -> str:
+def _run_name(run: m.RunReport) -> str:
     ended = summary.ended(run)
     return escaped(run.key.slug) + (f"<br><sub>{escaped(ended)}</sub>" if ended else "")
 
@@ -284,7 +273,7 @@ def _cell(cell: summary.Cell) -> str:
     return escaped(cell.text) + detail
 
 
-def _budgets(profile: Profile) -> Section | None:
+def _budgets(profile: m.Profile) -> Section | None:
     if profile.gate is None or not profile.gate.budgets:
         return None
     rows = tuple(
@@ -296,18 +285,18 @@ def _budgets(profile: Profile) -> Section | None:
     )
 
 
-def _status(budget: BudgetCheck) -> str:
+def _status(budget: m.BudgetCheck) -> str:
     return f"**{escaped(budget.status)}**" if budget.status == "exceeded" else escaped(budget.status)
 
 
-def _observed(budget: BudgetCheck) -> str:
-    if isinstance(budget.observed, Skipped):
+def _observed(budget: m.BudgetCheck) -> str:
+    if isinstance(budget.observed, m.Skipped):
         return f"{DASH} ({budget.observed.reason})"
     accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
     return amount(budget.observed, budget.unit) + accepted
 
 
-def _compared(profile: Profile) -> Iterable[Section]:
+def _compared(profile: m.Profile) -> Iterable[Section]:
     """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the findings."""
     found = profile.comparison
     if found is None:
@@ -328,7 +317,7 @@ def _compared(profile: Profile) -> Iterable[Section]:
     yield from _of_status(found, profile)
 
 
-def _causes(found: Comparison) -> Iterable[str]:
+def _causes(found: m.Comparison) -> Iterable[str]:
     together = compare_words.unexplained(found.causes)
     for number, cause in enumerate(found.causes, start=1):
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
@@ -339,7 +328,7 @@ def _causes(found: Comparison) -> Iterable[str]:
             yield f"- {escaped(said, 400)}"
 
 
-def _metrics(found: Comparison) -> Section:
+def _metrics(found: m.Comparison) -> Section:
     """What changed or is not settled; the others are a count."""
     metrics = compare_words.metrics_of(found)
     changed = [metric for metric in metrics if metric.verdict in ("worse", "better", "inconclusive")]
@@ -355,7 +344,7 @@ def _metrics(found: Comparison) -> Section:
     )
 
 
-def _metric_cells(metric: ComparedMetric) -> list[str]:
+def _metric_cells(metric: m.ComparedMetric) -> list[str]:
     interval, allowed = compare_words.interval(metric), compare_words.allowed(metric)
     small = "; ".join(part for part in (interval, f"allowed: {allowed}" if allowed else "", metric.note) if part)
     below = f"<br><sub>{escaped(small, 400)}</sub>" if small else ""
@@ -370,7 +359,7 @@ def _metric_cells(metric: ComparedMetric) -> list[str]:
     ]
 
 
-def _of_status(found: Comparison, profile: Profile) -> Iterable[Section]:
+def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
     yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
     for status in ("new", "fixed"):
         groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
@@ -385,13 +374,13 @@ def _of_status(found: Comparison, profile: Profile) -> Iterable[Section]:
         )
 
 
-def _of_comparison(group: Grouped, status: str, profile: Profile) -> str:
+def _of_comparison(group: Grouped, status: str, profile: m.Profile) -> str:
     if status == "fixed":
         return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
     return _finding_line(group, profile)
 
 
-def _findings(profile: Profile) -> Section:
+def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
         watched = ", ".join(escaped(rule.id) for rule in looked_for(profile))
@@ -408,17 +397,17 @@ def _findings(profile: Profile) -> Section:
     )
 
 
-def _more_findings(profile: Profile) -> Section | None:
+def _more_findings(profile: m.Profile) -> Section | None:
     rest = _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]
     if not rest:
         return None
     return _behind("More findings", (_finding_line(group, profile) for group in rest), noun="findings")
 
 
-def _by_weight(profile: Profile) -> list[Grouped]:
+def _by_weight(profile: m.Profile) -> list[Grouped]:
     failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
     same = [group for group in grouped(profile.findings) if not group.first.accepted]
-    levels = tuple(Level)
+    levels = tuple(m.Level)
     return sorted(
         same,
         key=lambda group: (
@@ -429,11 +418,11 @@ def _by_weight(profile: Profile) -> list[Grouped]:
     )
 
 
-def _finding_line(group: Grouped, profile: Profile) -> str:
+def _finding_line(group: Grouped, profile: m.Profile) -> str:
     return f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
 
 
-def _finding(group: Grouped, profile: Profile) -> str:
+def _finding(group: Grouped, profile: m.Profile) -> str:
     place = group.first.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
     times = f" ({group.times})" if group.times else ""
@@ -441,7 +430,7 @@ def _finding(group: Grouped, profile: Profile) -> str:
     return escaped(f"{where}{group.message}{times}", 400) + cost
 
 
-def _accepted(profile: Profile) -> Section | None:
+def _accepted(profile: m.Profile) -> Section | None:
     groups = [group for group in grouped(profile.findings) if group.first.accepted]
     entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [entry for entry in entries if entry.status == "expired"]
@@ -460,20 +449,20 @@ def _accepted(profile: Profile) -> Section | None:
     return _behind("Accepted findings", rows, noun="accepted findings")
 
 
-def _trade_offs(profile: Profile) -> Section | None:
+def _trade_offs(profile: m.Profile) -> Section | None:
     if not profile.trade_offs:
         return None
     rows = tuple(f"- **{escaped(weighed.verdict)}**: {escaped(weighed.text, 400)}" for weighed in profile.trade_offs)
     return Section(head=("**Trade-offs**", ""), rows=rows, noun="trade-offs")
 
 
-def _economics(profile: Profile) -> Section | None:
+def _economics(profile: m.Profile) -> Section | None:
     """Of the runs that pay; the others are findings."""
     rows = tuple(f"- {escaped(said, 600)}" for said in economics_table.sentences(profile))
     return Section(head=("**Economics**", ""), rows=rows, noun="runs") if rows else None
 
 
-def _checklist(profile: Profile) -> Section | None:
+def _checklist(profile: m.Profile) -> Section | None:
     """What failed; the rest is a count."""
     if not profile.checklist:
         return None
@@ -484,7 +473,7 @@ def _checklist(profile: Profile) -> Section | None:
     return Section(head=(head, ""), rows=failed, noun="items")
 
 
-def _memory(profile: Profile) -> Section | None:
+def _memory(profile: m.Profile) -> Section | None:
     columns = memory_table.columns(profile.runs)
     if not columns:
         return None
@@ -497,8 +486,8 @@ def _memory(profile: Profile) -> Section | None:
     )
 
 
-def _time(profile: Profile) -> Section | None:
-    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, KernelBreakdown)]
+def _time(profile: m.Profile) -> Section | None:
+    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
     if not broken_down:
         return None
     present = {part.kind for _, kernels in broken_down for part in breakdown.parts(kernels)}
@@ -514,7 +503,7 @@ def _time(profile: Profile) -> Section | None:
     )
 
 
-def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) -> list[str]:
+def _time_cells(run: m.RunReport, kernels: m.KernelBreakdown, kinds: Sequence[str]) -> list[str]:
     found = {part.kind: part for part in breakdown.parts(kernels)}
     cells = [
         f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})"
@@ -525,8 +514,8 @@ def _time_cells(run: RunReport, kernels: KernelBreakdown, kinds: Sequence[str]) 
     return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]
 
 
-def _origins(profile: Profile) -> Section | None:
-    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, KernelBreakdown)]
+def _origins(profile: m.Profile) -> Section | None:
+    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
     if not broken_down:
         return None
     rows = tuple(
@@ -536,7 +525,7 @@ def _origins(profile: Profile) -> Section | None:
     return Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
 
 
-def _origin(kernels: KernelBreakdown, root: str) -> str:
+def _origin(kernels: m.KernelBreakdown, root: str) -> str:
     """What is known, the lines of the largest kernel that has any, why the device was idle, and the host's step."""
     said = [origin_table.known(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
@@ -552,7 +541,7 @@ def _origin(kernels: KernelBreakdown, root: str) -> str:
     return "; ".join(said)
 
 
-def _roofline(profile: Profile) -> Section | None:
+def _roofline(profile: m.Profile) -> Section | None:
     """The largest kernels of the run of which most could be placed, and how much of each run was."""
     found = roofline_table.placed(profile.runs)
     if not found:
@@ -579,10 +568,10 @@ def _roofline(profile: Profile) -> Section | None:
     )
 
 
-def _launch_cells(name: str, row: KernelLaunches) -> list[str]:
+def _launch_cells(name: str, row: m.KernelLaunches) -> list[str]:
     bound = roofline_table.bound(row, _CELL)
     figures = (roofline_table.gigabytes(row, _CELL), roofline_table.teraflops(row, _CELL))
-    registers = DASH if isinstance(row.registers, Skipped) else f"{row.registers:,}"
+    registers = DASH if isinstance(row.registers, m.Skipped) else f"{row.registers:,}"
     return [
         escaped(name),
         escaped(f"{bound.text} ({bound.below})" if bound.below else bound.text),
@@ -593,7 +582,7 @@ def _launch_cells(name: str, row: KernelLaunches) -> list[str]:
     ]
 
 
-def _holistic(profile: Profile) -> Section | None:
+def _holistic(profile: m.Profile) -> Section | None:
     """Kernel and idle time, and what differs; then what HTA was not asked, or did not say."""
     compared = holistic_table.compared(profile.runs)
     if not compared:
@@ -612,7 +601,7 @@ def _holistic(profile: Profile) -> Section | None:
     )
 
 
-def _gaps(profile: Profile) -> Section | None:
+def _gaps(profile: m.Profile) -> Section | None:
     gaps = gathered(profile.omissions)
     if not gaps:
         return None
@@ -623,13 +612,13 @@ def _gaps(profile: Profile) -> Section | None:
     return _behind("Not measured", rows, noun="lines")
 
 
-def _contents(profile: Profile) -> Section:
+def _contents(profile: m.Profile) -> Section:
     """What a reader should know before this is shown to others."""
     facts = contents_box.facts(profile)
     return _behind(contents_box.TITLE, (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in facts))
 
 
-def _environment(profile: Profile) -> Section:
+def _environment(profile: m.Profile) -> Section:
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kgprof.counted import counted
-from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
+from kgprof import model as m
 from kgprof.render.quantity import count, figure, size
 from kgprof.render.summary import Cell, Column, missing
+from kgprof.wording import plural
 
 
-def columns(runs: Sequence[RunReport]) -> tuple[Column, ...]:
+def columns(runs: Sequence[m.RunReport]) -> tuple[Column, ...]:
     """Those that at least one run has a figure for."""
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def reasons(runs: Sequence[RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
@@ -30,19 +30,19 @@ def reasons(runs: Sequence[RunReport]) -> tuple[tuple[str, tuple[str, ...], tupl
     )
 
 
-def line(run: RunReport) -> str:
+def line(run: m.RunReport) -> str:
     """One run in a sentence's part: "peak 1.20 GiB resident (+31.0 MiB over eager), 1.00 syncs/step"; empty where
     nothing is known."""
-    if not isinstance(run.memory, MemorySummary):
+    if not isinstance(run.memory, m.MemorySummary):
         return ""
     peaks, said = run.memory.peaks, []
-    if isinstance(peaks, MemoryPeaks):
+    if isinstance(peaks, m.MemoryPeaks):
         known = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
         said += [f"peak {size(value)} {name}" for value, name in known if isinstance(value, int)][:1]
     over = run.memory.over_eager_bytes
     if isinstance(over, int) and said:
         said[0] += f" ({signed(over)} over eager)"
-    if not isinstance(run.memory.syncs_per_step, Skipped):
+    if not isinstance(run.memory.syncs_per_step, m.Skipped):
         said.append(f"{figure(run.memory.syncs_per_step)} syncs/step")
     return ", ".join(said)
 
@@ -54,26 +54,26 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _syncs(run: RunReport) -> Cell:
-    if isinstance(run.memory, Skipped):
+def _syncs(run: m.RunReport) -> Cell:
+    if isinstance(run.memory, m.Skipped):
         return missing(run.memory.reason)
     syncs = run.memory.syncs_per_step
-    if isinstance(syncs, Skipped):
+    if isinstance(syncs, m.Skipped):
         return missing(syncs.reason)
     alone = run.memory.warm_up_reads
     warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
-    return Cell(text=figure(syncs), details=(counted(run.memory.steps, "step"), *warm_up), value=syncs)
+    return Cell(text=figure(syncs), details=(plural(run.memory.steps, "step"), *warm_up), value=syncs)
 
 
 def _peak(
-    peak: Callable[[MemoryPeaks], int | Skipped], before: Callable[[MemoryPeaks], int | Skipped] | None = None
-) -> Callable[[RunReport], Cell]:
-    def cell(run: RunReport) -> Cell:
-        peaks = run.memory if isinstance(run.memory, Skipped) else run.memory.peaks
-        if isinstance(peaks, Skipped):
+    peak: Callable[[m.MemoryPeaks], int | m.Skipped], before: Callable[[m.MemoryPeaks], int | m.Skipped] | None = None
+) -> Callable[[m.RunReport], Cell]:
+    def cell(run: m.RunReport) -> Cell:
+        peaks = run.memory if isinstance(run.memory, m.Skipped) else run.memory.peaks
+        if isinstance(peaks, m.Skipped):
             return missing(peaks.reason)
         value, held = peak(peaks), before(peaks) if before else None
-        if isinstance(value, Skipped):
+        if isinstance(value, m.Skipped):
             return missing(value.reason)
         details = (f"{size(held)} before",) if isinstance(held, int) else ()
         return Cell(text=size(value), details=details, value=float(value))
@@ -81,11 +81,11 @@ def _peak(
     return cell
 
 
-def _over_eager(run: RunReport) -> Cell:
-    if isinstance(run.memory, Skipped):
+def _over_eager(run: m.RunReport) -> Cell:
+    if isinstance(run.memory, m.Skipped):
         return missing(run.memory.reason)
     over = run.memory.over_eager_bytes
-    if isinstance(over, Skipped):
+    if isinstance(over, m.Skipped):
         return missing(over.reason)
     return Cell(text=signed(over), details=(run.memory.over_eager_of,), value=float(over))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import ObserverCost, PassName, Profile, RunReport, Skipped, Spread
+from kgprof import model as m
 from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import DASH, ratio
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +18,10 @@ class ObserverTable:
     rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # run, (ratio, samples or reason) a pass
 
 
-_OBSERVERS = tuple(name for name in PassName if name is not PassName.TIMING)
+_OBSERVERS = tuple(name for name in m.PassName if name is not m.PassName.TIMING)
 
 
-def observers(runs: Sequence[RunReport], limits: Limits) -> ObserverTable:
+def observers(runs: Sequence[m.RunReport], limits: Limits) -> ObserverTable:
     seen = {cost.observer for run in runs for cost in run.observers}
     passes = tuple(name for name in _OBSERVERS if name in seen)
     rows = []
@@ -32,17 +32,17 @@ def observers(runs: Sequence[RunReport], limits: Limits) -> ObserverTable:
     return ObserverTable(passes=tuple(name.upper() for name in passes), rows=tuple(rows))
 
 
-def _observer(cost: ObserverCost | None, limits: Limits) -> tuple[str, str]:
+def _observer(cost: m.ObserverCost | None, limits: Limits) -> tuple[str, str]:
     if cost is None:
         return DASH, "no such pass"
-    if isinstance(cost.ratio, Skipped):
+    if isinstance(cost.ratio, m.Skipped):
         return DASH, one_line(cost.ratio.reason, limits.name)
-    return ratio(cost.ratio), counted(cost.samples, "step")
+    return ratio(cost.ratio), plural(cost.samples, "step")
 
 
-def passes(profile: Profile) -> frozenset[str]:
+def passes(profile: m.Profile) -> frozenset[str]:
     """Those that left steps in any run; where none did, those that were asked for."""
     seen = {cost.observer for run in profile.runs for cost in run.observers}
-    if any(isinstance(time, Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
-        seen.add(PassName.TIMING)
-    return frozenset(name.upper() for name in seen or profile.options.passes or PassName)
+    if any(isinstance(time, m.Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
+        seen.add(m.PassName.TIMING)
+    return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)

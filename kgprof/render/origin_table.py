@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import DeviceIdle, KernelBreakdown, Location, RunReport, Skipped, SpanTotal
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
 from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import count, figure, percent, span
 from kgprof.render.visible import one_line
+from kgprof.wording import plural, relative
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
@@ -45,26 +44,26 @@ class DeviceTable:
     input_copies: str  # of CUDA graphs; empty where none was replayed
 
 
-def place(location: Location, root: str, longest: int) -> str:
+def place(location: m.Location, root: str, longest: int) -> str:
     where = f"{relative(location.file, root)}:{location.line}"
     return one_line(f"{where} in {location.function}" if location.function else where, longest)
 
 
-def places(lines: Sequence[Location], root: str, limits: Limits) -> tuple[tuple[str, ...], str]:
+def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[tuple[str, ...], str]:
     """The lines that the page shows, and how many more there are, in words."""
     shown = tuple(place(line, root, limits.name) for line in lines[: min(_LINES, limits.lines)])
-    return shown, counted(len(lines) - 1, "more line") if len(lines) > 1 else ""
+    return shown, plural(len(lines) - 1, "more line") if len(lines) > 1 else ""
 
 
-def known(kernels: KernelBreakdown) -> str:
+def known(kernels: m.KernelBreakdown) -> str:
     """How much of the time has source lines, or why none has."""
-    if isinstance(kernels.lines_us, Skipped):
+    if isinstance(kernels.lines_us, m.Skipped):
         return f"Source lines are not known: {kernels.lines_us.reason}"
     share = kernels.lines_us / kernels.total_us if kernels.total_us else 0.0
     return f"{percent(share)} of the {breakdown.unit(kernels)} comes from known source lines"
 
 
-def idle_causes(idle: DeviceIdle) -> tuple[tuple[str, float], ...]:
+def idle_causes(idle: m.DeviceIdle) -> tuple[tuple[str, float], ...]:
     """In words, with microseconds of the whole window; they add up to ``idle.total_us``."""
     return (
         ("host had not asked", idle.host_us),
@@ -74,11 +73,11 @@ def idle_causes(idle: DeviceIdle) -> tuple[tuple[str, float], ...]:
     )
 
 
-def idle_sentence(kernels: KernelBreakdown) -> str:
+def idle_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty on a CPU."""
     if kernels.device != "cuda":
         return ""
-    if isinstance(kernels.idle, Skipped):
+    if isinstance(kernels.idle, m.Skipped):
         return f"why the device was idle is not known: {kernels.idle.reason}"
     causes = ", ".join(
         f"{cause} {figure(us / breakdown.steps_of(kernels))} ({_of_window(us, kernels)})"
@@ -87,13 +86,13 @@ def idle_sentence(kernels: KernelBreakdown) -> str:
     return f"idle, us per traced step (of the window): {causes}"
 
 
-def device_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[DeviceTable, ...]:
+def device_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[DeviceTable, ...]:
     """None on a CPU."""
     return tuple(
         DeviceTable(
             run=run_name(run, limits),
             idle=_idle(kernels),
-            idle_missing=one_line(kernels.idle.reason, limits.name) if isinstance(kernels.idle, Skipped) else "",
+            idle_missing=one_line(kernels.idle.reason, limits.name) if isinstance(kernels.idle, m.Skipped) else "",
             host_spans=_host_spans(kernels, limits),
             spans=_span_tables(kernels, limits),
             steps=one_line(steps_sentence(kernels), 4 * limits.name),
@@ -104,29 +103,29 @@ def device_tables(runs: Sequence[RunReport], limits: Limits) -> tuple[DeviceTabl
     )
 
 
-def input_copies_sentence(kernels: KernelBreakdown) -> str:
+def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty where no CUDA graph was launched."""
     copies = kernels.input_copies
-    if isinstance(copies, Skipped):
+    if isinstance(copies, m.Skipped):
         return ""
     if not copies.count:
-        return f"Before {counted(copies.replays, 'launch', 'launches')} of CUDA graphs no input was copied"
-    each = f"{counted(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} us each on average"
+        return f"Before {plural(copies.replays, 'launch', 'launches')} of CUDA graphs no input was copied"
+    each = f"{plural(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} us each on average"
     return (
         f"Inputs copied for CUDA graphs, because they do not stay where the graph reads them: {each} before "
-        f"{counted(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} us "
+        f"{plural(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} us "
         f"{_per(kernels)}, {percent(copies.share)} of the device time"
     )
 
 
-def _per(kernels: KernelBreakdown) -> str:
+def _per(kernels: m.KernelBreakdown) -> str:
     return "a step" if kernels.steps else "in all"
 
 
-def host_sentence(kernels: KernelBreakdown) -> str:
+def host_sentence(kernels: m.KernelBreakdown) -> str:
     """The largest parts of the host's step; empty where that is not known."""
     host = kernels.host_time
-    if isinstance(host, Skipped):
+    if isinstance(host, m.Skipped):
         return ""
     parts = sorted((part for part in host.parts if part.mean_us), key=lambda part: -part.mean_us)
     named = [
@@ -138,10 +137,10 @@ def host_sentence(kernels: KernelBreakdown) -> str:
     return f"host, us of a step of {figure(host.mean_us)}, mean of {host.steps}: {', '.join(named)}"
 
 
-def queue_sentence(kernels: KernelBreakdown) -> str:
+def queue_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty on a CPU, and where the trace does not say."""
     queue = kernels.queue
-    if isinstance(queue, Skipped):
+    if isinstance(queue, m.Skipped):
         return ""
     spread = span(figure(queue.p10_us), figure(queue.p90_us))
     return (
@@ -151,7 +150,7 @@ def queue_sentence(kernels: KernelBreakdown) -> str:
     )
 
 
-def steps_sentence(kernels: KernelBreakdown) -> str:
+def steps_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty where no marked step launched anything. Of an even number of steps the lower median."""
     steps = sorted((step for step in kernels.by_step if step.span != _UNATTRIBUTED), key=lambda step: step.total_us)
     if not steps:
@@ -161,11 +160,11 @@ def steps_sentence(kernels: KernelBreakdown) -> str:
         f"{word} {figure(step.total_us)} us ({step.span})"
         for word, step in (("least", least), ("median", median), ("most", most))
     )
-    return f"Device time by the step that launched it, {counted(len(steps), 'step')}: {', '.join(said)}"
+    return f"Device time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
 
 
-def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
-    if isinstance(kernels.idle, Skipped):
+def _idle(kernels: m.KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
+    if isinstance(kernels.idle, m.Skipped):
         return ()
     return tuple(
         (cause, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels), _CAUSES.get(cause, ""))
@@ -173,8 +172,8 @@ def _idle(kernels: KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
     )
 
 
-def _host_spans(kernels: KernelBreakdown, limits: Limits) -> tuple[tuple[str, str, str], ...]:
-    if isinstance(kernels.idle, Skipped):
+def _host_spans(kernels: m.KernelBreakdown, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    if isinstance(kernels.idle, m.Skipped):
         return ()
     spans = sorted(kernels.idle.host_spans, key=lambda span: -span.total_us)
     shown = [(one_line(span.name, limits.name), span.total_us) for span in spans[: min(_SPANS, limits.lines)]]
@@ -184,7 +183,7 @@ def _host_spans(kernels: KernelBreakdown, limits: Limits) -> tuple[tuple[str, st
     return tuple((name, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels)) for name, us in shown)
 
 
-def _span_tables(kernels: KernelBreakdown, limits: Limits) -> tuple[SpanTable, ...]:
+def _span_tables(kernels: m.KernelBreakdown, limits: Limits) -> tuple[SpanTable, ...]:
     tables = (("compiled region", kernels.by_region), ("user span", kernels.by_span))
     return tuple(
         SpanTable(title=title, rows=_span_rows(title, spans, kernels, limits))
@@ -194,7 +193,7 @@ def _span_tables(kernels: KernelBreakdown, limits: Limits) -> tuple[SpanTable, .
 
 
 def _span_rows(
-    title: str, spans: Sequence[SpanTotal], kernels: KernelBreakdown, limits: Limits
+    title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
 ) -> tuple[tuple[str, str, str, str], ...]:
     """Largest first; what is in no span stays last, and what the page has no room for is summed above it."""
     *named, unattributed = spans
@@ -202,7 +201,7 @@ def _span_rows(
     shown, rest = named[: min(_SPANS, limits.lines)], named[min(_SPANS, limits.lines) :]
     if rest:
         calls, total_us = sum(span.count for span in rest), sum(span.total_us for span in rest)
-        shown.append(SpanTotal(span=f"{count(len(rest))} more", count=calls, total_us=total_us))
+        shown.append(m.SpanTotal(span=f"{count(len(rest))} more", count=calls, total_us=total_us))
     return tuple(
         (
             f"(in no {title})" if span is unattributed else one_line(span.span, limits.name),
@@ -214,5 +213,5 @@ def _span_rows(
     )
 
 
-def _of_window(us: float, kernels: KernelBreakdown) -> str:
+def _of_window(us: float, kernels: m.KernelBreakdown) -> str:
     return percent(us / kernels.window_us if kernels.window_us else 0.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof import carried
-from kgprof.carried import Packed
-from kgprof.model import Profile
+from kgprof import model as m
+from kgprof.render import carried
+from kgprof.render.carried import Packed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class OwnCopy:
     without: str  # the same for people: "the logs and the timelines"
 
 
-def own_copy(own: Packed, profile: Profile) -> OwnCopy:
+def own_copy(own: Packed, profile: m.Profile) -> OwnCopy:
     return OwnCopy(
         id=carried.ID,
         type=carried.TYPE,

@@ -10,21 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgprof.carried import Packed
-from kgprof.counted import counted
-from kgprof.model import (
-    HostBreakdown,
-    KernelBreakdown,
-    PassName,
-    Profile,
-    Rounds,
-    Rule,
-    RunComparison,
-    RunKey,
-    RunReport,
-    Skipped,
-    StepTimeline,
-)
+from kgprof import model as m
 from kgprof.render import (
     breakdown,
     chart,
@@ -42,6 +28,7 @@ from kgprof.render import (
     summary,
     timeline_chart,
 )
+from kgprof.render.carried import Packed
 from kgprof.render.chart import Bar, LegendEntry, TimeTable
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.compile_table import CompileTable, compile_table
@@ -66,6 +53,7 @@ from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
 from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
 from kgprof.render.trace_table import TracesPart, traces_part
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
 REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
@@ -117,7 +105,7 @@ class Page:
     legend: tuple[LegendEntry, ...]
     time_table: TimeTable
     findings: tuple[FindingGroup, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[m.Rule, ...]
     trade_offs: tuple[Weighing, ...]
     checklist: tuple[Practice, ...]
     checklist_tally: str
@@ -161,11 +149,11 @@ class Page:
 
 
 def build(
-    profile: Profile,
+    profile: m.Profile,
     limits: Limits,
     own: Packed,
     traces: Sequence[TraceToHandOff] = (),
-    carried: Collection[RunKey] = (),
+    carried: Collection[m.RunKey] = (),
 ) -> Page:
     runs = profile.runs[: limits.runs]
     columns = summary.columns(profile)
@@ -184,14 +172,14 @@ def build(
         verdict=one_line(verdict.text, 4 * limits.name),
         reasons=tuple(one_line(reason, 2 * limits.name) for reason in reasons),
         more_reasons=count(more_reasons) if more_reasons else "",
-        reason_count=counted(len(verdict.reasons), "reason"),
+        reason_count=plural(len(verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
         glance=glance.answers(profile, found, limits),
         facts=environment_facts.headline(profile, limits),
         sections=_sections(profile, handed_off=bool(traces)),
         gate=gate_table(profile.gate, limits),
         timed=not profile.options.untimed,
-        rounds=any(isinstance(run.rounds, Rounds) for run in runs),
+        rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         traces=traces_part(profile, limits),
         headings=headings(columns),
         runs=run_lines(runs, columns, limits),
@@ -249,7 +237,7 @@ def build(
     )
 
 
-def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
+def _sections(profile: m.Profile, *, handed_off: bool) -> tuple[Section, ...]:
     """In reading order: what decides, then what explains it, then what it stands on.
 
     What was not asked for has no section; what was, and failed, has one that says so.
@@ -257,7 +245,7 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
     gated, timed = profile.gate is not None, not profile.options.untimed
     findings = Section(anchor="findings", title="Findings", tally=count(len(profile.findings)))
     results = Section(anchor="results", title="Results")
-    traced = not profile.options.for_a_gate and profile.options.wants(PassName.TRACE)
+    traced = not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE)
     taken_in = bool(profile.trace_files)  # torch.profiler ran elsewhere, and nothing else did
     memory = bool(memory_table.columns(profile.runs))
     offered: tuple[tuple[bool, Section], ...] = (
@@ -300,11 +288,11 @@ def _sections(profile: Profile, *, handed_off: bool) -> tuple[Section, ...]:
     return tuple(section for shown, section in offered if shown)
 
 
-def _compared_runs(profile: Profile) -> tuple[RunComparison, ...]:
+def _compared_runs(profile: m.Profile) -> tuple[m.RunComparison, ...]:
     return profile.comparison.runs if profile.comparison is not None else ()
 
 
-def _noteworthy(profile: Profile) -> bool:
+def _noteworthy(profile: m.Profile) -> bool:
     """Without times the table of results is worth its room only for how a run ended or what is noted on it."""
     return bool(summary.footnotes(profile)) or any(summary.ended(run) or run.notes for run in profile.runs)
 
@@ -315,13 +303,13 @@ def _when(created_utc: str) -> str:
     return f"{found[1]} {found[2]} UTC" if found else one_line(created_utc, 60)
 
 
-def _isa_probe(probe: float | Skipped, limits: Limits) -> str:
-    if isinstance(probe, Skipped):
+def _isa_probe(probe: float | m.Skipped, limits: Limits) -> str:
+    if isinstance(probe, m.Skipped):
         return f"not measured: {one_line(probe.reason, limits.name)}"
     return f"{figure(probe)} s"
 
 
-def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
+def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
     found = []
     if len(profile.runs) > limits.runs:
@@ -330,25 +318,25 @@ def _left_out(profile: Profile, limits: Limits) -> tuple[str, ...]:
         found.append(f"{count(len(profile.findings) - limits.findings)} of {count(len(profile.findings))} findings")
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         found.append("the logs")
-    broken_down = [run.kernels for run in profile.runs[: limits.runs] if isinstance(run.kernels, KernelBreakdown)]
-    undrawn = sum(isinstance(kernels.timeline, StepTimeline) for kernels in broken_down[limits.timelines :])
+    broken_down = [run.kernels for run in profile.runs[: limits.runs] if isinstance(run.kernels, m.KernelBreakdown)]
+    undrawn = sum(isinstance(kernels.timeline, m.StepTimeline) for kernels in broken_down[limits.timelines :])
     if undrawn:
         found.append(f"the timelines of {count(undrawn)} runs")
     trees = len(drawable(profile.runs[: limits.runs])), len(differing(_compared_runs(profile)[: limits.runs]))
     if undrawn := sum(max(0, of_a_kind - limits.flames) for of_a_kind in trees):
-        found.append(counted(undrawn, "flame graph"))
-    if not limits.host_rows and any(isinstance(run.host, HostBreakdown) for run in profile.runs):
+        found.append(plural(undrawn, "flame graph"))
+    if not limits.host_rows and any(isinstance(run.host, m.HostBreakdown) for run in profile.runs):
         found.append("the host functions")
     found += _cut_tables(profile.runs, limits)
     return tuple(found)
 
 
-def _cut_tables(runs: Iterable[RunReport], limits: Limits) -> list[str]:
+def _cut_tables(runs: Iterable[m.RunReport], limits: Limits) -> list[str]:
     if limits.kernel_rows >= TOP_KERNELS:
         return []  # the table is of the top ones, and says itself how many more there are
     kernels = sum(
         max(0, min(len(run.kernels.rows), TOP_KERNELS) - limits.kernel_rows)  # the rest is in no page, however small
         for run in runs
-        if isinstance(run.kernels, KernelBreakdown)
+        if isinstance(run.kernels, m.KernelBreakdown)
     )
     return [f"{count(kernels)} kernel names (their sum stands in each table's last rows)"] if kernels else []

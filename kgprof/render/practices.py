@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kgprof.model import ChecklistItem, Profile, Skipped, Spread, TradeOff
+from kgprof import model as m
 from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, milliseconds
@@ -40,28 +40,28 @@ class Weighing:
     figures: tuple[tuple[str, str, str], ...]  # what, figure, why there is none
 
 
-def by_weight(items: Sequence[ChecklistItem]) -> list[ChecklistItem]:
+def by_weight(items: Sequence[m.ChecklistItem]) -> list[m.ChecklistItem]:
     """What failed first; within one status in the order given."""
     return sorted(items, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
 
 
-def tally(items: Sequence[ChecklistItem]) -> str:
+def tally(items: Sequence[m.ChecklistItem]) -> str:
     """ "2 fail, 7 pass, 3 not observed"."""
     counts = Counter(item.status for item in items)
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
+def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     return tuple(_practice(item, anchors, limits) for item in by_weight(profile.checklist)[: limits.lines])
 
 
-def memory_contract(profile: Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
+def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they live."""
     asked = [item for item in profile.checklist if item.id in MEMORY_CONTRACT]
     return tuple(_practice(item, anchors, limits) for item in by_weight(asked)[: limits.lines])
 
 
-def _practice(item: ChecklistItem, anchors: Mapping[str, str], limits: Limits) -> Practice:
+def _practice(item: m.ChecklistItem, anchors: Mapping[str, str], limits: Limits) -> Practice:
     known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
     return Practice(
         status=item.status if item.status in STATUSES else "not observed",
@@ -73,12 +73,12 @@ def _practice(item: ChecklistItem, anchors: Mapping[str, str], limits: Limits) -
     )
 
 
-def weighings(profile: Profile, limits: Limits) -> tuple[Weighing, ...]:
+def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     root = profile.environment.source_root
     return tuple(_weighing(trade_off, root, limits) for trade_off in profile.trade_offs[: limits.lines])
 
 
-def _weighing(trade_off: TradeOff, root: str, limits: Limits) -> Weighing:
+def _weighing(trade_off: m.TradeOff, root: str, limits: Limits) -> Weighing:
     guarded, always = (one_line(key.slug, limits.name) for key in (trade_off.guarded, trade_off.always))
     return Weighing(
         verdict=one_line(trade_off.verdict, limits.name),
@@ -99,19 +99,19 @@ def _weighing(trade_off: TradeOff, root: str, limits: Limits) -> Weighing:
     )
 
 
-def _in_ms(us: float | Skipped) -> float | Skipped:
-    return us if isinstance(us, Skipped) else us / 1000
+def _in_ms(us: float | m.Skipped) -> float | m.Skipped:
+    return us if isinstance(us, m.Skipped) else us / 1000
 
 
-def _figure(value: float | Spread | Skipped, limits: Limits) -> tuple[str, str]:
-    if isinstance(value, Skipped):
+def _figure(value: float | m.Spread | m.Skipped, limits: Limits) -> tuple[str, str]:
+    if isinstance(value, m.Skipped):
         return DASH, one_line(value.reason, limits.name)
-    if isinstance(value, Spread):
+    if isinstance(value, m.Spread):
         return _spread(value, limits), ""
     return figure(value), ""
 
 
-def _spread(value: Spread, limits: Limits) -> str:
+def _spread(value: m.Spread, limits: Limits) -> str:
     in_ms = value.unit == "us"
     scale, unit = (1e-3, "ms") if in_ms else (1.0, one_line(value.unit, limits.name))
     median = milliseconds(value.median) if in_ms else figure(value.median)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgprof.figures import figure as figure
+from kgprof.wording import figure as figure
 
 DASH = "\N{EN DASH}"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import CompileSummary, RecompileEntry, RunReport, Skipped
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import DASH, count, figure
 from kgprof.render.visible import one_line
+from kgprof.wording import plural, relative
 
 OPEN = 8  # rows that stand open; the others are folded
 
@@ -39,11 +38,11 @@ class RecompileTable:
     unknown: tuple[tuple[str, str], ...]  # reason, runs; those only where not all share it
 
 
-def recompile_table(runs: Sequence[RunReport], root: str, limits: Limits) -> RecompileTable:
+def recompile_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> RecompileTable:
     known = [
         (run, entry)
         for run in runs
-        if isinstance(run.compile, CompileSummary) and not isinstance(run.compile.recompiles, Skipped)
+        if isinstance(run.compile, m.CompileSummary) and not isinstance(run.compile.recompiles, m.Skipped)
         for entry in run.compile.recompiles
     ]
     lines = [_line(run, entry, root, limits) for run, entry in known[: limits.lines]]
@@ -57,7 +56,7 @@ def recompile_table(runs: Sequence[RunReport], root: str, limits: Limits) -> Rec
     )
 
 
-def _line(run: RunReport, entry: RecompileEntry, root: str, limits: Limits) -> RecompileLine:
+def _line(run: m.RunReport, entry: m.RecompileEntry, root: str, limits: Limits) -> RecompileLine:
     place, site, seconds = entry.location, entry.call_site, entry.duration_s
     return RecompileLine(
         run=run_name(run, limits),
@@ -68,30 +67,30 @@ def _line(run: RunReport, entry: RecompileEntry, root: str, limits: Limits) -> R
         place=one_line(f"{relative(place.file, root)}:{place.line}", limits.name) if place else "",
         reason=one_line(entry.reason, limits.name),
         words="" if entry.words in entry.reason else one_line(entry.words, limits.name),
-        seconds=DASH if isinstance(seconds, Skipped) else figure(seconds),
-        why=one_line(seconds.reason, limits.name) if isinstance(seconds, Skipped) else "",
+        seconds=DASH if isinstance(seconds, m.Skipped) else figure(seconds),
+        why=one_line(seconds.reason, limits.name) if isinstance(seconds, m.Skipped) else "",
         call_site=one_line(f"{relative(site.file, root)}:{site.line} {site.function}", limits.name) if site else "",
     )
 
 
-def _summary(entries: Sequence[RecompileEntry], runs: Sequence[RunReport]) -> str:
+def _summary(entries: Sequence[m.RecompileEntry], runs: Sequence[m.RunReport]) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are known."""
-    if not any(isinstance(run.compile, CompileSummary) and isinstance(run.compile.recompiles, tuple) for run in runs):
+    if not any(isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.recompiles, tuple) for run in runs):
         return ""
     made = [entry for entry in entries if not entry.refused]
     if not entries:
         return "no function was compiled again"
-    seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, Skipped))
-    said = [counted(len(made), "recompile"), f"{count(sum(entry.steady for entry in made))} of them after warm-up"]
+    seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
+    said = [plural(len(made), "recompile"), f"{count(sum(entry.steady for entry in made))} of them after warm-up"]
     said += [f"{figure(seconds)} s in all"] if seconds else []
     refused = len(entries) - len(made)
     return ", ".join(said) + (f"; {count(refused)} refused by torch's limit" if refused else "")
 
 
-def _unknown(runs: Sequence[RunReport], limits: Limits) -> tuple[tuple[str, str], ...]:
+def _unknown(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str], ...]:
     found: dict[str, list[str]] = {}
     for run in runs:
-        if isinstance(run.compile, CompileSummary) and isinstance(run.compile.recompiles, Skipped):
+        if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.recompiles, m.Skipped):
             found.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
     return tuple(
         (

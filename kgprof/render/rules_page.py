@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kgprof.model import Rule
+from kgprof import model as m
 
 HEAD = """# Rules
 
@@ -15,14 +15,14 @@ What kgprof can find, and what to do about it. An id is never reused. This page 
 |---|---|---|---|"""
 
 
-def rules_page(rules: Sequence[Rule]) -> str:
+def rules_page(rules: Sequence[m.Rule]) -> str:
     """A table of contents, then one section a rule, in the order of ids."""
     ordered = sorted(rules, key=lambda rule: rule.id)
     rows = [f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.level} | {_cell(r.summary)} |" for r in ordered]
     return "\n".join([HEAD, *rows, *(_section(rule) for rule in ordered)]) + "\n"
 
 
-def _section(rule: Rule) -> str:
+def _section(rule: m.Rule) -> str:
     return "\n".join(
         (
             f"\n## {rule.id} {rule.name}\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kgprof.model import Profile, RunReport
+from kgprof import model as m
 from kgprof.render import chart, memory_table, summary
 from kgprof.render.evaluation_table import Fact
 from kgprof.render.limits import Limits, anchor
@@ -61,7 +61,7 @@ def headings(columns: Sequence[summary.Column]) -> tuple[Heading, ...]:
     return tuple(Heading(name=column.name, title=column.title) for column in columns)
 
 
-def run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], limits: Limits) -> tuple[RunLine, ...]:
+def run_lines(runs: Sequence[m.RunReport], columns: Sequence[summary.Column], limits: Limits) -> tuple[RunLine, ...]:
     scales = {
         column.name: _largest(column, runs)
         for column in columns
@@ -81,14 +81,14 @@ def run_lines(runs: Sequence[RunReport], columns: Sequence[summary.Column], limi
     )
 
 
-def _counted(run: RunReport) -> tuple[str, ...]:
+def _counted(run: m.RunReport) -> tuple[str, ...]:
     """What a script's run counted as a step."""
     if run.script is None or not run.script.step:
         return ()
     return (f"a step is {run.script.step}; {run.script.steps:,} counted",)
 
 
-def missing_figures(runs: Sequence[RunReport], limits: Limits) -> tuple[MissingFigure, ...]:
+def missing_figures(runs: Sequence[m.RunReport], limits: Limits) -> tuple[MissingFigure, ...]:
     """Of the table of memory, said below it: a dash alone is read by nobody who cannot hover."""
     return tuple(
         MissingFigure(
@@ -100,7 +100,7 @@ def missing_figures(runs: Sequence[RunReport], limits: Limits) -> tuple[MissingF
     )
 
 
-def strategies(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
+def strategies(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
     told = [strategy for strategy in profile.strategies if strategy.name in ran and strategy.summary]
@@ -110,7 +110,7 @@ def strategies(profile: Profile, limits: Limits) -> tuple[Fact, ...]:
     )
 
 
-def _largest(column: summary.Column, runs: Sequence[RunReport]) -> float:
+def _largest(column: summary.Column, runs: Sequence[m.RunReport]) -> float:
     return max((cell.value or 0.0 for run in runs if (cell := column.cell(run)).measured), default=0.0)
 
 

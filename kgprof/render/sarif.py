@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.model import ComparedSide, Finding, Level, Location, Profile, Rule, Skipped
-from kgprof.places import relative
 from kgprof.render import compare_words
 from kgprof.render.finding_groups import with_cost
 from kgprof.render.visible import visible
+from kgprof.wording import relative
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"
@@ -38,12 +38,12 @@ class Sarif:
     name = "sarif"
     suffix = ".sarif"
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         document = {"$schema": SCHEMA, "version": VERSION, "runs": [_run(profile)]}
         return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
-def _run(profile: Profile) -> dict[str, Any]:
+def _run(profile: m.Profile) -> dict[str, Any]:
     shown = _new_first(profile)[:LIMIT]
     return {
         "tool": {"driver": _driver(profile)},
@@ -57,32 +57,32 @@ def _run(profile: Profile) -> dict[str, Any]:
             "exitCode": profile.exit_code,
             "verdict": {"status": _text(profile.verdict.status), "text": _text(profile.verdict.text)},
             "findings": len(profile.findings),
-            "levels": {level.value: sum(f.level is level for f in profile.findings) for level in Level},
+            "levels": {level.value: sum(f.level is level for f in profile.findings) for level in m.Level},
             **_comparison(profile),
         },
     }
 
 
-def _automation(profile: Profile) -> dict[str, str]:
+def _automation(profile: m.Profile) -> dict[str, str]:
     told = {"id": f"kgprof/{_text(profile.workload)}/{_text(profile.device)}/"}
     if profile.comparison is not None:
         told["guid"] = _guid(profile.comparison.head)
     return told
 
 
-def _baseline(profile: Profile) -> dict[str, str]:
+def _baseline(profile: m.Profile) -> dict[str, str]:
     """3.14.5: the run that ``baselineState`` refers to."""
     return {} if profile.comparison is None else {"baselineGuid": _guid(profile.comparison.base)}
 
 
-def _guid(side: ComparedSide) -> str:
+def _guid(side: m.ComparedSide) -> str:
     """The same recording always has the same."""
     commit = side.git_commit if isinstance(side.git_commit, str) else ""
     said = _text("\n".join((side.source, side.created_utc, commit)))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{said}"))
 
 
-def _comparison(profile: Profile) -> dict[str, Any]:
+def _comparison(profile: m.Profile) -> dict[str, Any]:
     found = profile.comparison
     if found is None:
         return {}
@@ -102,7 +102,7 @@ def _comparison(profile: Profile) -> dict[str, Any]:
     return {"comparison": {**sides, "findings": counts, "metrics": metrics}}
 
 
-def _new_first(profile: Profile) -> Sequence[Finding]:
+def _new_first(profile: m.Profile) -> Sequence[m.Finding]:
     """So that a limit cuts what is unchanged."""
     if profile.comparison is None:
         return profile.findings
@@ -110,7 +110,7 @@ def _new_first(profile: Profile) -> Sequence[Finding]:
     return sorted(profile.findings, key=lambda finding: finding not in new)
 
 
-def _states(profile: Profile) -> dict[Finding, str]:
+def _states(profile: m.Profile) -> dict[m.Finding, str]:
     if profile.comparison is None:
         return {}
     return {
@@ -123,7 +123,7 @@ def _states(profile: Profile) -> dict[Finding, str]:
 # ---------------------------------------------------------------- the tool and how it went
 
 
-def _driver(profile: Profile) -> dict[str, Any]:
+def _driver(profile: m.Profile) -> dict[str, Any]:
     return {
         "name": "kgprof",
         "version": _text(profile.kgprof_version),
@@ -131,19 +131,19 @@ def _driver(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _rules(profile: Profile) -> list[Rule]:
+def _rules(profile: m.Profile) -> list[m.Rule]:
     """Those of this version, and one that a finding names without being among them."""
     known = {rule.id for rule in profile.rules}
     strangers = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
     return [*profile.rules, *(_stranger(name) for name in strangers)]
 
 
-def _stranger(name: str) -> Rule:
+def _stranger(name: str) -> m.Rule:
     unknown = "This rule is not described in the report."
-    return Rule(id=name, name=name, level=Level.NOTE, summary=unknown, why=unknown, example=unknown, remedy=unknown)
+    return m.Rule(id=name, name=name, level=m.Level.NOTE, summary=unknown, why=unknown, example=unknown, remedy=unknown)
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: m.Rule) -> dict[str, Any]:
     text = f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
     markdown = f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** {rule.example}\n\n**What to do.** {rule.remedy}"
     return {
@@ -157,11 +157,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _severity(level: Level) -> str:
-    return {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "recommendation"}[level]
+def _severity(level: m.Level) -> str:
+    return {m.Level.ERROR: "error", m.Level.WARNING: "warning", m.Level.NOTE: "recommendation"}[level]
 
 
-def _invocation(profile: Profile) -> dict[str, Any]:
+def _invocation(profile: m.Profile) -> dict[str, Any]:
     return {
         "executionSuccessful": profile.exit_code in _FINISHED,
         "exitCode": profile.exit_code,
@@ -171,7 +171,7 @@ def _invocation(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _notifications(profile: Profile) -> list[dict[str, Any]]:
+def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
     told = [(_NOTIFIED.get(profile.verdict.status, "warning"), profile.verdict.text)]
     told += [("warning", reason) for reason in profile.verdict.reasons]
@@ -193,7 +193,7 @@ def _notifications(profile: Profile) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- findings
 
 
-def _results(findings: Sequence[Finding], profile: Profile) -> list[dict[str, Any]]:
+def _results(findings: Sequence[m.Finding], profile: m.Profile) -> list[dict[str, Any]]:
     index = {rule.id: number for number, rule in enumerate(_rules(profile))}
     states = _states(profile)
     seen: Counter[str] = Counter()
@@ -206,7 +206,7 @@ def _results(findings: Sequence[Finding], profile: Profile) -> list[dict[str, An
     return results
 
 
-def _result(finding: Finding, rule: int, mark: str, profile: Profile) -> dict[str, Any]:
+def _result(finding: m.Finding, rule: int, mark: str, profile: m.Profile) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": _text(finding.rule),
         "ruleIndex": rule,
@@ -225,11 +225,11 @@ def _result(finding: Finding, rule: int, mark: str, profile: Profile) -> dict[st
     return result
 
 
-def _measured(finding: Finding) -> dict[str, Any]:
+def _measured(finding: m.Finding) -> dict[str, Any]:
     """In which run, and what it cost there, as figures: the message says it in words, at three digits."""
     run = {"run": _text(finding.run.slug)} if finding.run else {}
     cost = finding.cost
-    if isinstance(cost, Skipped):
+    if isinstance(cost, m.Skipped):
         return {**run, "cost": {"notMeasured": _text(cost.reason)}}
     return {
         **run,
@@ -244,14 +244,14 @@ def _measured(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _suppressions(finding: Finding) -> list[dict[str, Any]]:
+def _suppressions(finding: m.Finding) -> list[dict[str, Any]]:
     """An empty list says that suppressions were looked for and none applies."""
     if not finding.accepted:
         return []
     return [{"kind": "external", "justification": _text(finding.accepted)}]  # without a status it is an accepted one
 
 
-def _location(finding: Finding, root: str) -> dict[str, Any]:
+def _location(finding: m.Finding, root: str) -> dict[str, Any]:
     place = finding.location
     if place is None:
         return {"physicalLocation": {"artifactLocation": {"uri": quote(NO_FILE)}, "region": _region(1, "")}}
@@ -263,7 +263,7 @@ def _location(finding: Finding, root: str) -> dict[str, Any]:
     return location
 
 
-def _related(place: Location, root: str) -> dict[str, Any]:
+def _related(place: m.Location, root: str) -> dict[str, Any]:
     location: dict[str, Any] = {
         "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
     }
@@ -272,7 +272,7 @@ def _related(place: Location, root: str) -> dict[str, Any]:
     return location
 
 
-def _artifact(place: Location, root: str) -> dict[str, str]:
+def _artifact(place: m.Location, root: str) -> dict[str, str]:
     """A file elsewhere has no relative name, and says so by its scheme."""
     path = relative(place.file, root) or NO_FILE
     encoded = quote(path.encode("utf-8", errors="replace"), safe="/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgprof.model import Skipped, Speedup, Spread
+from kgprof import model as m
 from kgprof.render.quantity import count, figure, span
 
 FEWEST_FOR_A_RANGE = 3  # samples
@@ -10,7 +10,7 @@ FEWEST_FOR_PERCENTILES = 10  # below it p10 and p90 are nothing but interpolatio
 EXTREMES = "min\N{EN DASH}max"
 
 
-def ranged(time: Spread, scale: float = 1.0) -> str:
+def ranged(time: m.Spread, scale: float = 1.0) -> str:
     """Empty where there are too few samples for any range."""
     if time.samples < FEWEST_FOR_A_RANGE:
         return ""
@@ -18,7 +18,7 @@ def ranged(time: Spread, scale: float = 1.0) -> str:
     return span(figure(low * scale), figure(high * scale))
 
 
-def sampled(time: Spread) -> str:
+def sampled(time: m.Spread) -> str:
     """The number of samples, and what the range is of where it is not p10 to p90."""
     said = f"n = {count(time.samples)}"
     if time.samples < FEWEST_FOR_A_RANGE:
@@ -26,14 +26,14 @@ def sampled(time: Spread) -> str:
     return said if _percentiles(time) else f"{said}, {EXTREMES}"
 
 
-def of_speedup(speedup: Speedup) -> str:
+def of_speedup(speedup: m.Speedup) -> str:
     """Its range, or why there is none."""
-    if isinstance(speedup.low, Skipped):
+    if isinstance(speedup.low, m.Skipped):
         return speedup.low.reason
-    if isinstance(speedup.high, Skipped):
+    if isinstance(speedup.high, m.Skipped):
         return speedup.high.reason
     return span(figure(speedup.low), figure(speedup.high))
 
 
-def _percentiles(time: Spread) -> bool:
+def _percentiles(time: m.Spread) -> bool:
     return time.samples >= FEWEST_FOR_PERCENTILES

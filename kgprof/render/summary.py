@@ -6,25 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kgprof.counted import counted
-from kgprof.model import (
-    OVERFLOW_TO_SAY,
-    CompileSummary,
-    Evaluation,
-    KernelBreakdown,
-    MachineSpeed,
-    Profile,
-    RankMetrics,
-    Rounds,
-    RunAgreement,
-    RunKey,
-    RunReport,
-    Skipped,
-    Speedup,
-    Spread,
-)
+from kgprof import model as m
 from kgprof.render.quantity import count, figure, fixed, percent, ratio
 from kgprof.render.spread import of_speedup, ranged, sampled
+from kgprof.wording import plural
 
 TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
 SIDE = "both"
@@ -50,27 +35,27 @@ class Cell:
 class Column:
     name: str
     title: str  # what the figure is: unit, pass, statistic
-    cell: Callable[[RunReport], Cell]
+    cell: Callable[[m.RunReport], Cell]
 
 
-def columns(profile: Profile) -> tuple[Column, ...]:
+def columns(profile: m.Profile) -> tuple[Column, ...]:
     """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
-    counted = any(isinstance(run.ms_per_candidate, Spread) for run in profile.runs)
+    plural = any(isinstance(run.ms_per_candidate, m.Spread) for run in profile.runs)
     over_rounds = next((column for column in OVER_ROUNDS if _anywhere(column, profile)), None)
     return tuple(
         column
         for column in _all_columns(profile.baseline, over_rounds)
         if (_anywhere(column, profile) or column is STEP)
         and not (column is SPEEDUP and len(profile.runs) == 1)  # the baseline alone
-        and not (column is EVALUATION and counted)  # the same times, as a candidate's share
+        and not (column is EVALUATION and plural)  # the same times, as a candidate's share
     )
 
 
-def _anywhere(column: Column, profile: Profile) -> bool:
+def _anywhere(column: Column, profile: m.Profile) -> bool:
     return any(column.cell(run).measured for run in profile.runs)
 
 
-def _all_columns(baseline: RunKey | None, over_rounds: Column | None) -> tuple[Column, ...]:
+def _all_columns(baseline: m.RunKey | None, over_rounds: Column | None) -> tuple[Column, ...]:
     results = Column(
         name="results",
         title="against the baseline run in full, against the reference on a sample",
@@ -80,7 +65,7 @@ def _all_columns(baseline: RunKey | None, over_rounds: Column | None) -> tuple[C
     return (STEP, CANDIDATE, EVALUATION, *further, SPEEDUP, results, *LATER_COLUMNS)
 
 
-def ended(run: RunReport) -> str:
+def ended(run: m.RunReport) -> str:
     """How the run's process ended, empty when well."""
     return "" if run.exit.outcome == "ok" else run.exit.words
 
@@ -88,13 +73,13 @@ def ended(run: RunReport) -> str:
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 
 
-def reasons(profile: Profile, at_most: int = REASONS) -> tuple[tuple[str, ...], int]:
+def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...], int]:
     """Those that stand below the verdict, and how many more there are."""
     said = profile.verdict.reasons
     return said[:at_most], max(0, len(said) - at_most)
 
 
-def footnotes(profile: Profile) -> tuple[str, ...]:
+def footnotes(profile: m.Profile) -> tuple[str, ...]:
     """What a reader of the table must know, whoever renders it."""
     notes = (
         _conditions(profile),
@@ -116,9 +101,9 @@ _CONDITIONS = (
 )
 
 
-def _conditions(profile: Profile) -> str:
+def _conditions(profile: m.Profile) -> str:
     """The line without which the ranking metrics mean nothing to a stranger."""
-    evaluations = [run.evaluation for run in profile.runs if isinstance(run.evaluation, Evaluation)]
+    evaluations = [run.evaluation for run in profile.runs if isinstance(run.evaluation, m.Evaluation)]
     said = [f"ties {TIES}"] if any(headline_metrics(run) for run in profile.runs) else []
     for name, words in _CONDITIONS:
         values = dict.fromkeys(found.settings[name] for found in evaluations if name in found.settings)
@@ -130,46 +115,46 @@ EAGER = "eager"
 COND_FRAMES = "_cond_op_wrapper"  # torch/_higher_order_ops/cond.py compiles this one, whoever calls it
 
 
-def _compiled_in_eager(profile: Profile) -> tuple[str, ...]:
+def _compiled_in_eager(profile: m.Profile) -> tuple[str, ...]:
     notes = []
     for run in profile.runs:
-        compiled = run.compile.compilations if isinstance(run.compile, CompileSummary) else ()
+        compiled = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
         if run.key.mode != EAGER or not compiled:
             continue
         of_cond = any(compilation.function == COND_FRAMES for compilation in compiled)
         why = (
             "torch.cond compiles its branches even in eager mode" if of_cond else "the step itself calls torch.compile"
         )
-        notes.append(f"{run.key.slug}: {counted(len(compiled), 'compilation')} in eager mode: {why}.")
+        notes.append(f"{run.key.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}.")
     return tuple(notes)
 
 
 GRAPH_MODES = ("reduce-overhead", "max-autotune")  # those in which torch.compile asks for CUDA graphs
 
 
-def _graphs(profile: Profile) -> tuple[str, ...]:
+def _graphs(profile: m.Profile) -> tuple[str, ...]:
     """On CUDA, whether the modes that promise CUDA graphs launched any."""
     none, some = [], []
     for run in profile.runs:
         kernels = run.kernels
-        if run.key.mode not in GRAPH_MODES or not isinstance(kernels, KernelBreakdown) or kernels.device != "cuda":
+        if run.key.mode not in GRAPH_MODES or not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda":
             continue
         if not isinstance(kernels.graph_launches, int):
             continue
         if not kernels.graph_launches:
             none.append(run.key.slug)
         else:
-            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {counted(kernels.steps, 'step')}")
+            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {plural(kernels.steps, 'step')}")
     return (
         f"{', '.join(none)}: no CUDA graph launched in the traced steps." if none else "",
         f"CUDA graphs launched in the traced steps: {', '.join(some)}." if some else "",
     )
 
 
-def _machine(profile: Profile) -> str:
+def _machine(profile: m.Profile) -> str:
     """How far the machine itself moved while the rounds were timed: what their spread may be."""
-    speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, Rounds)]
-    known = [speed for speed in speeds if isinstance(speed, MachineSpeed)]
+    speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, m.Rounds)]
+    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
     if not known:
         return ""
     host, device = (
@@ -182,7 +167,7 @@ def _machine(profile: Profile) -> str:
     return f"The machine itself, over the rounds: a turn of the host's loop took {host}, the device's kernel {device}."
 
 
-def _stand_in(profile: Profile) -> str:
+def _stand_in(profile: m.Profile) -> str:
     against = next((run.compared_with for run in profile.runs if run.compared_with is not None), None)
     if against is None or against == profile.baseline:
         return ""
@@ -190,13 +175,13 @@ def _stand_in(profile: Profile) -> str:
     return f"Results were compared with those of {against.slug}{declared}."
 
 
-def _unknown(profile: Profile) -> tuple[str, ...]:
+def _unknown(profile: m.Profile) -> tuple[str, ...]:
     """One line for all runs with the same counts."""
     lines: dict[str, list[str]] = {}
     for run in profile.runs:
-        if isinstance(run.evaluation, Evaluation) and overflows(run):
+        if isinstance(run.evaluation, m.Evaluation) and overflows(run):
             evaluation = run.evaluation
-            unknown = f"{count(evaluation.overflow)} of {counted(evaluation.candidates, 'candidate')} "
+            unknown = f"{count(evaluation.overflow)} of {plural(evaluation.candidates, 'candidate')} "
             lines.setdefault(f"{unknown}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
     return tuple(
         f"{UNKNOWN_MARK} {', '.join(runs)}: {said}: a cap dropped children on their path, so they rank as unproved."
@@ -211,29 +196,29 @@ def missing(reason: str) -> Cell:
     return Cell(text="\N{EN DASH}", details=(reason,), measured=False)
 
 
-def _spread(time: Spread | Skipped, scale: float) -> Cell:
-    if isinstance(time, Skipped):
+def _spread(time: m.Spread | m.Skipped, scale: float) -> Cell:
+    if isinstance(time, m.Skipped):
         return missing(time.reason)
     value = time.median * scale
     details = tuple(detail for detail in (ranged(time, scale), sampled(time)) if detail)
     return Cell(text=figure(value), details=details, value=value)
 
 
-def _step(run: RunReport) -> Cell:
+def _step(run: m.RunReport) -> Cell:
     return _spread(run.step, 1e-3)
 
 
-def _candidate(run: RunReport) -> Cell:
+def _candidate(run: m.RunReport) -> Cell:
     return _spread(run.ms_per_candidate, 1.0)
 
 
-def _evaluation(run: RunReport) -> Cell:
+def _evaluation(run: m.RunReport) -> Cell:
     return _spread(run.evaluation_time, 1.0)
 
 
-def _over_rounds(quantity: Callable[[Rounds], Spread | Skipped], scale: float) -> Callable[[RunReport], Cell]:
-    def cell(run: RunReport) -> Cell:
-        if isinstance(run.rounds, Skipped):
+def _over_rounds(quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float) -> Callable[[m.RunReport], Cell]:
+    def cell(run: m.RunReport) -> Cell:
+        if isinstance(run.rounds, m.Skipped):
             return missing(run.rounds.reason)
         found = _spread(quantity(run.rounds), scale)
         lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
@@ -242,43 +227,43 @@ def _over_rounds(quantity: Callable[[Rounds], Spread | Skipped], scale: float) -
     return cell
 
 
-def _finished(run: RunReport) -> Cell:
+def _finished(run: m.RunReport) -> Cell:
     evaluation = run.evaluation
-    if isinstance(evaluation, Skipped):
+    if isinstance(evaluation, m.Skipped):
         return missing(evaluation.reason)
     text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
     return Cell(
         text=text,
-        details=(*classes(evaluation), f"in {counted(evaluation.steps, 'step')}"),
+        details=(*classes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
         value=float(evaluation.finished),
         wrong=evaluation.unfinished > 0,
     )
 
 
-def classes(evaluation: Evaluation) -> tuple[str, ...]:
+def classes(evaluation: m.Evaluation) -> tuple[str, ...]:
     """The classes that hold candidates, proved and failed always."""
-    counted = {
+    plural = {
         "proved": evaluation.proved,
         "failed": evaluation.failed,
         "truncated": evaluation.depth_truncated,
         "overflow": evaluation.overflow,
         "unfinished": evaluation.unfinished,
     }
-    return tuple(f"{count(n)} {name}" for name, n in counted.items() if n or name in ("proved", "failed"))
+    return tuple(f"{count(n)} {name}" for name, n in plural.items() if n or name in ("proved", "failed"))
 
 
-def _speedup(run: RunReport) -> Cell:
+def _speedup(run: m.RunReport) -> Cell:
     if run.is_baseline:
         return Cell(text="baseline", value=1.0)
-    if not isinstance(run.speedup, Speedup):
+    if not isinstance(run.speedup, m.Speedup):
         return missing(run.speedup.reason)
     speedup = run.speedup
     return Cell(text=ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
 
 
-def _results(run: RunReport, *, baseline: RunKey | None) -> Cell:
+def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     agreement = run.agreement
-    if not isinstance(agreement, RunAgreement):
+    if not isinstance(agreement, m.RunAgreement):
         return missing(agreement.reason)
     words = {"equal": "equal", "different": "DIFFERENT", "near-ties": "equal but near-ties"}
     return Cell(
@@ -288,7 +273,7 @@ def _results(run: RunReport, *, baseline: RunKey | None) -> Cell:
     )
 
 
-def compared(agreement: RunAgreement, *, against: RunKey | None, baseline: RunKey | None) -> tuple[str, ...]:
+def compared(agreement: m.RunAgreement, *, against: m.RunKey | None, baseline: m.RunKey | None) -> tuple[str, ...]:
     """What was compared with what, and what came of it. That a run equals itself is not said."""
     parts = []
     other = "baseline" if against == baseline or against is None else against.slug
@@ -300,51 +285,51 @@ def compared(agreement: RunAgreement, *, against: RunKey | None, baseline: RunKe
             continue
         parts.append(f"{count(differing)} of {count(total)} \u2260 {name}" if differing else f"{count(total)} = {name}")
         if ties:
-            parts.append(counted(ties, "near-tie"))
+            parts.append(plural(ties, "near-tie"))
     return tuple(parts)
 
 
-def headline_metrics(run: RunReport) -> RankMetrics | None:
+def headline_metrics(run: m.RunReport) -> m.RankMetrics | None:
     """Both sides together under the realistic tie rule."""
-    if not isinstance(run.evaluation, Evaluation):
+    if not isinstance(run.evaluation, m.Evaluation):
         return None
-    return next((m for m in run.evaluation.metrics if m.side == SIDE and m.ties == TIES), None)
+    return next((metric for metric in run.evaluation.metrics if metric.side == SIDE and metric.ties == TIES), None)
 
 
-def _metrics(run: RunReport) -> Cell:
+def _metrics(run: m.RunReport) -> Cell:
     metrics = headline_metrics(run)
     if metrics is None:
         evaluation = run.evaluation
-        return missing(evaluation.reason if isinstance(evaluation, Skipped) else "the workload ranks nothing")
+        return missing(evaluation.reason if isinstance(evaluation, m.Skipped) else "the workload ranks nothing")
     hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
     details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
     mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
     return Cell(text=f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
 
 
-def overflows(run: RunReport) -> bool:
+def overflows(run: m.RunReport) -> bool:
     """So many of its candidates are unknown that its metrics must not stand without saying so."""
-    return isinstance(run.evaluation, Evaluation) and run.evaluation.overflow_share > OVERFLOW_TO_SAY
+    return isinstance(run.evaluation, m.Evaluation) and run.evaluation.overflow_share > m.OVERFLOW_TO_SAY
 
 
-def _dropped(run: RunReport) -> Cell:
-    if isinstance(run.evaluation, Skipped):
+def _dropped(run: m.RunReport) -> Cell:
+    if isinstance(run.evaluation, m.Skipped):
         return missing(run.evaluation.reason)
     dropped = run.evaluation.dropped
-    counted = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
-    details = tuple(f"{count(n)} {name}" for name, n in counted.items() if n)
+    plural = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
+    details = tuple(f"{count(n)} {name}" for name, n in plural.items() if n)
     return Cell(text=count(dropped.total), details=details, value=float(dropped.total))
 
 
-def _first_call(run: RunReport) -> Cell:
-    if not isinstance(run.compile, CompileSummary):
+def _first_call(run: m.RunReport) -> Cell:
+    if not isinstance(run.compile, m.CompileSummary):
         return missing(run.compile.reason)
-    if isinstance(run.compile.first_call_s, Skipped):
+    if isinstance(run.compile.first_call_s, m.Skipped):
         return missing(run.compile.first_call_s.reason)
     compilations = len(run.compile.compilations)
     return Cell(
         text=figure(run.compile.first_call_s),
-        details=(counted(compilations, "compilation"),),
+        details=(plural(compilations, "compilation"),),
         value=run.compile.first_call_s,
     )
 

@@ -6,8 +6,7 @@ import io
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kgprof.model import HolisticCheck, KernelBreakdown, Level, Profile, Roofline, RunReport
-from kgprof.places import relative
+from kgprof import model as m
 from kgprof.render import (
     breakdown,
     compare_text,
@@ -28,6 +27,7 @@ from kgprof.render.kernel_table import distinct_names
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.visible import one_line, visible
+from kgprof.wording import relative
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ _DETAILS = {
     "results": 1,
 }  # how many of a cell's details fit
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
-_LEVELS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+_LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
 
 class Text:
@@ -62,7 +62,7 @@ class Text:
         self._color = color
         self._width = width
 
-    def render(self, profile: Profile) -> str:
+    def render(self, profile: m.Profile) -> str:
         if profile.comparison is not None:
             return "".join(f"{_inert(visible(line))}\n" for line in compare_text.lines(profile, profile.comparison))
         if profile.gate is not None:
@@ -121,7 +121,7 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(one_line(text, 2000), style=style or None)
 
 
-def _head(console: Console, profile: Profile) -> None:
+def _head(console: Console, profile: m.Profile) -> None:
     environment = profile.environment
     _say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
     _say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
@@ -135,7 +135,7 @@ def _head(console: Console, profile: Profile) -> None:
     console.print()
 
 
-def _runs(console: Console, profile: Profile) -> None:
+def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
     table = _table(["run", *(column.name for column in shown)])
     for run in profile.runs:
@@ -156,7 +156,7 @@ def _runs(console: Console, profile: Profile) -> None:
     console.print()
 
 
-def _traces(console: Console, profile: Profile) -> None:
+def _traces(console: Console, profile: m.Profile) -> None:
     """The files, the ranks beside each other, and what changed."""
     limits = trace_table.IN_TEXT
     for file in trace_table.file_lines(profile, limits):
@@ -196,7 +196,7 @@ def _detail(column: str, cell: summary.Cell) -> str:
     return one_line(", ".join(detail.removesuffix(f", {EXTREMES}") for detail in details), _NAME)
 
 
-def _findings(console: Console, profile: Profile) -> None:
+def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
         _say(console, "no finding")
     for same in grouped(profile.findings):
@@ -208,7 +208,7 @@ def _findings(console: Console, profile: Profile) -> None:
     console.print()
 
 
-def _watched(console: Console, profile: Profile) -> None:
+def _watched(console: Console, profile: m.Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
         _say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
@@ -224,9 +224,9 @@ def _watched(console: Console, profile: Profile) -> None:
         console.print()
 
 
-def _kernels(console: Console, run: RunReport, root: str) -> None:
+def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     kernels = run.kernels
-    if not isinstance(kernels, KernelBreakdown):
+    if not isinstance(kernels, m.KernelBreakdown):
         return
     shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
@@ -245,16 +245,16 @@ def _kernels(console: Console, run: RunReport, root: str) -> None:
         table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
     console.print(table)
     _origins(console, kernels, root)
-    if isinstance(kernels.roofline, Roofline):
+    if isinstance(kernels.roofline, m.Roofline):
         _say(console, f"  against the card: {one_line(roofline_table.sentence(kernels, kernels.roofline), 2000)}")
-    if isinstance(run.holistic, HolisticCheck):
+    if isinstance(run.holistic, m.HolisticCheck):
         _say(console, f"  held against HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:
         console.print(f"  note: {one_line(warning, 2000)}")
     console.print()
 
 
-def _origins(console: Console, kernels: KernelBreakdown, root: str) -> None:
+def _origins(console: Console, kernels: m.KernelBreakdown, root: str) -> None:
     """Whose lines the shown kernels compute, by their place in the table above, and what the device and host did."""
     _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
@@ -271,7 +271,7 @@ def _origins(console: Console, kernels: KernelBreakdown, root: str) -> None:
             _say(console, f"  {one_line(said, 2000)}")
 
 
-def _gaps(console: Console, profile: Profile) -> None:
+def _gaps(console: Console, profile: m.Profile) -> None:
     gaps = gathered(profile.omissions)
     if gaps:
         _say(console, "not measured", "bold")

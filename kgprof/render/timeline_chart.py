@@ -9,25 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.kernel_names import short_name
-from kgprof.model import (
-    HostTime,
-    KernelBreakdown,
-    KernelKind,
-    Lane,
-    LaneBlock,
-    LaunchQueue,
-    RunReport,
-    Skipped,
-    StepTimeline,
-)
+from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import LETTERS, broken_down, of_width
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
 from kgprof.render.visible import one_line
+from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
 _BLOCKS_AT, _BLOCK = 17, 16  # where in a row they begin, and how high the highest are
@@ -148,25 +137,25 @@ class StepChart:
     queue_missing: str
 
 
-def step_charts(runs: Sequence[RunReport], limits: Limits) -> tuple[StepChart, ...]:
+def step_charts(runs: Sequence[m.RunReport], limits: Limits) -> tuple[StepChart, ...]:
     return tuple(
         _step_chart(index, run, kernels, limits, drawn=place < limits.timelines)
         for place, (index, run, kernels) in enumerate(broken_down(runs))
     )
 
 
-def known(runs: Sequence[RunReport]) -> bool:
+def known(runs: Sequence[m.RunReport]) -> bool:
     """Whether there is anything to say about a step of any of them."""
     return any(
-        not (isinstance(kernels.timeline, Skipped) and isinstance(kernels.host_time, Skipped))
+        not (isinstance(kernels.timeline, m.Skipped) and isinstance(kernels.host_time, m.Skipped))
         for _, _, kernels in broken_down(runs)
     )
 
 
-def _step_chart(index: int, run: RunReport, kernels: KernelBreakdown, limits: Limits, *, drawn: bool) -> StepChart:
+def _step_chart(index: int, run: m.RunReport, kernels: m.KernelBreakdown, limits: Limits, *, drawn: bool) -> StepChart:
     step = kernels.timeline
     drawing, missing = None, ""
-    if isinstance(step, Skipped):
+    if isinstance(step, m.Skipped):
         missing = one_line(step.reason, limits.name)
     elif not drawn or sum(len(lane.blocks) for lane in step.lanes) > _MOST_BLOCKS:
         missing = "left out of this page to keep it small; report.json holds it"
@@ -186,19 +175,19 @@ def _step_chart(index: int, run: RunReport, kernels: KernelBreakdown, limits: Li
     )
 
 
-def _caption(step: StepTimeline | Skipped, kernels: KernelBreakdown, limits: Limits) -> str:
-    if isinstance(step, Skipped):
+def _caption(step: m.StepTimeline | m.Skipped, kernels: m.KernelBreakdown, limits: Limits) -> str:
+    if isinstance(step, m.Skipped):
         return "no timeline"
     return (
         f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
-        f"{counted(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
+        f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
     )
 
 
 # ---------------------------------------------------------------- the drawing
 
 
-def _drawing(step: StepTimeline, limits: Limits) -> Drawing:
+def _drawing(step: m.StepTimeline, limits: Limits) -> Drawing:
     window_us = step.window_us or 1.0
     rows = tuple(_row(place, lane, window_us, limits) for place, lane in enumerate(step.lanes))
     busy = ", ".join(f"{_label(lane, limits)} {milliseconds(lane.busy_us)} ms" for lane in step.lanes)
@@ -215,7 +204,7 @@ def _drawing(step: StepTimeline, limits: Limits) -> Drawing:
     )
 
 
-def _row(place: int, lane: Lane, window_us: float, limits: Limits) -> LaneRow:
+def _row(place: int, lane: m.Lane, window_us: float, limits: Limits) -> LaneRow:
     top = _ROW * place
     return LaneRow(
         label=_label(lane, limits),
@@ -226,12 +215,12 @@ def _row(place: int, lane: Lane, window_us: float, limits: Limits) -> LaneRow:
     )
 
 
-def _label(lane: Lane, limits: Limits) -> str:
+def _label(lane: m.Lane, limits: Limits) -> str:
     content = _CONTENTS.get(lane.content, lane.content)
     return one_line(f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}", limits.name)
 
 
-def _rectangle(lane: Lane, block: LaneBlock, top: int, window_us: float) -> Rectangle:
+def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> Rectangle:
     style, height = _look(lane, block)
     return Rectangle(
         style=style,
@@ -243,18 +232,18 @@ def _rectangle(lane: Lane, block: LaneBlock, top: int, window_us: float) -> Rect
     )
 
 
-def _look(lane: Lane, block: LaneBlock) -> tuple[str, int]:
+def _look(lane: m.Lane, block: m.LaneBlock) -> tuple[str, int]:
     mark = _MARKS.get(_mark(lane, block))
     if mark is not None:
         return mark[0], mark[1]
     return (f"k-{block.kind}", _BLOCK) if block.kind in LETTERS else ("k-other", _BLOCK)
 
 
-def _mark(lane: Lane, block: LaneBlock) -> str:
+def _mark(lane: m.Lane, block: m.LaneBlock) -> str:
     return f"idle-{block.kind}" if lane.content == "idle" else block.kind
 
 
-def _title(lane: Lane, block: LaneBlock) -> str:
+def _title(lane: m.Lane, block: m.LaneBlock) -> str:
     name = short_name(one_line(block.name, 20_000), _NAME)
     if lane.content == "idle":
         cause = _MARKS[mark][2] if (mark := _mark(lane, block)) in _MARKS else "idle"
@@ -272,23 +261,23 @@ def _ticks(window_us: float) -> Iterator[Tick]:
         yield Tick(x=of_width(place / _TICKS), text=f"{text} us" if place == _TICKS else text, side=side)
 
 
-def _legend(step: StepTimeline) -> Iterator[tuple[str, str, str, str]]:
+def _legend(step: m.StepTimeline) -> Iterator[tuple[str, str, str, str]]:
     """What is in the drawing, kinds of kernels first."""
     present = {_mark(lane, block) for lane in step.lanes for block in lane.blocks}
     for kind, name, meaning in breakdown.KINDS:
-        if kind in present and kind in set(KernelKind):
+        if kind in present and kind in set(m.KernelKind):
             yield f"k-{kind}", LETTERS[kind], name, meaning
     for mark, (style, _, name, meaning) in _MARKS.items():
         if mark in present:
             yield style, "", name, meaning
 
 
-def _notes(step: StepTimeline) -> Iterator[str]:
+def _notes(step: m.StepTimeline) -> Iterator[str]:
     """What a reader of the drawing must know of it."""
     if step.merged_blocks:
         yield (
-            f"{counted(step.merged_events, 'event')} shorter than {figure(step.merged_below_us)} us are drawn as "
-            f"{counted(step.merged_blocks, 'block')}: neighbours pushed together, kind by kind, so that the blocks "
+            f"{plural(step.merged_events, 'event')} shorter than {figure(step.merged_below_us)} us are drawn as "
+            f"{plural(step.merged_blocks, 'block')}: neighbours pushed together, kind by kind, so that the blocks "
             "of a kind are together as long as its events"
         )
     if step.duration_us < step.window_us:
@@ -296,14 +285,14 @@ def _notes(step: StepTimeline) -> Iterator[str]:
     if step.from_other_steps:
         yield f"{count(step.from_other_steps)} of the device's events were not launched by this step"
     if step.after_the_window:
-        yield f"{counted(step.after_the_window, 'device event')} that the step launched began later than is drawn"
+        yield f"{plural(step.after_the_window, 'device event')} that the step launched began later than is drawn"
     if covered := sum(lane.covered for lane in step.lanes):
-        yield f"{counted(covered, 'device event')} ran under others of their stream, without a block"
+        yield f"{plural(covered, 'device event')} ran under others of their stream, without a block"
     if step.lanes_left_out:
-        yield f"{counted(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
+        yield f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
 
 
-def _lane_table(step: StepTimeline, limits: Limits) -> Table:
+def _lane_table(step: m.StepTimeline, limits: Limits) -> Table:
     rows = tuple(
         (
             _label(lane, limits),
@@ -320,9 +309,9 @@ def _lane_table(step: StepTimeline, limits: Limits) -> Table:
 # ---------------------------------------------------------------- the host's part
 
 
-def _host_lines(host: HostTime | Skipped, limits: Limits) -> tuple[HostLine, ...]:
+def _host_lines(host: m.HostTime | m.Skipped, limits: Limits) -> tuple[HostLine, ...]:
     """None where it is not known."""
-    if isinstance(host, Skipped):
+    if isinstance(host, m.Skipped):
         return ()
     lines = [
         HostLine(
@@ -341,12 +330,12 @@ def _host_lines(host: HostTime | Skipped, limits: Limits) -> tuple[HostLine, ...
     return (*lines, whole)
 
 
-def _host_notes(host: HostTime | Skipped, kernels: KernelBreakdown, limits: Limits) -> tuple[str, ...]:
-    if isinstance(host, Skipped):
+def _host_notes(host: m.HostTime | m.Skipped, kernels: m.KernelBreakdown, limits: Limits) -> tuple[str, ...]:
+    if isinstance(host, m.Skipped):
         return (f"What the host did is not known: {one_line(host.reason, limits.name)}",)
     said = [
         f"Each moment of the thread that takes the steps belongs to the innermost event that was open; "
-        f"{counted(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
+        f"{plural(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
         "most where calls are many"
     ]
     if host.other_threads_us:
@@ -360,8 +349,8 @@ def _host_notes(host: HostTime | Skipped, kernels: KernelBreakdown, limits: Limi
 # ---------------------------------------------------------------- launches
 
 
-def _queue_facts(queue: LaunchQueue | Skipped) -> tuple[Fact, ...]:
-    if isinstance(queue, Skipped):
+def _queue_facts(queue: m.LaunchQueue | m.Skipped) -> tuple[Fact, ...]:
+    if isinstance(queue, m.Skipped):
         return ()
     spread = f"p10 to p90 {span(figure(queue.p10_us), figure(queue.p90_us))}, at most {figure(queue.maximum_us)}"
     return (
@@ -379,7 +368,7 @@ def _queue_facts(queue: LaunchQueue | Skipped) -> tuple[Fact, ...]:
     )
 
 
-def _queue_missing(kernels: KernelBreakdown, limits: Limits) -> str:
-    if kernels.device != "cuda" or not isinstance(kernels.queue, Skipped):
+def _queue_missing(kernels: m.KernelBreakdown, limits: Limits) -> str:
+    if kernels.device != "cuda" or not isinstance(kernels.queue, m.Skipped):
         return ""
     return f"Launch delay and queue depth are not known: {one_line(kernels.queue.reason, limits.name)}"

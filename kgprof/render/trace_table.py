@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kgprof.counted import counted
-from kgprof.model import (
-    Change,
-    KernelBreakdown,
-    Profile,
-    RankBalance,
-    RanksByHolistic,
-    Skipped,
-    TraceDifference,
-)
+from kgprof import model as m
 from kgprof.render import breakdown, holistic_table
 from kgprof.render.evaluation_table import Table
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, percent, ratio, size
 from kgprof.render.visible import one_line
+from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
 _SHORT = 90  # characters of a kernel's name, more where two would look alike
@@ -66,7 +58,7 @@ class TracesPart:
     differences: tuple[DifferenceTables, ...]
 
 
-def traces_part(profile: Profile, limits: Limits) -> TracesPart:
+def traces_part(profile: m.Profile, limits: Limits) -> TracesPart:
     return TracesPart(
         headings=FILE_HEADINGS,
         files=file_lines(profile, limits),
@@ -78,7 +70,7 @@ def traces_part(profile: Profile, limits: Limits) -> TracesPart:
 # ---------------------------------------------------------------- files and ranks
 
 
-def file_lines(profile: Profile, limits: Limits) -> tuple[FileLine, ...]:
+def file_lines(profile: m.Profile, limits: Limits) -> tuple[FileLine, ...]:
     """In the order of the runs."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
     return tuple(
@@ -104,8 +96,8 @@ def _rank(rank: int | None, world_size: int | None) -> str:
     return f"{rank} of {world_size}" if world_size is not None else str(rank)
 
 
-def _of_window(kernels: KernelBreakdown | Skipped) -> tuple[str, ...]:
-    if isinstance(kernels, Skipped):
+def _of_window(kernels: m.KernelBreakdown | m.Skipped) -> tuple[str, ...]:
+    if isinstance(kernels, m.Skipped):
         return (DASH,) * 5
     steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
     return (
@@ -117,7 +109,7 @@ def _of_window(kernels: KernelBreakdown | Skipped) -> tuple[str, ...]:
     )
 
 
-def rank_table(balance: RankBalance | None, limits: Limits) -> RankTable | None:
+def rank_table(balance: m.RankBalance | None, limits: Limits) -> RankTable | None:
     """One row a rank, then median, largest and their ratio."""
     if balance is None:
         return None
@@ -132,7 +124,7 @@ def rank_table(balance: RankBalance | None, limits: Limits) -> RankTable | None:
     if balance.spreads:
         rows.append(("median", *(figure(spread.median_us) for spread in balance.spreads)))
         rows.append(("largest", *(figure(spread.max_us) for spread in balance.spreads)))
-        over = (DASH if isinstance(spread.ratio, Skipped) else ratio(spread.ratio) for spread in balance.spreads)
+        over = (DASH if isinstance(spread.ratio, m.Skipped) else ratio(spread.ratio) for spread in balance.spreads)
         rows.append(("largest over median", *over))
     return RankTable(
         text=one_line(balance.text, 4 * limits.name),
@@ -143,8 +135,8 @@ def rank_table(balance: RankBalance | None, limits: Limits) -> RankTable | None:
     )
 
 
-def _ranks_by_hta(found: RanksByHolistic | Skipped, limits: Limits) -> Table:
-    rows = () if isinstance(found, Skipped) else found.figures[: limits.lines]
+def _ranks_by_hta(found: m.RanksByHolistic | m.Skipped, limits: Limits) -> Table:
+    rows = () if isinstance(found, m.Skipped) else found.figures[: limits.lines]
     return Table(
         headings=_HTA_HEADINGS,
         rows=tuple(
@@ -159,8 +151,8 @@ def _ranks_by_hta(found: RanksByHolistic | Skipped, limits: Limits) -> Table:
     )
 
 
-def _hta_notes(found: RanksByHolistic | Skipped) -> Iterator[str]:
-    if isinstance(found, Skipped):
+def _hta_notes(found: m.RanksByHolistic | m.Skipped) -> Iterator[str]:
+    if isinstance(found, m.Skipped):
         yield f"HolisticTraceAnalysis' figures of the ranks: {found.reason}"
         return
     for call in found.calls:
@@ -171,7 +163,7 @@ def _hta_notes(found: RanksByHolistic | Skipped) -> Iterator[str]:
 
 
 def difference_tables(
-    found: TraceDifference, limits: Limits, *, rows: int = CHANGES, name: int = _SHORT
+    found: m.TraceDifference, limits: Limits, *, rows: int = CHANGES, name: int = _SHORT
 ) -> DifferenceTables:
     title = one_line(f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}", limits.name)
     if found.missing or found.total is None:
@@ -204,27 +196,27 @@ class _Names:
     longest: int
 
 
-def difference_sentence(found: TraceDifference) -> str:
+def difference_sentence(found: m.TraceDifference) -> str:
     """The whole, and how many kernels came and went."""
     if found.missing or found.total is None:
         return f"not compared: {found.missing}"
     what = "device time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
-    steps = f", {counted(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
+    steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
     return (
         f"{what}: {figure(total.after_us)} us a {per}, was {figure(total.before_us)} ({signed(total.delta_us)})"
-        f"{steps}; {counted(new, 'new kernel')}, {count(gone)} gone"
+        f"{steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
     )
 
 
-def _says_something(changes: Sequence[Change]) -> bool:
+def _says_something(changes: Sequence[m.Change]) -> bool:
     """Not so where nothing was launched in any span: then the table is the total once more."""
     return any(row.name != _UNATTRIBUTED for row in changes)
 
 
 def _changes(
-    name: str, shown: Sequence[Change], rest: Sequence[Change], found: TraceDifference, names_of: _Names
+    name: str, shown: Sequence[m.Change], rest: Sequence[m.Change], found: m.TraceDifference, names_of: _Names
 ) -> Table:
     names = distinct_names([row.name for row in shown], names_of.short, names_of.longest)
     lines = [_line(f"{said}{_mark(row)}", [row]) for said, row in zip(names, shown, strict=True)]
@@ -238,11 +230,11 @@ def _changes(
     )
 
 
-def _mark(row: Change) -> str:
+def _mark(row: m.Change) -> str:
     return "" if row.status == "both" else f" ({row.status})"
 
 
-def _line(name: str, rows: Sequence[Change]) -> tuple[str, ...]:
+def _line(name: str, rows: Sequence[m.Change]) -> tuple[str, ...]:
     return (
         name,
         figure(sum(row.before_us for row in rows)),

@@ -1,6 +1,6 @@
 """One step whose every answer is known: ``kgprof selftest`` runs it through all captures and compares.
 
-Lines that an answer names carry a mark, ``# answer: NAME``, which kgprof.selftest reads from this file.
+Lines that an answer names carry a mark, ``# answer: NAME``, which kgprof.cli.selftest reads from this file.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kgprof.errors import InputError, UsageError, WorkloadError
 from kgprof.workloads import programs
 
 if TYPE_CHECKING:
-    from kgprof.model import RunKey
+    from kgprof import model as m
     from kgprof.workloads.protocol import Workload
 
 LINKPRED = "linkpred"
@@ -112,7 +112,7 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
     return user.as_workload(_attribute(module, target), name=workload)
 
 
-def is_comparable(workload: Workload, runs: Sequence[RunKey]) -> bool:
+def is_comparable(workload: Workload, runs: Sequence[m.RunKey]) -> bool:
     """Whether an AGREEMENT child has something to do: a reference of the workload's own, or two runs."""
     from kgprof.workloads import protocol, user
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
+from kgprof import model as m
 from kgprof.errors import InputError, KgprofError, UsageError
-from kgprof.model import RunKey, StrategyPlan
-from kgprof.workloads.modes import AS_IS
 
 if TYPE_CHECKING:
     import torch
@@ -115,16 +114,16 @@ class ProgramWorkload:
         self.name = workload
         self._label = find(workload).name + rank_suffix(os.environ)
 
-    def strategies(self) -> Sequence[StrategyPlan]:
-        return [StrategyPlan(name=self._label, modes=(AS_IS,), summary=SUMMARY)]
+    def strategies(self) -> Sequence[m.StrategyPlan]:
+        return [m.StrategyPlan(name=self._label, modes=(m.AS_IS,), summary=SUMMARY)]
 
-    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
-        return [RunKey(strategy=self._label, mode=AS_IS)]
+    def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
+        return [m.RunKey(strategy=self._label, mode=m.AS_IS)]
 
-    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+    def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         return None
 
-    def prepare(self, run: RunKey, device: torch.device) -> Session:
+    def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         raise KgprofError(f"{self.name} is a program: it is run, not stepped")
 
 

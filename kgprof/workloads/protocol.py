@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from kgprof.model import Agreement, Alternative, Evaluation, RunKey, StrategyPlan
+from kgprof import model as m
 
 Tick = Callable[[], None]
 
@@ -25,7 +25,7 @@ class Session(Protocol):
 class EvaluationSession(Session, Protocol):
     """A session that can also run the whole job from the start, whatever ``step`` did before."""
 
-    def evaluate(self, tick: Tick) -> Evaluation:
+    def evaluate(self, tick: Tick) -> m.Evaluation:
         """Run everything, calling ``tick()`` after each step (and never reading a clock itself)."""
 
 
@@ -54,16 +54,16 @@ class Workload(Protocol):
     @property
     def name(self) -> str: ...
 
-    def strategies(self) -> Sequence[StrategyPlan]:
+    def strategies(self) -> Sequence[m.StrategyPlan]:
         """All that can be asked for with --strategy, each with the modes it can run in, the default mode first."""
 
-    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
+    def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
         """What runs when neither --strategy nor --mode was given."""
 
-    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+    def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The run among ``runs`` that speed-ups are relative to, or None."""
 
-    def prepare(self, run: RunKey, device: torch.device) -> Session:
+    def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Build one strategy in one mode. Raises UsageError for an unknown one."""
 
 
@@ -79,7 +79,7 @@ class StrategyCheckingWorkload(Workload, Protocol):
 class WeighedWorkload(Workload, Protocol):
     """A workload with strategies that do the same work, behind a read of a predicate and without one."""
 
-    def alternatives(self) -> Sequence[Alternative]:
+    def alternatives(self) -> Sequence[m.Alternative]:
         """The pairs to weigh; each name is one of ``strategies``."""
 
 
@@ -87,5 +87,5 @@ class WeighedWorkload(Workload, Protocol):
 class ComparableWorkload(Workload, Protocol):
     """A workload that can judge the results of its runs."""
 
-    def agreement(self, results: Mapping[RunKey, Mapping[str, np.ndarray]], baseline: RunKey | None) -> Agreement:
+    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
         """Compare every run's result with the baseline's and with the workload's own reference."""

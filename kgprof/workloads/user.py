@@ -28,9 +28,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import torch
 
+from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, Alternative, Evaluation, RunAgreement, RunKey, Skipped, StrategyPlan
-from kgprof.workloads.modes import AS_IS, COMPILED_MODES, EAGER
 from kgprof.workloads.protocol import Session, Tick, Workload
 
 RANDOM = "kgprof.draws_random_numbers"  # a flag among a result's arrays
@@ -86,31 +85,31 @@ class UserWorkload:
     def name(self) -> str:
         return self._name
 
-    def strategies(self) -> Sequence[StrategyPlan]:
+    def strategies(self) -> Sequence[m.StrategyPlan]:
         return [
-            StrategyPlan(name=label, modes=_modes(strategy), summary=_first_line(strategy))
+            m.StrategyPlan(name=label, modes=_modes(strategy), summary=_first_line(strategy))
             for label, strategy in self._strategies.items()
         ]
 
-    def alternatives(self) -> Sequence[Alternative]:
+    def alternatives(self) -> Sequence[m.Alternative]:
         return self._alternatives
 
-    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
-        return [RunKey(strategy=label, mode=AS_IS) for label in self._strategies]
+    def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
+        return [m.RunKey(strategy=label, mode=m.AS_IS) for label in self._strategies]
 
-    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+    def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The declared strategy (eager before as it stands); without one, the first eager run."""
         candidates = [run for run in runs if self._baseline in (None, run.strategy)]
-        order = (EAGER,) if self._baseline is None else (EAGER, AS_IS, *COMPILED_MODES)
+        order = (m.EAGER,) if self._baseline is None else (m.EAGER, m.AS_IS, *m.COMPILED_MODES)
         return next((run for mode in order for run in candidates if run.mode == mode), None)
 
-    def prepare(self, run: RunKey, device: torch.device) -> Session:
+    def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Switches torch.compile off for this whole process in mode ``eager``: a child runs one run."""
         strategy = self._strategies[run.strategy]
-        if run.mode == EAGER:
+        if run.mode == m.EAGER:
             torch.compiler.set_stance("force_eager")
         step = _step(strategy)
-        if run.mode in COMPILED_MODES:
+        if run.mode in m.COMPILED_MODES:
             step = torch.compile(step, mode=run.mode)
         evaluate = getattr(strategy, "evaluate", None)
         result = getattr(strategy, "result", None)
@@ -119,13 +118,13 @@ class UserWorkload:
             session.buffers = buffers  # type: ignore[attr-defined]  # on the instance: only some are a BufferSession
         return session
 
-    def agreement(self, results: Mapping[RunKey, Arrays], baseline: RunKey | None) -> Agreement:
+    def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
         """Every run against the baseline run, within assert_close's tolerance for each dtype."""
         judged = tuple((run, _judge(run, found, results, baseline)) for run, found in results.items())
-        return Agreement(baseline=baseline, runs=judged)
+        return m.Agreement(baseline=baseline, runs=judged)
 
 
-def _alternatives(name: str, declared: object, strategies: Mapping[str, object]) -> tuple[Alternative, ...]:
+def _alternatives(name: str, declared: object, strategies: Mapping[str, object]) -> tuple[m.Alternative, ...]:
     if declared is None:
         return ()
     if not isinstance(declared, Mapping):
@@ -138,7 +137,7 @@ def _alternatives(name: str, declared: object, strategies: Mapping[str, object])
                 f"{name}: alternatives name {label!r}, which is none of its strategies",
                 hint=f"it has: {', '.join(strategies)}",
             )
-    return tuple(Alternative(guarded=guarded, always=always) for guarded, always in declared.items())
+    return tuple(m.Alternative(guarded=guarded, always=always) for guarded, always in declared.items())
 
 
 def _step(strategy: object) -> Callable[[], object]:
@@ -183,7 +182,7 @@ def _check_strategy(what: str, strategy: object) -> None:
 
 
 def _modes(strategy: object) -> tuple[str, ...]:
-    return (AS_IS, EAGER) if hasattr(strategy, "evaluate") else (AS_IS, EAGER, *COMPILED_MODES)
+    return (m.AS_IS, m.EAGER) if hasattr(strategy, "evaluate") else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
 
 
 def _first_line(strategy: object) -> str:
@@ -229,7 +228,7 @@ class UserEvaluationSession(UserSession):
         super().__init__(step, result)
         self._evaluate = evaluate
 
-    def evaluate(self, tick: Tick) -> Evaluation:
+    def evaluate(self, tick: Tick) -> m.Evaluation:
         return self._evaluate(tick)  # type: ignore[return-value]  # a user's may return nothing
 
 
@@ -278,13 +277,13 @@ def _tensor(value: torch.Tensor, name: str) -> Iterable[tuple[str, np.ndarray]]:
 
 
 def _judge(
-    run: RunKey, found: Arrays, results: Mapping[RunKey, Arrays], baseline: RunKey | None
-) -> RunAgreement | Skipped:
+    run: m.RunKey, found: Arrays, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+) -> m.RunAgreement | m.Skipped:
     if baseline is None or baseline not in results:
-        return Skipped(reason="there is no baseline's result to compare with")
+        return m.Skipped(reason="there is no baseline's result to compare with")
     expected = results[baseline]
     if run != baseline and (_draws(found) or _draws(expected)):
-        return Skipped(reason="its steps draw random numbers, and compiled code draws others from the same seed")
+        return m.Skipped(reason="its steps draw random numbers, and compiled code draws others from the same seed")
     return compare(found, expected, note="the baseline itself" if run == baseline else "")
 
 
@@ -296,7 +295,7 @@ def _values(arrays: Arrays) -> Arrays:
     return {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
 
 
-def compare(found: Arrays, expected: Arrays, *, note: str = "") -> RunAgreement:
+def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
     """Entry by entry. Another set of names, another shape or another dtype is a difference of every entry there."""
     ours, theirs = _values(found), _values(expected)
     compared = differing = 0
@@ -315,7 +314,7 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> RunAgreement:
             wrong, remark = _differences(ours[name], theirs[name], dtype)
             differing += wrong
             remarks.append(remark if len(ours) == 1 else f"{name}: {remark}")
-    return RunAgreement(
+    return m.RunAgreement(
         verdict="different" if differing else "equal",
         compared=compared,
         differing=differing,

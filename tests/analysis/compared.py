@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kgprof.analysis.compare import CompareSettings, compare
-from kgprof.analysis.comparison import spread
+from kgprof.compare import CompareSettings, compare
+from kgprof.measures.times import spread
 from kgprof.model import (
     Comparison,
     Finding,

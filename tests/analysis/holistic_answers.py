@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kgprof.analysis import kineto
-from kgprof.analysis.kineto import Trace
 from kgprof.model import Holistic, HolisticCall, HolisticIdle, HolisticRank
+from kgprof.reading import kineto
+from kgprof.reading.kineto import Trace
 from tests.analysis.events import event, step, write
 
 

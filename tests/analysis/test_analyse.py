@@ -11,7 +11,6 @@ import pytest
 
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
 from kgprof.analysis.verdict import FIRST_EVALUATION_NOTE
-from kgprof.compile_records import CompileRecords
 from kgprof.model import (
     CompileSummary,
     Exit,
@@ -34,7 +33,8 @@ from kgprof.model import (
     Verdict,
     encode_json,
 )
-from kgprof.record import store
+from kgprof.model.compile_records import CompileRecords
+from kgprof.reading import layout, recordings
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, evaluation, recording, run
 from tests.record import handmade
 
@@ -76,7 +76,7 @@ def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -
     for path in tmp_path.rglob("stack*.json*"):
         path.unlink()
 
-    profile = analyse(store.load(Path(recorded.folder)))
+    profile = analyse(recordings.load(Path(recorded.folder)))
 
     assert profile.runs[1].flame == Skipped(reason="this Recording holds no STACK pass")
     assert ("STACK pass", "this Recording holds no STACK pass") in {(o.what, o.reason) for o in profile.omissions}
@@ -84,7 +84,7 @@ def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -
 
 def test_a_stack_trace_that_cannot_be_read_is_an_omission(tmp_path: Path) -> None:
     recorded = handmade.write(tmp_path)
-    store.trace_path(recorded, handmade.FUSED, PassName.STACK).write_bytes(b"")
+    layout.trace_path(recorded, handmade.FUSED, PassName.STACK).write_bytes(b"")
 
     profile = analyse(recorded)
 
@@ -104,7 +104,7 @@ def test_kernels_come_from_the_pass_that_names_them(tmp_path: Path) -> None:
 
 def test_a_damaged_kernel_trace_falls_back_and_says_so(tmp_path: Path) -> None:
     recorded = handmade.write(tmp_path)
-    store.trace_path(recorded, handmade.FUSED, PassName.KERNELS).write_bytes(b"")
+    layout.trace_path(recorded, handmade.FUSED, PassName.KERNELS).write_bytes(b"")
 
     kernels = analyse(recorded).runs[1].kernels
 
@@ -115,7 +115,7 @@ def test_a_damaged_kernel_trace_falls_back_and_says_so(tmp_path: Path) -> None:
 
 def test_a_lost_trace_is_an_omission(tmp_path: Path) -> None:
     recorded = handmade.write(tmp_path)
-    store.trace_path(recorded, handmade.BATCHED, PassName.TRACE).unlink()
+    layout.trace_path(recorded, handmade.BATCHED, PassName.TRACE).unlink()
 
     profile = analyse(recorded)
 
@@ -134,9 +134,9 @@ def test_analysis_and_rendering_need_no_torch(tmp_path: Path) -> None:
     handmade.write(tmp_path)
     program = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path; from kgprof.record import store; from kgprof.analysis import analyse\n"
+        "from pathlib import Path; from kgprof.reading import recordings; from kgprof.analysis import analyse\n"
         "from kgprof.render import RENDERERS\n"
-        "profile = analyse(store.load(Path(sys.argv[1])))\n"
+        "profile = analyse(recordings.load(Path(sys.argv[1])))\n"
         "print(sum(len(renderer.render(profile)) for renderer in RENDERERS))\n"
     )
 

@@ -11,10 +11,9 @@ import msgspec
 import pytest
 import torch
 
-from kgprof.analysis import kineto
 from kgprof.analysis.buffer_copies import NONE_COPIED, BufferCopies, CopyCost, buffer_copies, cost
 from kgprof.model import PassName, Recording, Skipped, TracePass
-from kgprof.record import store
+from kgprof.reading import kineto, layout
 from tests.analysis.recordings import GONE
 from tests.collectors import written_tensors
 from tests.collectors.written_tensors import buffer
@@ -94,7 +93,7 @@ def recorded(folder: Path, **fields: Any) -> Recording:
     traced = TracePass(step_us=(100.0, 100.0), trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
     run = msgspec.structs.replace(whole.runs[0], trace=traced)
     whole = msgspec.structs.replace(whole, folder=str(folder), runs=(run,))
-    path = store.trace_path(whole, run.key, PassName.TRACE)
+    path = layout.trace_path(whole, run.key, PassName.TRACE)
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": steps()}).encode()))
     return whole

@@ -23,7 +23,7 @@ from kgprof.model import (
     Spread,
     TradeOff,
 )
-from kgprof.record import store
+from kgprof.reading import recordings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 H200, RUNTIME, COMPILER = "cuda_graphs_h200", "corpus_runtime_h200", "corpus_torch_2.11"
@@ -36,13 +36,13 @@ Load = Callable[[str, str], Recording]
 def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     """One program's run out of a recording: of what stands in which file, by name."""
     kept: dict[str, list[Recording]] = {
-        H200: [store.load(one) for one in (RECORDINGS / H200).iterdir() if one.is_dir()]
+        H200: [recordings.load(one) for one in (RECORDINGS / H200).iterdir() if one.is_dir()]
     }
     for name in (RUNTIME, COMPILER, LINKPRED):
         folder = tmp_path_factory.mktemp("kept")
         with tarfile.open(RECORDINGS / f"{name}.tgz") as archive:
             archive.extractall(folder, filter="data")
-        kept[name] = [store.load(folder)]
+        kept[name] = [recordings.load(folder)]
     return lambda where, program: next(
         msgspec.structs.replace(recording, runs=(run,))
         for recording in kept[where]

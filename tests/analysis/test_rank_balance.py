@@ -11,15 +11,15 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.analysis.holistic_check import figure
 from kgprof.analysis.rank_balance import HTA_STRAGGLERS, rank_balance
+from kgprof.measures.holistic_check import figure
 from kgprof.model import HolisticCheck, Profile, RankBalance, RanksByHolistic, Skipped
-from kgprof.record import store
+from kgprof.reading import recordings
 from kgprof.render import RENDERERS
 from tests.record.test_kineto_files import COLLECTIVE, saved, work
 
 STRAGGLERS = (
-    "import sys; from pathlib import Path; from kgprof.analysis.holistic import _Session, _words\n"
+    "import sys; from pathlib import Path; from kgprof.record.holistic_process import _Session, _words\n"
     "session = _Session(); failed = session.load([Path(trace) for trace in sys.argv[1:]]); assert not failed, failed\n"
     "try: print(session._analysis.get_potential_stragglers(num_candidates=1))\n"
     "except Exception as error: print(_words(error))\n"
@@ -34,7 +34,7 @@ def two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Profile:
     code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, tmp_path.glob("rank*.json"))])
     assert code == 0
     capsys.readouterr()
-    return analyse(store.load(tmp_path / "out"))
+    return analyse(recordings.load(tmp_path / "out"))
 
 
 def answered(profile: Profile, *of_ranks: HolisticCheck | Skipped) -> RankBalance:

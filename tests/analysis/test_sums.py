@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgprof.analysis import kernels, kineto
-from kgprof.analysis.kernel_kinds import of_device_event
+from kgprof.measures import kernels
+from kgprof.measures.kernel_kinds import of_device_event
 from kgprof.model import Communication, DeviceIdle, HostTime, KernelBreakdown, PassName
+from kgprof.reading import kineto
 from tests.analysis.events import event, step, write
 
 WITHIN = 1e-3  # the 0.1 %; what follows agrees far closer

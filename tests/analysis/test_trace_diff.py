@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgprof.analysis import kernels, kineto
 from kgprof.analysis.trace_diff import difference
+from kgprof.measures import kernels
 from kgprof.model import Change, KernelBreakdown, KernelKind, PassName, RunKey, Skipped, TraceDifference
+from kgprof.reading import kineto
 from tests.analysis.events import event, step, write
 
 OURS, THEIRS = RunKey(strategy="new", mode="as-is"), RunKey(strategy="old", mode="as-is")

@@ -14,7 +14,7 @@ import torch
 from kgprof.collectors import addresses
 from kgprof.collectors.addresses import NOT_ON_CPU, AddressChange, BufferUse, CopiedInput
 from kgprof.model import Finding, Level, PassName, Recording, Skipped
-from kgprof.record import store
+from kgprof.reading import layout
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import lines_with, recording, watch
 from tests.collectors.written_tensors import MOVED, buffer, given, graph, held, lies
@@ -232,7 +232,7 @@ def traced(copies: int) -> Recording:
     for step in range(4):
         events += [{**region, "ts": 100.0 * step}, {**launch, "ts": 100.0 * step + 10}]
     events += [{**copy, "ts": 100.0 * step + 2} for step in range(copies)]
-    path = store.trace_path(whole, whole.runs[0].key, PassName.TRACE)
+    path = layout.trace_path(whole, whole.runs[0].key, PassName.TRACE)
     Path(path).write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     return whole
 

@@ -9,7 +9,7 @@ import pytest
 
 from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
 from kgprof.model import BreakEven, Economics, Finding, Level, RunKey, Skipped
-from kgprof.record import store
+from kgprof.reading import recordings
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(t
     # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two cores under load
     with tarfile.open(ROOT / "fixtures" / "recordings" / "break_even.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
-    events = collect(store.load(tmp_path))
+    events = collect(recordings.load(tmp_path))
 
     (finding,) = diagnose(events)
     assert (finding.run, finding.level) == (RunKey(strategy="one_small_operator", mode="default"), Level.WARNING)

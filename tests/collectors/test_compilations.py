@@ -9,9 +9,9 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.collectors import compilations
 from kgprof.collectors.compilations import STAGE_OF, FailedCompile
-from kgprof.collectors.structured_trace import run_trace
-from kgprof.compile_records import TraceRecord
 from kgprof.model import Compilation, CompileStages, CompileSummary, Finding, Level, Skipped
+from kgprof.model.compile_records import TraceRecord
+from kgprof.reading.structured_trace import run_trace
 from kgprof.record.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written

@@ -9,8 +9,8 @@ import pytest
 from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
-from kgprof.collectors.structured_trace import run_traces
 from kgprof.model import Finding, FindingCost, Level, PassName, RecompileEntry, Skipped
+from kgprof.reading.structured_trace import run_traces
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import (

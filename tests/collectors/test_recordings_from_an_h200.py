@@ -12,9 +12,9 @@ from kgprof import collectors
 from kgprof.analysis import analyse
 from kgprof.collectors import compilations, cuda_graphs
 from kgprof.collectors.cuda_graphs import CudaGraphs
-from kgprof.collectors.structured_trace import run_trace
 from kgprof.model import CompileStages, Finding, KernelBreakdown, Recording, RunKey, Skipped
-from kgprof.record import store
+from kgprof.reading.recordings import load
+from kgprof.reading.structured_trace import run_trace
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
 NAMES = ("written_inputs", "breaks", "addresses")
@@ -52,7 +52,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def recordings() -> dict[str, Recording]:
-    loaded = [store.load(FOLDER / name) for name in NAMES]
+    loaded = [load(FOLDER / name) for name in NAMES]
     return {run.key.strategy: recording for recording in loaded for run in recording.runs}
 
 
@@ -114,7 +114,7 @@ def test_a_moved_parameter_is_named_with_its_addresses(recordings: dict[str, Rec
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stages_of_a_compilation_add_up_to_its_duration(name: str) -> None:
-    for run in store.load(FOLDER / name).runs:
+    for run in load(FOLDER / name).runs:
         trace = run_trace(run)
         assert trace is not None
         for row in compilations.compilations(trace):
@@ -126,7 +126,7 @@ def test_the_stages_of_a_compilation_add_up_to_its_duration(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_whole_recording_is_read(name: str) -> None:
-    profile = analyse(store.load(FOLDER / name))
+    profile = analyse(load(FOLDER / name))
 
     assert profile.device == "cuda"
     kernels = [run.kernels for run in profile.runs]

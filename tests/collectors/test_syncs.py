@@ -14,8 +14,8 @@ import pytest
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass
-from kgprof.record import store
-from kgprof.sync_records import Frame, SyncRecord
+from kgprof.model.sync_records import Frame, SyncRecord
+from kgprof.reading import layout
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written, written_syncs
 from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
@@ -411,7 +411,7 @@ SEEN = read(device="cuda"), read(source="sync-debug", op="synchronizing operatio
 def waits_said(folder: Path, *reads: SyncRecord, waits: int, trace: bool = True, **fields: Any) -> list[str]:
     """Of a run whose TRACE has ``waits`` calls, over STEPS steps, in which the host waits."""
     whole = written_syncs.recording(*reads, device="cuda", **fields)
-    path = store.run_folder(folder, FUSED) / store.TRACE_FILES[PassName.TRACE]
+    path = layout.run_folder(folder, FUSED) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
     if trace:
         path.write_bytes(gzip.compress(json.dumps({"traceEvents": list(_trace(waits))}).encode()))

@@ -19,11 +19,13 @@ import torch._dynamo
 from torch._dynamo.utils import counters, get_compilation_metrics
 
 from kgprof import collectors
-from kgprof.analysis import kernels, kineto
 from kgprof.collectors import caches, compilations, cuda_graphs, recompiles
-from kgprof.collectors.structured_trace import run_trace
-from kgprof.compile_records import CompileRecords
+from kgprof.measures import kernels
 from kgprof.model import Compilation, Finding, KernelBreakdown, KernelKind, Options, PassName, Recording, Skipped
+from kgprof.model.compile_records import CompileRecords
+from kgprof.reading import kineto
+from kgprof.reading.recordings import _read_records
+from kgprof.reading.structured_trace import run_trace
 from kgprof.record import torch_trace
 from kgprof.record.torch_profiler import trace_pass
 from kgprof.record.torch_trace import compile_pass
@@ -50,7 +52,7 @@ def recorded(folder: Path, step: Callable[[], object], *, calls: int = 5) -> Rec
     options = Options(workload=f"{__file__}:step", steps=calls, warmup=3)
     path = folder / "records" / "trace_records.jsonl.gz"
     passed = compile_pass(Stepping(step), CPU, options, records_to=path)
-    records = torch_trace.store._read_records(path.parent)
+    records = _read_records(path.parent)
     assert isinstance(records, CompileRecords)
     run = msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records)
     return recordings.recording(run, baseline=None)

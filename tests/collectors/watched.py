@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 import torch
 
-from kgprof.compile_records import CompileRecords
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord, Skipped
+from kgprof.model.compile_records import CompileRecords
+from kgprof.model.tensor_records import TensorRecords
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.tensor_probe import TensorProbe
-from kgprof.tensor_records import TensorRecords
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED, GONE
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kgprof.collectors.cuda_graphs import LAUNCH
-from kgprof.compile_records import (
+from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass
+from kgprof.model.compile_records import (
     CompileRecords,
     GraphRuns,
     LogLine,
@@ -27,8 +28,7 @@ from kgprof.compile_records import (
     Sources,
     TraceRecord,
 )
-from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass
-from kgprof.record import store
+from kgprof.reading import layout
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 
@@ -282,7 +282,7 @@ def on_cuda(
     gone: TracePass | Skipped = recordings.GONE
     if launches is not None:
         gone = TracePass(step_us=(100.0,) * steps, trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
-        path = store.run_folder(folder, key) / store.TRACE_FILES[PassName.TRACE]
+        path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.TRACE]
         path.parent.mkdir(parents=True)
         events = [*_launched(launches, steps), *_in_regions(regions)]
         path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))

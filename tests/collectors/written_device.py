@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model import PassName, Recording, RunKey, Skipped, TimingPass, TracePass
-from kgprof.record import store
+from kgprof.reading import layout
 from tests.analysis import recordings
 
 STEPS = 4
@@ -32,7 +32,7 @@ def steps(
     folder = tempfile.TemporaryDirectory(prefix="kgprof-written-")
     _FOLDERS.append(folder)
     key = msgspec.structs.replace(RUN, mode=mode)
-    path = store.run_folder(Path(folder.name), key) / store.TRACE_FILES[PassName.TRACE]
+    path = layout.run_folder(Path(folder.name), key) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
     events = list(_events(kernels, kernel_us, kernels if launches is None else launches))
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))

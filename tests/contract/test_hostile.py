@@ -12,9 +12,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from kgprof import carried
 from kgprof.model import Profile, Skipped
-from kgprof.render import by_name
+from kgprof.render import by_name, carried
 from kgprof.render import json as json_renderer
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.markdown import LIMIT as MARKDOWN_LIMIT

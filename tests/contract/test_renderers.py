@@ -16,11 +16,11 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from kgprof import carried, render
+from kgprof import render
 from kgprof.cli import verbs
 from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
-from kgprof.render import RENDERERS, Renderer, by_name
+from kgprof.render import RENDERERS, Renderer, by_name, carried
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.finding_groups import grouped

@@ -17,7 +17,7 @@ import pytest
 from kgprof import cli, collectors
 from kgprof.collectors import RULES
 from kgprof.model import FindingCost, Level, PassName, Recording, Rule
-from kgprof.record import store
+from kgprof.reading import recordings
 from kgprof.render.rules_page import rules_page
 from tests.contract.test_collectors import CLEAN, DIRTY
 
@@ -75,12 +75,12 @@ Load = Callable[[str], Recording]
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     """One program's run, of the corpora as torch 2.11 left them or from the H200."""
-    kept = [store.load(one) for one in sorted(H200.iterdir()) if one.is_dir()]
+    kept = [recordings.load(one) for one in sorted(H200.iterdir()) if one.is_dir()]
     for corpus in ("corpus_torch_2.11", "corpus_runtime_h200", "linkpred_h200"):
         folder = tmp_path_factory.mktemp("corpus")
         with tarfile.open(RECORDINGS / f"{corpus}.tgz") as archive:
             archive.extractall(folder, filter="data")
-        kept.append(store.load(folder))
+        kept.append(recordings.load(folder))
     return lambda name: next(
         msgspec.structs.replace(recording, runs=(run,))
         for recording in kept

@@ -11,6 +11,7 @@ import torch
 from torch._inductor import config
 
 from kgprof.model import RunKey
+from kgprof.model.modes import COMPILED_MODES, EAGER
 from kgprof.workloads.linkpred import strategies
 from kgprof.workloads.linkpred.evaluator import SlotSearch
 from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
@@ -19,7 +20,6 @@ from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.reference import Reference
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
-from kgprof.workloads.modes import COMPILED_MODES, EAGER
 from tests.workloads.linkpred.evaluations import CPU, one_thread, reference, workload
 
 SLOT_STRATEGIES = [strategy for strategy in STRATEGIES if issubclass(strategy, SlotStrategy)]

@@ -21,6 +21,7 @@ import msgspec
 import torch
 
 from kgprof.model import Exit, Options, PassName, Plan, RecordingHeader, RunKey, StrategyPlan
+from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.torch_trace import compile_pass
 from tests.corpus.truth import CORPUS, WARM_UP, Program, programs
@@ -50,7 +51,7 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
     for program in chosen:
         began = time.perf_counter()
         key = key_of(program)
-        records = store.run_folder(folder, key) / store.TRACE_RECORDS
+        records = layout.run_folder(folder, key) / layout.TRACE_RECORDS
         # A folder of the user's, so that the corpus is the project also where it is installed.
         options = Options(workload=f"{program.path}:build", steps=program.calls, warmup=WARM_UP)
         torch._dynamo.reset()

@@ -11,7 +11,7 @@ import pytest
 
 from kgprof import collectors
 from kgprof.model import CompilePass, Level, Recording, RunRecord
-from kgprof.record import store
+from kgprof.reading import recordings
 from tests.corpus import found
 from tests.corpus.record import key_of
 from tests.corpus.truth import CORPUS, Program, programs
@@ -27,7 +27,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     command = [sys.executable, "-m", "tests.corpus.record", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 def run_of(recording: Recording, program: Program) -> RunRecord:

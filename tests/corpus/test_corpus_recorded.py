@@ -7,7 +7,7 @@ import tarfile
 import pytest
 
 from kgprof.model import CompilePass, Recording
-from kgprof.record import store
+from kgprof.reading import recordings
 from tests.corpus import found
 from tests.corpus.record import key_of
 from tests.corpus.truth import CORPUS, Program, programs
@@ -21,7 +21,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     folder = tmp_path_factory.mktemp("corpus")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 def test_it_was_made_where_it_says(recording: Recording) -> None:

@@ -25,6 +25,7 @@ import msgspec
 import torch
 
 from kgprof.model import Environment, Exit, Options, PassName, Plan, RecordingHeader, RunKey, Skipped, StrategyPlan
+from kgprof.reading import layout
 from kgprof.record import project_sources, store
 from kgprof.record.child import seed_everything
 from kgprof.record.failure import describe_failure
@@ -125,14 +126,14 @@ def _options(program: Program) -> Options:
 def _compiled(folder: Path, program: Program, device: torch.device) -> None:
     """What child A does, without the passes that this corpus does not need."""
     began, key, options = time.perf_counter(), key_of(program), _options(program)
-    run = store.run_folder(folder, key)
+    run = layout.run_folder(folder, key)
     session, during = session_of(program, device), PassName.COMPILE
     try:
-        compiled = compile_pass(session, device, options, records_to=run / store.TRACE_RECORDS)
+        compiled = compile_pass(session, device, options, records_to=run / layout.TRACE_RECORDS)
         store.write_pass(folder, key, PassName.COMPILE, compiled)
         if device.type == "cuda":
             during = PassName.TRACE
-            traced = trace_pass(session, device, options, run / store.TRACE_FILES[PassName.TRACE])
+            traced = trace_pass(session, device, options, run / layout.TRACE_FILES[PassName.TRACE])
             store.write_pass(folder, key, PassName.TRACE, traced)
     except Exception as error:  # noqa: BLE001  what a program raises is recorded, as a child does it
         store.write_exit(folder, key, _raised(error, during, began))

@@ -12,9 +12,9 @@ import pytest
 
 from kgprof import collectors
 from kgprof.model import MemoryPass, Recording
-from kgprof.record import store
-from kgprof.sync_records import SyncRecords
-from kgprof.tensor_records import TensorRecords
+from kgprof.model.sync_records import SyncRecords
+from kgprof.model.tensor_records import TensorRecords
+from kgprof.reading import recordings
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
 from tests.corpus_runtime.truth import CORPUS, RULES, Program, programs
@@ -34,7 +34,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     command = [sys.executable, "-m", "tests.corpus_runtime.record", str(folder), "--device", DEVICE]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 @every_program

@@ -9,7 +9,7 @@ import pytest
 
 from kgprof import collectors
 from kgprof.model import MemoryPass, Recording
-from kgprof.record import store
+from kgprof.reading import recordings
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
 from tests.corpus_runtime.truth import CORPUS, Program, programs
@@ -26,7 +26,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     folder = tmp_path_factory.mktemp("corpus_runtime")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 def test_it_was_made_where_it_says(recording: Recording) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from kgprof.analysis import analyse
-from kgprof.compile_records import CompileRecords
-from kgprof.gate.accepted import Entry
+from kgprof.collectors.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget
 from kgprof.gate.metrics import BY_NAME, METRICS
 from kgprof.gate.settings import Settings
 from kgprof.model import Finding, Level, Location, PassName, Profile, Rule, RunKey, RunRecord
+from kgprof.model.compile_records import CompileRecords
 from tests.analysis.recordings import recording, run
 
 FUSED = RunKey(strategy="fused", mode="default")

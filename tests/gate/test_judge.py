@@ -19,8 +19,8 @@ from kgprof.errors import (
 from kgprof.gate import judge
 from kgprof.gate.verdict import amount
 from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped
+from kgprof.model.sync_records import SyncRecord
 from kgprof.render import by_name
-from kgprof.sync_records import SyncRecord
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
 from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings

@@ -35,6 +35,7 @@ from kgprof.model import (
     TimingPass,
     TracePass,
 )
+from kgprof.reading import layout, recordings
 from kgprof.record import store
 
 BATCHED = RunKey(strategy="batched", mode="eager")
@@ -71,7 +72,7 @@ def write(folder: Path) -> Recording:
     store.write_pass(folder, LOST, PassName.COMPILE, _compile_pass(700.0))
     store.write_exit(folder, LOST, Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9))
     store.write_agreement(folder, _agreement())
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 def _header() -> RecordingHeader:
@@ -106,7 +107,7 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
         store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
     store.write_evaluation(folder, key, _evaluation())
     store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=12.0))
-    log = store.run_folder(folder, key) / store.LOG
+    log = layout.run_folder(folder, key) / layout.LOG
     log.write_text("a line that <torch> wrote & one more\n", encoding="utf-8")
 
 
@@ -129,7 +130,7 @@ def _trace_pass(folder: Path, key: RunKey, name: PassName, per_step: float) -> T
         events.append(_event(f"ProfilerStep#{step}", "user_annotation", start, per_step))
         events.append(_event("aten::addmm", "cpu_op", start + 1, per_step * 0.5))
         events.append(_event(kernel, "cpu_op", start + per_step * 0.6, per_step * 0.3))
-    path = store.run_folder(folder, key) / store.TRACE_FILES[name]
+    path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0))
     return TracePass(
@@ -147,7 +148,7 @@ def _stack_pass(folder: Path, key: RunKey, per_step: float) -> TracePass:
         events.append(_event(f"ProfilerStep#{start}", "user_annotation", start, per_step))
         events.append(_event("/src/invented.py(10): forward", "python_function", start + 1, per_step * 0.8))
         events.append(_event("aten::addmm", "cpu_op", start + 2, per_step * 0.5))
-    path = store.run_folder(folder, key) / store.TRACE_FILES[PassName.STACK]
+    path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.STACK]
     path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0))
     return TracePass(
         step_us=(per_step * 1.8,) * 2,

@@ -21,6 +21,7 @@ from kgprof.model import (
     Skipped,
     StrategyPlan,
 )
+from kgprof.reading import layout, recordings
 from kgprof.record import children, store
 from kgprof.record.children import Caches, Interrupted
 from kgprof.record.job import Job, Task
@@ -93,7 +94,7 @@ def ran(
         options=options,
         plan=plan(options),
     )
-    recording = folder / "out" / store.FOLDER
+    recording = folder / "out" / layout.FOLDER
     store.create(recording, header)
     echoed: list[bytes] = []
     job = Job(
@@ -104,7 +105,7 @@ def ran(
         key=KEY,
         plan=header.plan,
     )
-    log = store.run_folder(recording, KEY) / store.LOG
+    log = layout.run_folder(recording, KEY) / layout.LOG
     try:
         ended = children.run(
             job, scratch=folder, log=log, caches=Caches(folder=folder / "caches"), echo=echoed.append
@@ -112,7 +113,7 @@ def ran(
     except Interrupted as interrupted:
         ended = interrupted.ended
     store.write_exit(recording, KEY, ended)
-    (run,) = store.load(recording).runs
+    (run,) = recordings.load(recording).runs
     return Ran(exit=ended, run=run, echoed=b"".join(echoed).decode(), folder=recording)
 
 

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from kgprof.compile_records import CompiledKernel, CompiledKernels
 from kgprof.model import Skipped
+from kgprof.model.compile_records import CompiledKernel, CompiledKernels
 from kgprof.record.compiled_kernels import compiled_kernels, kernels_of
 
 

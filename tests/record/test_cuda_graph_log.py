@@ -7,7 +7,7 @@ import logging
 import pytest
 from torch._inductor import cudagraph_utils
 
-from kgprof.compile_records import LogLine
+from kgprof.model.compile_records import LogLine
 from kgprof.record import cuda_graph_log
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import LOGGERS, CudaGraphLog

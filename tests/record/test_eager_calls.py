@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kgprof.compile_records import KernelOrigin, SourceLine
-from kgprof.project import ProjectFiles
+from kgprof.model.compile_records import KernelOrigin, SourceLine
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import eager_calls
 from kgprof.record.call_index import CallIndex
 from kgprof.record.eager_calls import EagerCalls

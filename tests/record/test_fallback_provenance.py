@@ -9,7 +9,7 @@ import torch
 from torch._inductor import debug
 from torch._inductor.scheduler import Scheduler
 
-from kgprof.project import ProjectFiles
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.fallback_provenance import HANDLE, FallbackProvenance
 from kgprof.record.kernel_provenance import KernelProvenance
 

@@ -11,8 +11,8 @@ import torch
 from torch._dynamo import convert_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kgprof.compile_records import OfferedFrame
-from kgprof.project import ProjectFiles
+from kgprof.model.compile_records import OfferedFrame
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import frame_hook
 from kgprof.record.call_index import CallIndex
 from kgprof.record.frame_hook import FrameHook

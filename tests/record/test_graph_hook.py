@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 
-from kgprof.compile_records import GraphRuns
+from kgprof.model.compile_records import GraphRuns
 from kgprof.record import graph_hook
 from kgprof.record.call_index import CallIndex
 from kgprof.record.graph_hook import GraphHook

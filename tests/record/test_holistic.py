@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from kgprof import cli
-from kgprof.analysis import analyse, holistic_check, kernels, kineto
+from kgprof.analysis import analyse
 from kgprof.errors import KgprofError
+from kgprof.measures import holistic_check, kernels
 from kgprof.model import (
     Holistic,
     HolisticCheck,
@@ -22,6 +23,7 @@ from kgprof.model import (
     Recording,
     Skipped,
 )
+from kgprof.reading import kineto, recordings
 from kgprof.record import holistic, store
 from tests.analysis.holistic_answers import answered, two_streams
 from tests.conftest import SHARED
@@ -51,7 +53,7 @@ def recorded(folder: Path, *strategies: str) -> Recording:
     header = json.loads(path.read_bytes())
     header["plan"]["runs"] = [key for key in header["plan"]["runs"] if key["strategy"] in strategies]
     path.write_text(json.dumps(header), encoding="utf-8")
-    return store.load(folder)
+    return recordings.load(folder)
 
 
 def kept(recording: Recording) -> list[Path]:
@@ -162,11 +164,11 @@ def test_an_answer_is_kept_and_read_again_without_asking(tmp_path: Path, monkeyp
 
     # when: nobody can be asked any more
     monkeypatch.setattr(holistic, "ask", lambda trace, limit_s: pytest.fail("it was asked again"))
-    second = holistic.asked(store.load(tmp_path))
+    second = holistic.asked(recordings.load(tmp_path))
 
     assert said == ["HolisticTraceAnalysis reads the trace of cond.as-is"]
     assert answer_of(second) == answer_of(first) == msgspec.json.decode(bytes_of_it, type=Holistic)
-    assert analyse(second) == analyse(store.load(tmp_path))
+    assert analyse(second) == analyse(recordings.load(tmp_path))
 
 
 def test_again_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +176,9 @@ def test_again_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     store.write_holistic(Path(recording.folder), recording.runs[0].key, Skipped(reason="the old answer"))
     monkeypatch.setattr(holistic, "ask", lambda trace, limit_s: (Skipped(reason="the new one"), True))
 
-    assert answer_of(holistic.asked(store.load(tmp_path))) == Skipped(reason="the old answer")
-    assert answer_of(holistic.asked(store.load(tmp_path), again=True)) == Skipped(reason="the new one")
-    assert answer_of(store.load(tmp_path)) == Skipped(reason="the new one")
+    assert answer_of(holistic.asked(recordings.load(tmp_path))) == Skipped(reason="the old answer")
+    assert answer_of(holistic.asked(recordings.load(tmp_path), again=True)) == Skipped(reason="the new one")
+    assert answer_of(recordings.load(tmp_path)) == Skipped(reason="the new one")
 
 
 def test_without_hta_the_report_says_so_and_the_next_machine_is_asked(
@@ -194,7 +196,7 @@ def test_without_hta_the_report_says_so_and_the_next_machine_is_asked(
 
     # when: it is read where HTA is
     monkeypatch.undo()
-    assert isinstance(answer_of(holistic.asked(store.load(tmp_path))), Holistic)
+    assert isinstance(answer_of(holistic.asked(recordings.load(tmp_path))), Holistic)
 
 
 def test_a_recording_that_cannot_be_written_to_is_answered_all_the_same(

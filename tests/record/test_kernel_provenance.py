@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch._inductor import config
 
-from kgprof.compile_records import KernelOrigin, SourceLine
-from kgprof.project import ProjectFiles
+from kgprof.model.compile_records import KernelOrigin, SourceLine
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import kernel_provenance
 from kgprof.record.kernel_provenance import KernelProvenance, innermost, origins
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._inductor import config, debug, ir
 
-from kgprof.compile_records import KernelWork
+from kgprof.model.compile_records import KernelWork
 from kgprof.record import kernel_work
 from kgprof.record.kernel_work import KernelWatch, work_of
 

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof import cli
-from kgprof.analysis import analyse, trace_bytes
+from kgprof.analysis import analyse
 from kgprof.model import KernelBreakdown, KernelKind, Profile, RankLoad, RunKey, Skipped, decode_json
-from kgprof.record import store
+from kgprof.reading import recordings, trace_bytes
 from tests.analysis.events import event, step, write
 
 KERNEL, COLLECTIVE = "triton_poi_fused_add_0", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
@@ -103,7 +103,7 @@ def test_the_recording_needs_its_source_no_longer(tmp_path: Path, capsys: pytest
     code = cli.run(["report", "--no-hta", str(tmp_path / "out")])
     # then
     assert (code, profile_in(tmp_path / "out")) == (0, before)
-    assert analyse(store.load(tmp_path / "out")).runs[0].kernels == before.runs[0].kernels
+    assert analyse(recordings.load(tmp_path / "out")).runs[0].kernels == before.runs[0].kernels
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "html", "sarif", "junit", "github"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kgprof.model.sync_records import SyncRecords
+from kgprof.model.tensor_records import Memory, TensorRecords, WatchedBuffer
 from kgprof.record.memory import files_named
-from kgprof.sync_records import SyncRecords
-from kgprof.tensor_records import Memory, TensorRecords, WatchedBuffer
 from kgprof.workloads.linkpred import slots
 
 WHERE = Memory(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import kgprof
-from kgprof.compile_records import SourceFile
-from kgprof.project import ProjectFiles
+from kgprof.model.compile_records import SourceFile
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources
 from kgprof.record.project_sources import gather, project_files
 from tests.record import sessions

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from kgprof import progress
-from kgprof.ceiling_records import Ceilings, CeilingSamples
 from kgprof.errors import EXIT_USAGE, UsageError
 from kgprof.model import Exit, Options, PassName, Skipped, encode_json
+from kgprof.model.ceiling_records import Ceilings, CeilingSamples
+from kgprof.reading import recordings
 from kgprof.record import ranks, recorder, store
 from kgprof.record.children import Ended
 from kgprof.record.job import Failed, Job, Task
@@ -67,7 +68,7 @@ def recorded(
 
     monkeypatch.setattr(recorder.children, "run", run)
     folder = recorder.record(options, output, progress.Silent())
-    return tasks, store.load(folder).ceilings
+    return tasks, recordings.load(folder).ceilings
 
 
 MEASURED = Ceilings(

@@ -13,6 +13,7 @@ import torch
 
 from kgprof import progress
 from kgprof.model import Exit, Options, PassName, RoundRecord, RunKey, Skipped, TimedRound, TimingPass, encode_json
+from kgprof.reading import layout, recordings
 from kgprof.record import recorder, store
 from kgprof.record.children import Ended, Interrupted
 from kgprof.record.job import Job, Task
@@ -92,7 +93,7 @@ def test_further_rounds_go_in_turn_over_all_runs_and_find_each_runs_own_caches_w
     assert [name for name in children.phases if name.startswith("round")] == [
         *("round 2: prepare", "round 2: prepare", "round 3: prepare", "round 3: prepare")
     ]
-    for run in store.load(folder).runs:
+    for run in recordings.load(folder).runs:
         assert run.rounds == tuple(RoundRecord(number=number, exit=OK, measured=ROUND) for number in (2, 3))
 
 
@@ -103,7 +104,7 @@ def test_one_round_starts_nothing_more_and_keeps_no_caches(tmp_path: Path, monke
 
     assert children.started == [(Task.MEASURE, "batched", 1), (Task.MEASURE, "fused", 1)]
     assert children.caches == [("caches", False)] * 2
-    assert [run.rounds for run in store.load(folder).runs] == [(), ()]
+    assert [run.rounds for run in recordings.load(folder).runs] == [(), ()]
 
 
 def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeyp
 
     folder = recorded(Children({(Task.ROUND, "batched", 2): killed}), tmp_path / "out", monkeypatch, 3)
 
-    first, second = store.load(folder).runs
+    first, second = recordings.load(folder).runs
     lost = Skipped(reason="the round was killed during TIMING: SIGKILL")
     assert [record.measured for record in first.rounds] == [lost, ROUND]
     assert first.rounds[0].exit == killed
@@ -124,7 +125,7 @@ def test_a_run_without_timing_has_no_further_round(tmp_path: Path, monkeypatch: 
     folder = recorded(children, tmp_path / "out", monkeypatch, 2)
 
     assert (Task.ROUND, "batched", 2) not in children.started
-    (record,) = store.load(folder).runs[0].rounds
+    (record,) = recordings.load(folder).runs[0].rounds
     assert record.exit == Exit(outcome="not started", message="the first round has no TIMING")
     assert record.measured == Skipped(reason="the round not started: the first round has no TIMING")
 
@@ -134,7 +135,7 @@ def test_ctrl_c_in_a_round_keeps_what_was_timed_before(tmp_path: Path, monkeypat
 
     folder = recorded(Children({(Task.ROUND, "fused", 2): pressed}), tmp_path / "out", monkeypatch, 3)
 
-    recording = store.load(folder)
+    recording = recordings.load(folder)
     assert recording.header.interrupted
     assert [record.exit.words for run in recording.runs for record in run.rounds] == [
         "ok",
@@ -147,12 +148,12 @@ def test_ctrl_c_in_a_round_keeps_what_was_timed_before(tmp_path: Path, monkeypat
 
 def test_a_recording_of_before_there_were_rounds_has_one(tmp_path: Path) -> None:
     recording = handmade.write(tmp_path)
-    header = tmp_path / store.HEADER
+    header = tmp_path / layout.HEADER
     older = header.read_text(encoding="utf-8").replace('    "rounds": 1,\n', "")
     assert "rounds" not in older
     header.write_text(older, encoding="utf-8")
 
-    assert store.load(tmp_path) == recording
+    assert recordings.load(tmp_path) == recording
 
 
 def test_a_round_makes_the_calls_that_come_before_timing_and_times_what_timing_times() -> None:
@@ -185,7 +186,7 @@ def test_a_compiled_run_is_timed_twice_and_the_second_process_compiles_nothing(
 
     folder = recorder.record(asked, tmp_path / "out", progress.Silent())
 
-    (run,) = store.load(folder).runs
+    (run,) = recordings.load(folder).runs
     (further,) = run.rounds
     assert further.exit.outcome == "ok", further.exit
     assert isinstance(further.measured, TimedRound)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.analysis import kineto
-from kgprof.analysis.host_stacks import flame_graph
+from kgprof.measures.host_stacks import flame_graph
 from kgprof.model import FlameGraph, HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
-from kgprof.record import children, store
+from kgprof.reading import kineto, layout
+from kgprof.record import children
 from kgprof.record.script import renumbered
 from tests.record.scripted import CAPTURED, COMPILES, ran
 
@@ -347,7 +347,7 @@ def test_a_rerun_with_stacks_gives_stack(tmp_path: Path, program: str, warmup: i
     assert isinstance(done.run.stack, TracePass)
     assert len(done.run.stack.step_us) == steps
     assert max(done.run.stack.step_us) < 500_000
-    trace = kineto.read(store.run_folder(done.folder, done.run.key) / done.run.stack.trace_file)
+    trace = kineto.read(layout.run_folder(done.folder, done.run.key) / done.run.stack.trace_file)
     flame = flame_graph(trace.columns, measured_in=PassName.STACK)
     assert isinstance(flame, FlameGraph)
     calls = {flame.names[flame.frames[row.frame].name]: row.calls for row in flame.top}

@@ -10,6 +10,7 @@ import pytest
 
 from kgprof.errors import InputError, UsageError
 from kgprof.model import Exit, PassName, RunKey, Skipped, TimingPass
+from kgprof.reading import layout, recordings
 from kgprof.record import store
 from tests.record import handmade
 
@@ -26,7 +27,7 @@ def test_what_is_written_is_read_back_in_the_plans_order(tmp_path: Path) -> None
     assert fused.evaluation == handmade._evaluation()
     assert fused.probe_exit == Exit(outcome="ok", exit_code=0, elapsed_s=9.0)
     assert fused.log == "a line that <torch> wrote & one more\n"
-    assert store.trace_path(recording, handmade.FUSED, PassName.KERNELS).is_file()
+    assert layout.trace_path(recording, handmade.FUSED, PassName.KERNELS).is_file()
 
 
 def test_a_pass_that_left_no_file_says_how_its_child_ended(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_a_pass_that_left_no_file_says_how_its_child_ended(tmp_path: Path) -> No
 def test_a_run_that_never_started_says_so(tmp_path: Path) -> None:
     store.create(tmp_path, handmade._header())
 
-    recording = store.load(tmp_path)
+    recording = recordings.load(tmp_path)
 
     assert recording.runs[0].exit == Exit(outcome="interrupted", message="never started: kgprof ended before it")
     assert recording.agreement == Skipped(reason="kgprof ended before the results were compared")
@@ -55,14 +56,14 @@ def test_a_recording_is_found_from_anything_that_stands_around_it(tmp_path: Path
     (tmp_path / "report.html").write_text("<p>", encoding="utf-8")
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
 
-    assert store.resolve(tmp_path / name).resolve() == (tmp_path / "recording").resolve()
+    assert layout.resolve(tmp_path / name).resolve() == (tmp_path / "recording").resolve()
 
 
 def test_a_missing_path_and_a_folder_without_a_recording_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
-        store.load(tmp_path / "absent")
+        recordings.load(tmp_path / "absent")
     with pytest.raises(InputError, match="no Recording here"):
-        store.load(tmp_path)
+        recordings.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +79,18 @@ def test_a_broken_header_names_its_file(tmp_path: Path, text: str, message: str)
     (tmp_path / "recording.json").write_text(text, encoding="utf-8")
 
     with pytest.raises(InputError, match=message) as caught:
-        store.load(tmp_path)
+        recordings.load(tmp_path)
 
     assert str(tmp_path / "recording.json") in str(caught.value)
 
 
 def test_a_broken_pass_names_its_file(tmp_path: Path) -> None:
     handmade.write(tmp_path)
-    broken = store.run_folder(tmp_path, handmade.FUSED) / "timing.json"
+    broken = layout.run_folder(tmp_path, handmade.FUSED) / "timing.json"
     broken.write_text(json.dumps({"kind": "timing"}), encoding="utf-8")
 
     with pytest.raises(InputError, match=r"fused\.default/timing\.json: is not what kgprof writes"):
-        store.load(tmp_path)
+        recordings.load(tmp_path)
 
 
 def write_half_and_fail(target: Path) -> None:
@@ -131,14 +132,14 @@ def test_any_strategy_name_is_one_folder_below_runs(tmp_path: Path, strategy: st
     )
 
     (folder,) = (tmp_path / "runs").iterdir()
-    assert folder == store.run_folder(tmp_path, key)
+    assert folder == layout.run_folder(tmp_path, key)
     assert (folder / "timing.json").is_file()
 
 
 def test_two_long_names_do_not_share_a_folder(tmp_path: Path) -> None:
     first, second = (RunKey(strategy="x" * 300 + end, mode="eager") for end in "ab")
 
-    assert store.run_folder(tmp_path, first) != store.run_folder(tmp_path, second)
+    assert layout.run_folder(tmp_path, first) != layout.run_folder(tmp_path, second)
 
 
 def test_a_folder_that_holds_a_recording_is_not_written_over(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import kgprof
 from kgprof.collectors.syncs import READ, cause_of
 from kgprof.model import Options
+from kgprof.model.sync_records import SyncRecord, SyncRecords
 from kgprof.record import project_sources, syncs
 from kgprof.record.call_index import CallIndex
 from kgprof.record.memory import memory_pass
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import ALL_HOOKS, READING, Syncs
-from kgprof.sync_records import SyncRecord, SyncRecords
 from tests.collectors.watched import lines_with
 from tests.record.sessions import Stepping
 

@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from kgprof.project import ProjectFiles
+from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.syncs import Syncs

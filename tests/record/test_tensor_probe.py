@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 
+from kgprof.model.tensor_records import GraphInput, WatchedGraph
 from kgprof.record import tensor_probe
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import unavailable
 from kgprof.record.tensor_probe import TensorProbe
-from kgprof.tensor_records import GraphInput, WatchedGraph
 from tests.collectors.watched import CALLS, lines_with, watch
 
 ALL = tuple(range(CALLS))

@@ -17,7 +17,8 @@ from kgprof import cli, collectors
 from kgprof.analysis import analyse
 from kgprof.errors import InputError
 from kgprof.model import CompilePass, Options, PassName, Profile, Recording, Skipped
-from kgprof.record import kept_records, store, torch_trace_files
+from kgprof.reading import recordings
+from kgprof.record import kept_records, torch_trace_files
 from tests.corpus import found
 from tests.corpus.truth import CORPUS, NOTE, programs
 
@@ -57,7 +58,7 @@ def read(text: str | bytes, folder: Path, name: str = NAME) -> torch_trace_files
 
 def recorded(directory: Path, output: Path) -> Recording:
     options = Options(workload="traced", passes=(PassName.COMPILE,))
-    return store.load(torch_trace_files.record_directory(directory, output, options))
+    return recordings.load(torch_trace_files.record_directory(directory, output, options))
 
 
 # ---------------------------------------------------------------- one file
@@ -311,7 +312,7 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
     assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "report.html")
     assert "rank1" in (tmp_path / "out" / "report.html").read_text()
-    again = store.load(tmp_path / "out")
+    again = recordings.load(tmp_path / "out")
     # then: the same findings; a report shortens the paths of the machine that was traced
     shown = profile_in(tmp_path / "out").findings
     assert [(f.fingerprint, f.message) for f in collectors.findings(again)] == [

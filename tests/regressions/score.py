@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgprof.analysis import analyse
-from kgprof.analysis.compare import CompareSettings, compare
+from kgprof.compare import CompareSettings, compare
 from kgprof.model import Cause, Comparison, Finding, Profile, Skipped
-from kgprof.record import store
+from kgprof.reading import recordings
 from tests.regressions.planted import NO_CHANGE, Pair, Reading, Regression, Truth, regressions, unchanged
 
 
@@ -77,7 +77,7 @@ class Profiles:
             folder = self._scratch / str(len(self._known))
             with tarfile.open(archive) as packed:
                 packed.extractall(folder, filter="data")
-            self._known[archive] = analyse(store.load(folder / "recording"))
+            self._known[archive] = analyse(recordings.load(folder / "recording"))
         return self._known[archive]
 
     def planted(self, regression: Regression) -> Compared:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kgprof.analysis.compare_findings import FROM_TIMES
+from kgprof.compare.findings import FROM_TIMES
 from tests.regressions.planted import NO_CHANGE, Regression, regressions
 from tests.regressions.score import Compared, Profiles
 

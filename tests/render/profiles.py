@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof import collectors
 from kgprof.analysis import trace_diff
-from kgprof.analysis.flame_diff import flame_difference
+from kgprof.compare.flame_diff import flame_difference
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,

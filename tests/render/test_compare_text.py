@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kgprof.analysis.compare import compare
+from kgprof.compare import compare
 from kgprof.model import KernelKind, Level
 from kgprof.render.text import Text
 from tests.analysis.compared import BEFORE, finding, kernels, profile, slower, with_run

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kgprof.analysis.flame_diff import flame_difference
+from kgprof.compare.flame_diff import flame_difference
 from kgprof.model import RunComparison
 from kgprof.render import by_name
 from kgprof.render.flame_difference_chart import (

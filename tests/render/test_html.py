@@ -16,10 +16,9 @@ import jinja2
 import msgspec
 import pytest
 
-from kgprof import resources
-from kgprof.carried import Share, packed
 from kgprof.model import LogExcerpt, Profile, Skipped
-from kgprof.render import html
+from kgprof.render import html, resources
+from kgprof.render.carried import Share, packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits

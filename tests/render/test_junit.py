@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgprof.analysis.compare import compare
+from kgprof.compare import compare
 from kgprof.gate import judge
 from kgprof.model import Finding, FindingCost, Level, PassName, Profile
 from kgprof.render import by_name

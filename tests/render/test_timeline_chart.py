@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kgprof.analysis import kernels, kineto
+from kgprof.measures import kernels
 from kgprof.model import KernelBreakdown, Lane, LaneBlock, PassName, Profile, Skipped, StepTimeline
+from kgprof.reading import kineto
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.timeline_chart import Drawing, step_charts
 from tests.render import profiles

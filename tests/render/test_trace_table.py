@@ -9,7 +9,7 @@ import pytest
 from kgprof import cli
 from kgprof.analysis import analyse
 from kgprof.model import Profile
-from kgprof.record import store
+from kgprof.reading import recordings
 from kgprof.render import RENDERERS
 from kgprof.render.evaluation_table import Table
 from kgprof.render.trace_table import IN_TEXT, difference_tables, file_lines, rank_table, signed
@@ -22,7 +22,7 @@ US = "\N{MICRO SIGN}s/step"
 def taken_in(tmp_path: Path, *arguments: str | Path) -> Profile:
     code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, arguments)])
     assert code == 0
-    return analyse(store.load(tmp_path / "out"))
+    return analyse(recordings.load(tmp_path / "out"))
 
 
 def a_trace(path: Path, kernel: str, us: float) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kgprof.model import Agreement, RunAgreement, RunKey, Skipped
+from kgprof import model as m
 from kgprof.workloads.linkpred.policy import GreedyChooser
 from kgprof.workloads.linkpred.proof import UNFINISHED, Prover
 
@@ -88,19 +88,19 @@ class Judge:
     dtype: str
     most_replays: int = MOST_REPLAYS
 
-    def agreement(self, results: Mapping[RunKey, Arrays], baseline: RunKey | None) -> Agreement:
+    def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
         """Where ``baseline`` left no usable result, the first run that did is the baseline."""
         usable = {key: Result(**arrays) for key, arrays in results.items() if not self._unusable(arrays)}
         if baseline not in usable:
             baseline = next(iter(usable), None)
         if baseline is None:
-            runs = ((key, Skipped(reason=self._unusable(arrays))) for key, arrays in results.items())
-            return Agreement(baseline=None, runs=tuple(runs))
+            runs = ((key, m.Skipped(reason=self._unusable(arrays))) for key, arrays in results.items())
+            return m.Agreement(baseline=None, runs=tuple(runs))
         replayed = self._rows_to_replay(usable, usable[baseline])
         judged = {key: self._judge(result, usable[baseline], replayed) for key, result in usable.items()}
-        return Agreement(
+        return m.Agreement(
             baseline=baseline,
-            runs=tuple((key, judged.get(key, Skipped(reason=self._unusable(results[key])))) for key in results),
+            runs=tuple((key, judged.get(key, m.Skipped(reason=self._unusable(results[key])))) for key in results),
         )
 
     def _unusable(self, arrays: Arrays) -> str:
@@ -114,7 +114,7 @@ class Judge:
             )
         return ""
 
-    def _rows_to_replay(self, results: Mapping[RunKey, Result], baseline: Result) -> Rows:
+    def _rows_to_replay(self, results: Mapping[m.RunKey, Result], baseline: Result) -> Rows:
         """The sample, some of each class, and what differs anywhere, the latter up to ``most_replays``."""
         random = np.random.default_rng(self.seed)
         rows = [_draw(random, np.arange(self.replays.candidates), SAMPLE)]
@@ -124,15 +124,15 @@ class Judge:
         rows.append(np.flatnonzero(np.logical_or.reduce(differing))[: self.most_replays])
         return np.unique(np.concatenate(rows))
 
-    def _judge(self, result: Result, baseline: Result, replayed: Rows) -> RunAgreement | Skipped:
+    def _judge(self, result: Result, baseline: Result, replayed: Rows) -> m.RunAgreement | m.Skipped:
         compared = int((result.finished & baseline.finished).sum())
         replayed = replayed[result.finished[replayed]]
         if not compared and not len(replayed):
-            return Skipped(reason="no candidate finished, so there is no result to compare")
+            return m.Skipped(reason="no candidate finished, so there is no result to compare")
         differing = np.flatnonzero(result.differs(baseline))
         from_reference = self._unlike_reference(result, replayed)
         near, near_reference = self._near_ties(differing, replayed), self._near_ties(from_reference, replayed)
-        return RunAgreement(
+        return m.RunAgreement(
             verdict=_verdict(len(differing) + len(from_reference), near + near_reference),
             compared=compared,
             differing=len(differing),

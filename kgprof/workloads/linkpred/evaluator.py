@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kgprof.model import CapCounters, Evaluation
+from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.ranking import rank
 from kgprof.workloads.linkpred.sampler import Candidates
 from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
-from kgprof.workloads.modes import EAGER
 
 DEEP_STEPS = 2  # a proof with more steps than this is deep
 
@@ -93,7 +92,7 @@ def compiled(step: Callable[[], Stepped], mode: str, backend: str) -> Callable[[
     Not with fullgraph=True: a break would then be an error that ends the run, and not a finding beside the others. That
     every strategy's step is one graph is held by tests/contract/test_strategies.py, and by `kgprof check-graphs`.
     """
-    if mode == EAGER:
+    if mode == m.EAGER:
         return step
     if backend != "inductor":  # another backend knows no modes
         return torch.compile(step, dynamic=False, backend=backend)
@@ -120,7 +119,7 @@ class EvaluatorSession:
     def buffers(self) -> Mapping[str, torch.Tensor]:
         return self._search.buffers()
 
-    def evaluate(self, tick: Callable[[], None]) -> Evaluation:
+    def evaluate(self, tick: Callable[[], None]) -> m.Evaluation:
         """From the start to the end, or to the step cap, which leaves candidates unfinished."""
         self._search.restart()
         steps = 0
@@ -138,12 +137,12 @@ class EvaluatorSession:
         return {"outcome": self._result.outcome, "steps": self._result.steps}
 
 
-def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> Evaluation:
+def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> m.Evaluation:
     """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
     classes = np.bincount(found.outcome, minlength=5)
     proved = found.outcome == PROVED
     ranking = rank(proved.astype(np.float64), candidates)
-    return Evaluation(
+    return m.Evaluation(
         candidates=len(found.outcome),
         proved=int(classes[PROVED]),
         failed=int(classes[FAILED]),
@@ -153,7 +152,7 @@ def summarise(found: Found, candidates: Candidates, steps: int, settings: Mappin
         invalid=candidates.invalid,
         deep=int((proved & (found.steps > DEEP_STEPS)).sum()),
         steps=steps,
-        dropped=CapCounters(**found.dropped._asdict()),
+        dropped=m.CapCounters(**found.dropped._asdict()),
         nan_scores=found.nans + ranking.nan_scores,
         metrics=ranking.metrics,
         settings=dict(settings),

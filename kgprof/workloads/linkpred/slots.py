@@ -12,12 +12,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from kgprof import model as m
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.queue import hand_out, load, with_trash_row
 from kgprof.workloads.linkpred.unification import Engine
-from kgprof.workloads.modes import COMPILED_MODES, EAGER
 
 
 class Problem(nn.Module):
@@ -179,7 +179,7 @@ class SlotStrategy(nn.Module):
 
     name: ClassVar[str]
     summary: ClassVar[str]  # one sentence
-    modes: ClassVar[tuple[str, ...]] = (EAGER, *COMPILED_MODES)
+    modes: ClassVar[tuple[str, ...]] = (m.EAGER, *m.COMPILED_MODES)
     keeps_children: ClassVar[bool] = False  # from one step to the next
 
     outcome: Tensor

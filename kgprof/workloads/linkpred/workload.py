@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, Alternative, RunKey, StrategyPlan
 from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
@@ -23,10 +23,9 @@ from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.unification import Engine
-from kgprof.workloads.modes import EAGER
 
 DEFAULT_STRATEGIES = (Batched, TorchCond, Fused)
-DEFAULT_MODES = (EAGER, "default")
+DEFAULT_MODES = (m.EAGER, "default")
 
 
 def build(args: Sequence[str], seed: int) -> LinkPrediction:
@@ -57,27 +56,27 @@ class LinkPrediction:
             selection=options.selection,
         )
 
-    def strategies(self) -> Sequence[StrategyPlan]:
-        return tuple(StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES)
+    def strategies(self) -> Sequence[m.StrategyPlan]:
+        return tuple(m.StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES)
 
     def check_strategy(self, name: str) -> None:
         """Raises UsageError for a name that is not offered: one of a later version, or an unknown one."""
         by_name(name)
 
-    def alternatives(self) -> Sequence[Alternative]:
+    def alternatives(self) -> Sequence[m.Alternative]:
         """``fused`` derives fresh and continuing slots in one call, without asking whether there are fresh ones."""
-        return (Alternative(guarded=TorchCond.name, always=Fused.name),)
+        return (m.Alternative(guarded=TorchCond.name, always=Fused.name),)
 
-    def default_runs(self, device: torch.device) -> Sequence[RunKey]:
-        return tuple(RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
+    def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
+        return tuple(m.RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
 
-    def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
+    def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """``batched`` in eager where it runs, else the first eager run, else the first."""
-        lockstep = [run for run in runs if run == RunKey(strategy=Batched.name, mode=EAGER)]
-        eager = [run for run in runs if run.mode == EAGER]
+        lockstep = [run for run in runs if run == m.RunKey(strategy=Batched.name, mode=m.EAGER)]
+        eager = [run for run in runs if run.mode == m.EAGER]
         return next(iter([*lockstep, *eager, *runs]), None)
 
-    def prepare(self, run: RunKey, device: torch.device) -> EvaluatorSession:
+    def prepare(self, run: m.RunKey, device: torch.device) -> EvaluatorSession:
         """Raises UsageError for a strategy or mode that is not there, InputError for weights that do not fit."""
         strategy = by_name(run.strategy)
         if run.mode not in strategy.modes:
@@ -95,7 +94,7 @@ class LinkPrediction:
             settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says
         return EvaluatorSession(search, self.candidates, settings, self.options.max_steps)
 
-    def agreement(self, results: Mapping[RunKey, Mapping[str, np.ndarray]], baseline: RunKey | None) -> Agreement:
+    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
         replays = Replays(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
         options = self.options
         judge = Judge(replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.policy import GreedyChooser
 from kgprof.workloads.linkpred.proof import UNFINISHED, Prover
-from kgprof.workloads.modes import EAGER
 
 
 class Reference:
@@ -24,7 +24,7 @@ class Reference:
 
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "Plain Python, one candidate at a time: the truth that the others are held to."
-    modes: ClassVar[tuple[str, ...]] = (EAGER,)
+    modes: ClassVar[tuple[str, ...]] = (m.EAGER,)
 
     def __init__(self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int) -> None:
         self._prover = prover

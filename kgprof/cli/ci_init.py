@@ -1,0 +1,62 @@
+"""A workflow that profiles both sides of a pull request and compares them, as text to be written into a repository."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgprof._version import __version__
+from kgprof.errors import UsageError
+from kgprof.render import resources
+
+GITHUB, GITLAB = PLACES = ("github", "gitlab")
+PATHS = {GITHUB: Path(".github/workflows/kgprof.yml"), GITLAB: Path(".gitlab/kgprof.yml")}
+_OURS = "# Written by `kgprof ci-init "  # the first words of a file that may be replaced
+_PLACEHOLDER = re.compile(r"@([A-Z]+)@")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """``torch``: the version to pin, as the package index names it; empty for any."""
+
+    place: str
+    workload: str
+    torch: str
+    path: Path
+
+
+def workflow(wanted: Wanted) -> str:
+    """The file's text. Every value is a JSON string, which YAML reads as the same string."""
+    requirements = [f"kgprof=={__version__}", *([f"torch=={wanted.torch}"] if wanted.torch else [])]
+    values = {
+        "VERSION": __version__,
+        "WORKLOAD": json.dumps(wanted.workload),
+        "INSTALL": json.dumps(" ".join(requirements)),
+        "MARKER": _in_a_comment(wanted.workload),
+        "PATH": json.dumps(wanted.path.as_posix()),
+    }
+    template = (resources.directory("templates") / "ci" / f"{wanted.place}.yml").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+def refuse_to_replace(path: Path) -> None:
+    """Raises UsageError where another hand than ours wrote the file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}", hint="name another file with -o"
+        ) from error
+    if not text.startswith(_OURS):
+        raise UsageError(
+            f"{path} was not written by `kgprof ci-init`", hint="name another file with -o, or replace it with --force"
+        )
+
+
+def _in_a_comment(text: str) -> str:
+    """What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments."""
+    return re.sub(r"[^A-Za-z0-9._:/ -]", "_", text).replace("--", "_")

@@ -1,0 +1,209 @@
+"""What new findings are the reason of, and the parts of the regression that none of them claims.
+
+A new finding takes over the parts that its rule can be the reason of; each part is counted with one cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kgprof import model as m
+from kgprof.compare.facts import RESULTS, by_setting, lost_graphs
+from kgprof.compare.findings import FROM_TIMES
+from kgprof.compare.intervals import WORSE
+from kgprof.compare.metrics import Sides
+from kgprof.compare.order import CLOCKLESS, OTHERS, PART, REASON, SYMPTOM, UNTIMED, Ranked
+from kgprof.compare.parts import COPIES, HOST, KERNEL, LAUNCHES, REPLACED, Part
+from kgprof.compare.slower import LEAST_SHARE, Slower
+
+_ANY = (HOST, LAUNCHES, COPIES, REPLACED)
+# Which parts of a step a rule's finding can be the reason of. Without an entry it costs no time by itself.
+CAN_COST: Mapping[str, tuple[str, ...]] = {
+    "KGP101": _ANY,  # two graphs, Python between them, nothing fused across
+    "KGP102": (*_ANY, KERNEL),
+    "KGP103": (HOST, LAUNCHES, COPIES),
+    "KGP104": _ANY,
+    "KGP105": (HOST, LAUNCHES, COPIES),
+    "KGP107": (*_ANY, KERNEL),
+    "KGP201": (HOST, COPIES, LAUNCHES),
+    "KGP202": (HOST, COPIES, LAUNCHES),
+    "KGP203": (HOST, COPIES, LAUNCHES),
+    "KGP301": (HOST, LAUNCHES, COPIES),
+    "KGP302": (HOST, LAUNCHES, COPIES),
+    "KGP303": (HOST, LAUNCHES, COPIES),
+    "KGP304": (HOST, LAUNCHES, COPIES),
+    "KGP305": (COPIES, HOST),
+    "KGP401": (COPIES, HOST),
+    "KGP404": (COPIES,),
+}
+SEEN_AS = "; seen in the traces as "  # behind it stands what a finding takes over of the traces
+_SYMPTOMS = ("KGP503", "KGP504", "KGP601", "KGP602", "KGP603")  # they say that something is slow, not why
+_CUDA_GRAPHS = ("KGP301", "KGP302", "KGP303", "KGP304")
+_GRAPHS_COST = (HOST, LAUNCHES, COPIES)  # what takes the place of a launch of a whole CUDA graph
+
+
+def timed(
+    sides: Sides, metrics: Sequence[m.ComparedMetric], findings: Sequence[m.ComparedFinding], slower: Slower
+) -> list[Ranked]:
+    """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare parts."""
+    lost = lost_graphs(metrics)
+    claimed, left = _claims(sides, findings, slower, lost)
+    graphs, left = _graphs(sides, lost, findings, left, slower)
+    bare = [_bare(sides, part, slower) for part in left if slower.is_a_share(part.us)]
+    return [*_more_steps(sides, slower), *claimed, *graphs, *bare, *_alike(sides, left, slower)]
+
+
+def untimed(sides: Sides, findings: Sequence[m.ComparedFinding]) -> list[Ranked]:
+    """No time is worse: a new finding is what there is to tell, but for one that is judged from times.
+
+    One that can cost time comes before one that cannot.
+    """
+    return [
+        Ranked(
+            rank=SYMPTOM if one.finding.rule in _SYMPTOMS else REASON,
+            cause=_finding_cause(sides, one, CLOCKLESS),
+            share=-_weight(one) + 0.5 * (one.finding.rule in CAN_COST),
+        )
+        for one in _told(findings, "")
+        if one.finding.rule not in FROM_TIMES
+    ]
+
+
+def _more_steps(sides: Sides, slower: Slower) -> list[Ranked]:
+    more = slower.more_steps
+    if more is None or not more.us:
+        return []
+    cause = m.Cause(cause="steps", run=sides.head.key, text=f"{more.text}{by_setting(sides)}", explains_us=more.us)
+    return [Ranked(rank=REASON, cause=cause, share=slower.share(more.us))]
+
+
+# ---------------------------------------------------------------- new findings
+
+
+def _told(findings: Sequence[m.ComparedFinding], graphs_lost: str) -> list[m.ComparedFinding]:
+    """New, or more often than before; located and severe ones claim first. Results and lost graphs have causes of
+    their own."""
+    told = [
+        one
+        for one in findings
+        if (one.status == "new" or _much_more(one))
+        and one.finding.rule not in RESULTS
+        and not (graphs_lost and one.finding.rule in _CUDA_GRAPHS)
+    ]
+    return sorted(told, key=lambda one: (_weight(one), one.finding.rule))
+
+
+def _weight(one: m.ComparedFinding) -> int:
+    severity = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 3}[one.finding.level]
+    return severity + (one.finding.location is None) + (one.status != "new")
+
+
+def _much_more(one: m.ComparedFinding) -> bool:
+    """Counts of some rules move by one with the number of steps that were watched."""
+    return one.grew and one.head_count >= 2 * one.base_count and one.finding.level is not m.Level.NOTE
+
+
+def _claims(
+    sides: Sides, findings: Sequence[m.ComparedFinding], slower: Slower, graphs_lost: str
+) -> tuple[list[Ranked], list[Part]]:
+    """New findings, each with the parts that its rule can be the reason of, and the parts that are left."""
+    ranked: list[Ranked] = []
+    left = list(slower.parts)
+    for one in _told(findings, graphs_lost):
+        can = CAN_COST.get(one.finding.rule, ())
+        mine = _longer_of(can, left)
+        us = sum(part.us for part in mine)
+        if mine and slower.is_a_share(us):
+            left = [part for part in left if part not in mine]
+            cause = _finding_cause(sides, one, us, mine)
+            ranked.append(Ranked(rank=REASON, cause=cause, share=slower.share(us)))
+        else:
+            ranked.append(_unmeasured(sides, one, slower, shared=_claimed(can, slower.parts, left)))
+    return ranked, left
+
+
+def _longer_of(can: Sequence[str], parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if part.what in can and part.us > 0]
+
+
+def _claimed(can: Sequence[str], parts: Sequence[Part], left: Sequence[Part]) -> bool:
+    """Some of what it can be the reason of is counted with another cause."""
+    return any(part not in left for part in _longer_of(can, parts))
+
+
+def _unmeasured(sides: Sides, one: m.ComparedFinding, slower: Slower, *, shared: bool) -> Ranked:
+    """It may be the reason of a part that another one claims, or of what nothing accounts for; a note is neither."""
+    finding = one.finding
+    unaccounted = finding.rule in CAN_COST and not slower.accounted_for
+    leads = (shared or unaccounted) and finding.level is not m.Level.NOTE
+    return Ranked(
+        rank=REASON if leads else SYMPTOM if finding.rule in _SYMPTOMS else UNTIMED,
+        cause=_finding_cause(sides, one, OTHERS if shared else CLOCKLESS),
+    )
+
+
+def _finding_cause(
+    sides: Sides, one: m.ComparedFinding, explains: float | m.Skipped, claimed: Sequence[Part] = ()
+) -> m.Cause:
+    finding = one.finding
+    status = "new" if one.status == "new" else f"{one.base_count:,} -> {one.head_count:,} times"
+    message = finding.message.removeprefix(f"{sides.head.key.slug}: ")
+    seen = SEEN_AS + "; ".join(part.text for part in claimed[:2]) if claimed else ""
+    return m.Cause(
+        cause="finding",
+        run=sides.head.key,
+        text=f"{status} {finding.rule} {message}{seen}",
+        explains_us=explains,
+        fingerprint=finding.fingerprint,
+        location=finding.location,
+    )
+
+
+# ---------------------------------------------------------------- lost CUDA graphs
+
+
+def _graphs(
+    sides: Sides, lost: str, findings: Sequence[m.ComparedFinding], left: Sequence[Part], slower: Slower
+) -> tuple[list[Ranked], list[Part]]:
+    """Launches of whole CUDA graphs that are gone: the launches and the host's time are theirs."""
+    if not lost:
+        return [], list(left)
+    mine = _longer_of(_GRAPHS_COST, left)
+    us = sum(part.us for part in mine)
+    unknown = OTHERS if _claimed(_GRAPHS_COST, slower.parts, left) else CLOCKLESS
+    cause = _graphs_cause(sides, lost, findings, us if mine else unknown)
+    return [Ranked(rank=REASON, cause=cause, share=slower.share(us))], [part for part in left if part not in mine]
+
+
+def _graphs_cause(
+    sides: Sides, lost: str, findings: Sequence[m.ComparedFinding], explains: float | m.Skipped
+) -> m.Cause:
+    said = next((one.finding for one in findings if one.status == "new" and one.finding.rule in _CUDA_GRAPHS), None)
+    return m.Cause(
+        cause="cuda-graphs",
+        run=sides.head.key,
+        text=f"{lost}: {said.rule} {said.message}" if said else lost,
+        explains_us=explains,
+        fingerprint=said.fingerprint if said else "",
+        location=said.location if said else None,
+    )
+
+
+# ---------------------------------------------------------------- bare parts
+
+
+def _bare(sides: Sides, part: Part, slower: Slower) -> Ranked:
+    kind = KERNEL if part.what == REPLACED else part.what
+    cause = m.Cause(cause=kind, run=sides.head.key, text=part.text, explains_us=part.us, location=part.location)
+    return Ranked(rank=PART, cause=cause, share=slower.share(part.us))
+
+
+def _alike(sides: Sides, left: Sequence[Part], slower: Slower) -> list[Ranked]:
+    """Kernels that are each too little to be told, and together are not."""
+    small = [part for part in left if part.what == KERNEL and not slower.is_a_share(abs(part.us))]
+    us = sum(part.us for part in small)
+    if not slower.is_a_share(us) or slower.metric.verdict != WORSE:
+        return []
+    text = f"{len(small):,} further kernels, each of them below {100 * LEAST_SHARE:.0f} % of it"
+    cause = m.Cause(cause=KERNEL, run=sides.head.key, text=text, explains_us=us)
+    return [Ranked(rank=PART, cause=cause, share=slower.share(us))]

@@ -1,0 +1,104 @@
+"""New, fixed, unchanged: the findings of two Profiles, matched without line numbers.
+
+Findings of one fingerprint are the same. Of those that are left, two are the same where rule, run, function, the text
+of the line and the message agree (a checkout in another folder); and after those, where all but the line's text does
+(the line was edited, and what is wrong with it was there before). Files are named from each side's own repository, and
+figures in messages do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+from kgprof import model as m
+from kgprof.wording import shared
+
+NEW, FIXED, UNCHANGED = "new", "fixed", "unchanged"
+_LEVELS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
+_SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
+_STATUS = {NEW: 0, FIXED: 1, UNCHANGED: 2}
+# Judged from times, or from two sources that do not agree: near a threshold they come and go with the noise. They are
+# told, and fail nothing; the times themselves are judged by their interval.
+FROM_TIMES = ("KGP503", "KGP601", "KGP602", "KGP603")
+_FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
+
+_Name = Callable[[m.Finding, str], Hashable]
+
+
+def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m.ComparedFinding, ...]:
+    """Of runs that both sides have, and of whole Profiles; new ones first, of those the severest first."""
+    common = {run.key for run in base.runs} & {run.key for run in head.runs}
+    before, after = _of(base, common), _of(head, common)
+    pairs: list[tuple[m.Finding, m.Finding]] = []
+    for name in _NAMES:
+        matched, before, after = _matched(before, after, name, base, head)
+        pairs += matched
+    found = [
+        *(_compared(NEW, finding, 0, finding.count, fail_on) for finding in after),
+        *(_compared(FIXED, finding, finding.count, 0, fail_on) for finding in before),
+        *(_compared(UNCHANGED, new, old.count, new.count, fail_on) for old, new in pairs),
+    ]
+    return tuple(sorted(found, key=_order))
+
+
+def _of(profile: m.Profile, runs: set[m.RunKey]) -> list[m.Finding]:
+    return [finding for finding in profile.findings if finding.run is None or finding.run in runs]
+
+
+def _matched(
+    before: Sequence[m.Finding], after: Sequence[m.Finding], name: _Name, base: m.Profile, head: m.Profile
+) -> tuple[list[tuple[m.Finding, m.Finding]], list[m.Finding], list[m.Finding]]:
+    """Pairs of one name, and what is left of either side. Several of one name are paired in a fixed order."""
+    there: dict[Hashable, list[m.Finding]] = defaultdict(list)
+    for finding in sorted(before, key=_order_within):
+        there[name(finding, base.environment.source_root)].append(finding)
+    pairs: list[tuple[m.Finding, m.Finding]] = []
+    new: list[m.Finding] = []
+    for finding in sorted(after, key=_order_within):
+        same = there[name(finding, head.environment.source_root)]
+        if same:
+            pairs.append((same.pop(0), finding))
+        else:
+            new.append(finding)
+    return pairs, [finding for left in there.values() for finding in left], new
+
+
+def _by_fingerprint(finding: m.Finding, root: str) -> Hashable:
+    """With the level: a note that has become a warning is one note less and a new warning."""
+    return (finding.fingerprint, finding.level) if finding.fingerprint else _by_line(finding, root)
+
+
+def _by_line(finding: m.Finding, root: str) -> Hashable:
+    return (*_by_function(finding, root), finding.location.text.strip() if finding.location else "")
+
+
+def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
+    place = finding.location
+    where = (shared(place.file, root), place.function) if place else ()
+    return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
+
+
+_NAMES: tuple[_Name, ...] = (_by_fingerprint, _by_line, _by_function)
+
+
+def _compared(status: str, finding: m.Finding, base_count: int, head_count: int, fail_on: str) -> m.ComparedFinding:
+    fails = status == NEW and finding.level in _LEVELS[fail_on] and finding.rule not in FROM_TIMES
+    return m.ComparedFinding(
+        status=status,
+        finding=finding,
+        base_count=base_count,
+        head_count=head_count,
+        fails=fails and not finding.accepted,
+    )
+
+
+def _order(one: m.ComparedFinding) -> tuple[object, ...]:
+    return (_STATUS[one.status], _SEVERITY[one.finding.level], one.finding.rule, *_order_within(one.finding))
+
+
+def _order_within(finding: m.Finding) -> tuple[object, ...]:
+    place = finding.location
+    where = (place.file, place.line, place.function) if place else ("", 0, "")
+    return (finding.run.slug if finding.run else "", *where, finding.message, finding.fingerprint)

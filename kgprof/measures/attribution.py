@@ -1,0 +1,51 @@
+"""Device time by what the host had asked for it in: the step, the compiled region, the user's own span."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.reading import launches
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Launched, Mask
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+
+REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
+GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
+UNATTRIBUTED = "(unattributed)"
+
+
+def by_step(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
+    """Device time of each ProfilerStep that launched it, in their order."""
+    return _totals(columns, launched, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+
+
+def by_region(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
+    """Device time of each compiled region, under its compile id ("0/1"); a graph's replay counts for its region."""
+    found = _totals(columns, launched, columns.named(REGION_PREFIX))
+    return tuple(
+        m.SpanTotal(span=total.span.removeprefix(REGION_PREFIX), count=total.count, total_us=total.total_us)
+        for total in found
+    )
+
+
+def by_span(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
+    """Device time of each ``record_function`` of the user's, the innermost one at the launch."""
+    torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX, launches.OWN_SPANS)
+    return _totals(columns, launched, columns.of_category("user_annotation") & ~torchs_own)
+
+
+def _totals(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTotal, ...]:
+    """By the spans' names in the order of their first launch, and what stands in none of them last, always."""
+    span = launches.innermost(columns, spans, launched.calls)
+    labels = (*columns.names, UNATTRIBUTED)
+    label = np.where(span == NOBODY, len(columns.names), columns.name[span])
+    counts = np.bincount(label, minlength=len(labels))
+    totals_ns, first = np.zeros(len(labels), np.int64), np.full(len(labels), len(label))
+    np.add.at(totals_ns, label, columns.duration_ns[launched.events])
+    np.minimum.at(first, label, np.arange(len(label)))
+    found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
+    return tuple(
+        m.SpanTotal(span=labels[one], count=int(counts[one]), total_us=int(totals_ns[one]) / 1000)
+        for one in (*found, len(labels) - 1)
+    )

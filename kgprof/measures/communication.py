@@ -1,0 +1,32 @@
+"""Collectives on the device, told by the names of their kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.measures.kernel_kinds import Kinds
+from kgprof.reading import timeline
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Launched
+from kgprof.reading.timeline import Window
+
+
+def communication(columns: Columns, launched: Launched, window: Window, kinds: Kinds) -> m.Communication:
+    """All of it in the window; a trace of one rank alone usually has none."""
+    kernel = columns.of_category("kernel")[launched.events]
+    called = columns.name[launched.events]
+    collectives = [
+        name
+        for name in np.unique(called[kernel]).tolist()
+        if kinds.of_device_event(columns.names[name], "kernel").kind is m.KernelKind.COMMUNICATION
+    ]
+    talks = kernel & np.isin(called, collectives)
+    every = window.clip(timeline.intervals_of(columns, launched.events))
+    own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
+    return m.Communication(
+        count=int(talks.sum()),
+        total_us=int(columns.duration_ns[launched.events][talks].sum()) / 1000,
+        busy_us=own / 1000,
+        exposed_us=(timeline.union_ns(every) - others) / 1000,
+    )

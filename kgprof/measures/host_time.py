@@ -1,0 +1,132 @@
+"""What the host did in a step, as far as a trace names it: each moment belongs to the innermost event open then.
+
+Only the thread that takes the steps is broken down, so the parts and the remainder add up to the step. Under
+torch.profiler each event costs the host something of its own: read the parts against each other, not as times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.measures import fused
+from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.reading import timeline
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launched
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals
+
+HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
+GUARDS, PROLOGUE, WRAPPER = "Dynamo cache lookup (guards)", "prologue", "wrapper of the compiled code"
+GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd engine"
+LAUNCHES, WAITING, CALLS = "launch calls", "waits for the device", "other CUDA calls"
+SPANS, RECORDER, UNEXPLAINED = "user spans", "the recorder's own", "unexplained"
+PARTS = (
+    GUARDS,
+    PROLOGUE,
+    WRAPPER,
+    GENERATED,
+    OPERATORS,
+    AUTOGRAD,
+    LAUNCHES,
+    WAITING,
+    CALLS,
+    SPANS,
+    RECORDER,
+    UNEXPLAINED,  # the last, always
+)
+# Names of operators' events, first match wins; what matches none is an operator.
+PREFIXES = (
+    (GUARDS, ("TorchDynamo Cache Lookup",)),
+    (RECORDER, (OWN_SPANS,)),
+    (PROLOGUE, ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")),
+    (WRAPPER, (REGION_PREFIX.strip(), GENERATED_CODE_PREFIX.strip(), "CompiledFunction", "inductor_wrapper_call")),
+    (AUTOGRAD, ("autograd::engine::", "torch::autograd::")),
+)
+
+Numbers = npt.NDArray[np.int64]
+
+
+def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
+    """Per marked step. ``work`` says which calls put something on the device."""
+    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    if not len(marks):
+        return m.Skipped(reason="the trace marks no steps")
+    thread = columns.thread[marks[0]]
+    marks = marks[columns.thread[marks] == thread]
+    steps = timeline.intervals_of(columns, marks[np.argsort(columns.start_ns[marks], kind="stable")])
+    mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
+    part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))  # NOBODY takes the last one
+    owner, step, bounds = _stretches(timeline.intervals_of(columns, mine), steps)
+    spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
+    np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
+    calls = np.bincount(part[:-1][_inside(columns.start_ns[mine], steps)], minlength=len(PARTS))
+    unnamed = bounds[part[owner] == PARTS.index(UNEXPLAINED)]
+    return m.HostTime(
+        steps=len(steps),
+        mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
+        parts=tuple(
+            _part(name, spent_ns[:, index], int(calls[index]))
+            for index, name in enumerate(PARTS)
+            if spent_ns[:, index].any() or name == UNEXPLAINED
+        ),
+        other_threads_us=_elsewhere_ns(columns, int(thread), unnamed) / 1000 / len(steps),
+    )
+
+
+def _part(name: str, spent_ns: Numbers, calls: int) -> m.StepPart:
+    return m.StepPart(
+        name=name,
+        mean_us=float(spent_ns.mean()) / 1000,
+        median_us=float(np.median(spent_ns)) / 1000,
+        minimum_us=int(spent_ns.min()) / 1000,
+        maximum_us=int(spent_ns.max()) / 1000,
+        calls=None if name == UNEXPLAINED else calls / len(spent_ns),
+    )
+
+
+def _parts(columns: Columns, work: Launched) -> Numbers:
+    """Of every event the index of its part; events of other categories than the host's have one that is not used."""
+    of_name = np.array([PARTS.index(_part_of_operator(name)) for name in columns.names], np.int64)
+    found: Numbers = of_name[columns.name]
+    found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(SPANS)
+    calls = columns.of_category(*LAUNCH_CATEGORIES)
+    found[calls] = PARTS.index(CALLS)
+    found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
+    found[calls & columns.named(*WAITS)] = PARTS.index(WAITING)
+    return found
+
+
+def _part_of_operator(name: str) -> str:
+    if name.startswith(STEP_PREFIX):
+        return UNEXPLAINED
+    if fused.parse(name) is not None:
+        return GENERATED
+    return next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
+
+
+def _stretches(events: Intervals, steps: Intervals) -> tuple[Numbers, Numbers, Intervals]:
+    """The steps cut wherever the innermost event changes: whose each stretch is, of which step, and from when to when.
+
+    Where marked steps overlap, which they do not, a moment is the later one's.
+    """
+    owners = timeline.owners(events)
+    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
+    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
+    step = np.searchsorted(steps[:, 0], bounds[:, 0], side="right") - 1
+    inside = (step >= 0) & (bounds[:, 0] < steps[np.maximum(step, 0), 1])
+    return owners.at(bounds[inside, 0]), step[inside], bounds[inside]
+
+
+def _inside(moments: Numbers, steps: Intervals) -> npt.NDArray[np.bool_]:
+    step = np.searchsorted(steps[:, 0], moments, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (step >= 0) & (moments < steps[np.maximum(step, 0), 1])
+    return inside
+
+
+def _elsewhere_ns(columns: Columns, thread: int, stretches: Intervals) -> int:
+    """Of disjoint stretches, what another thread of the host was busy in."""
+    others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
+    busy = timeline.intervals_of(columns, others)
+    return timeline.union_ns(busy) + timeline.union_ns(stretches) - timeline.union_ns(np.concatenate([busy, stretches]))

@@ -1,0 +1,95 @@
+"""Why the device had nothing to do: each gap is cut at the moment when the host asked for what came next.
+
+    device  ████ kernel 1 ████                          ████ kernel 2 ████
+    host                        ──────── [launch of 2]
+                               |  host   |    launch    |
+
+Before that call the device waited for the host, and what the host did then is named by the innermost span that was
+open on its thread; from the call on it waited for the launch to arrive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.reading import launches, timeline
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Indices, Launched
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
+
+HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
+BETWEEN_SPANS = "(outside of every span)"  # Python that nothing in the trace names
+IN_A_STEP = "(in a step, outside of every other span)"  # likewise; each step's mark has a name of its own
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Idle:
+    """The stretches in which nothing ran on the device, by cause; disjoint, of shape [n, 2] each."""
+
+    host: Intervals
+    launch: Intervals
+    unknown: Intervals
+    edges: Intervals
+    gaps: int
+    asked_by: Indices  # of each stretch of ``host`` the call that it waited for
+
+
+def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle:
+    """Of a window in which something ran on the device."""
+    intervals = window.clip(timeline.intervals_of(columns, launched.events))
+    gaps = timeline.gaps(intervals)
+    calls = launched.calls[np.searchsorted(intervals[:, 0], gaps[:, 1])]  # of what ended each gap
+    known = calls != NOBODY
+    asked_ns = np.clip(columns.start_ns[calls[known]], gaps[known, 0], gaps[known, 1])
+    work = timeline.window_of(intervals)
+    edges = [(window.start_ns, work.start_ns), (work.end_ns, window.end_ns)]
+    return Idle(
+        host=np.stack([gaps[known, 0], asked_ns], axis=1),
+        launch=np.stack([asked_ns, gaps[known, 1]], axis=1),
+        unknown=gaps[~known],
+        edges=timeline.as_intervals(edges),
+        gaps=len(gaps),
+        asked_by=calls[known],
+    )
+
+
+def device_idle(columns: Columns, launched: Launched, window: Window) -> m.DeviceIdle:
+    """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
+    idle = idle_stretches(columns, launched, window)
+    spent_ns = [int(_lengths(stretches).sum()) for stretches in (idle.host, idle.launch, idle.unknown, idle.edges)]
+    host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
+    return m.DeviceIdle(
+        total_us=sum(spent_ns) / 1000,
+        host_us=host_us,
+        launch_us=launch_us,
+        unknown_us=unknown_us,
+        edges_us=edges_us,
+        gaps=idle.gaps,
+        host_spans=_host_spans(columns, idle.host, idle.asked_by),
+    )
+
+
+def _lengths(intervals: Intervals) -> npt.NDArray[np.int64]:
+    return intervals[:, 1] - intervals[:, 0]
+
+
+def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m.HostSpan, ...]:
+    """What the launching threads did while the device waited for them, by the innermost span's name; largest first."""
+    on_host = columns.of_category(*HOST_CATEGORIES)
+    spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
+    for thread in launches.threads_of(columns, calls):
+        mine = np.flatnonzero(on_host & (columns.thread == thread))
+        owners = timeline.owners(timeline.intervals_of(columns, mine))
+        owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
+        names = np.append(columns.name[mine], len(columns.names))  # NOBODY takes the last one
+        np.add.at(spent_ns, names[owner], length_ns)
+    totals_ns: Counter[str] = Counter()
+    for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
+        totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
+    spans = [m.HostSpan(name=name, total_us=length / 1000) for name, length in totals_ns.items() if length]
+    return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))

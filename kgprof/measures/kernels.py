@@ -1,0 +1,320 @@
+"""From a trace to the kernel breakdown: which kernel, how often, how long, and what the rest of the window was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.measures import attribution
+from kgprof.measures.communication import communication
+from kgprof.measures.host_time import host_time
+from kgprof.measures.idle import device_idle
+from kgprof.measures.input_copies import input_copies
+from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator
+from kgprof.measures.origins import Lines, Origins, merged
+from kgprof.measures.roofline import roofline
+from kgprof.measures.step_timeline import step_timeline
+from kgprof.reading import timeline
+from kgprof.reading.kineto import Columns, Trace
+from kgprof.reading.launches import (
+    DEVICE_CATEGORIES,
+    GRAPH_LAUNCH_PREFIXES,
+    LAUNCH_CATEGORIES,
+    devices,
+    launched,
+    queue,
+)
+from kgprof.reading.timeline import Intervals, Window
+
+# Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
+LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
+
+NO_LINES = "nothing was recorded about the kernels' source lines"
+NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels")
+NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
+
+Classify = Callable[[str, str], Classified]  # from a name and a category
+
+
+class _WindowFields(TypedDict):
+    window_us: float
+    busy_us: float
+    idle_us: float
+
+
+class _TableFields(TypedDict):
+    total_us: float
+    lines_us: float | m.Skipped
+    kinds: tuple[m.KindTotal, ...]
+    rows: tuple[m.KernelRow, ...]
+    fused_kinds: tuple[m.KernelKind, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """All occurrences of one name in one category, and what each of them counts with."""
+
+    name: str
+    classified: Classified
+    own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
+    lines: Lines = ()
+    lines_ns: int = 0
+
+
+def breakdown(
+    trace: Trace,
+    *,
+    device: str,
+    measured_in: m.PassName,
+    cpp_kernel_profile: bool,
+    origins: Sequence[m.KernelOrigin] = (),
+    compiled: m.CompiledKernels | m.Skipped = NOT_COMPILED,
+    ceilings: m.Ceilings | m.Skipped = NOT_MEASURED,
+    kinds: Kinds | None = None,
+) -> m.KernelBreakdown | m.Skipped:
+    """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
+    kinds = kinds or Kinds()
+    columns = trace.columns
+    if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
+        return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
+    if not columns.of_category("cpu_op").any():
+        return m.Skipped(reason="the trace holds no operator and no device kernel")
+    warnings = (
+        ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
+    )
+    return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
+
+
+# ---------------------------------------------------------------- CUDA
+
+
+def _of_device(
+    trace: Trace,
+    origins: Origins,
+    measured_in: m.PassName,
+    compiled: m.CompiledKernels | m.Skipped,
+    ceilings: m.Ceilings | m.Skipped,
+    kinds: Kinds,
+) -> m.KernelBreakdown:
+    """Every device event counts, with its full duration: device work outlives the step that launched it."""
+    columns, work = trace.columns, launched(trace.columns)
+    intervals = timeline.intervals_of(columns, work.events)
+    steps = timeline.profiler_steps(columns)
+    marked = timeline.window_of(steps if len(steps) else intervals)
+    window = marked.around(intervals)
+    known = origins.of(columns, work.events, work.calls) if origins else None
+    lines = None if known is None else [one.lines for one in known]
+    groups = _groups(columns, work.events, columns.duration_ns[work.events], kinds.of_device_event, lines)
+    return m.KernelBreakdown(
+        device="cuda",
+        measured_in=measured_in,
+        steps=len(steps),
+        **_window_fields(window, intervals),
+        launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
+        **_tables(groups, lines_known=bool(origins)),
+        idle=device_idle(columns, work, window),
+        by_step=attribution.by_step(columns, work),
+        by_region=attribution.by_region(columns, work),
+        by_span=attribution.by_span(columns, work),
+        queue=queue(columns, work, window),
+        timeline=step_timeline(columns, work, kinds),
+        host_time=host_time(columns, work),
+        communication=communication(columns, work, window, kinds),
+        roofline=roofline(columns, work, known, compiled, ceilings),
+        input_copies=input_copies(columns, work, kinds),
+        warnings=(
+            *trace.warnings,
+            *_step_warnings(steps),
+            *_widened(marked, window),
+            *_several_devices(len(devices(columns, work.events)[0])),
+        ),
+    )
+
+
+def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...]) -> int | m.Skipped:
+    """Launch calls on the host, of the marked steps where there are any."""
+    calls = columns.of_category(*LAUNCH_CATEGORIES)
+    if not calls.any():
+        return m.Skipped(reason="the trace holds no CUDA runtime or driver calls")
+    if steps is not None:
+        calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
+    return int((calls & columns.named(*prefixes)).sum())
+
+
+def _widened(marked: Window, window: Window) -> tuple[str, ...]:
+    before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
+    if not before and not after:
+        return ()
+    return (
+        "the window is the traced steps, widened to the device events that belong to them: "
+        f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after",
+    )
+
+
+def _several_devices(number: int) -> tuple[str, ...]:
+    if number < 2:
+        return ()
+    return (f"work ran on {number} devices: busy is when at least one of them worked, idle when none did",)
+
+
+# ---------------------------------------------------------------- CPU
+
+
+def _of_host(
+    trace: Trace,
+    origins: Origins,
+    measured_in: m.PassName,
+    warnings: tuple[str, ...],
+    kinds: Kinds,
+    *,
+    cpp_kernel_profile: bool,
+) -> m.KernelBreakdown | m.Skipped:
+    """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
+    columns = trace.columns
+    operators = columns.of_category("cpu_op")
+    steps = timeline.profiler_steps(columns)
+    window = timeline.window_of(steps if len(steps) else timeline.intervals_of(columns, operators))
+    inside = np.flatnonzero(operators)
+    inside = inside[window.touches(timeline.intervals_of(columns, operators))]
+    if not len(inside):
+        return m.Skipped(reason="no operator ran inside the traced steps")
+    clipped = window.clip(timeline.intervals_of(columns, inside))
+    own_ns = _self_times(clipped, columns.thread[inside])
+    lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
+    groups = _groups(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
+    tables = _tables(groups, lines_known=bool(origins))
+    return m.KernelBreakdown(
+        device="cpu",
+        measured_in=measured_in,
+        steps=len(steps),
+        **_window_fields(window, clipped),
+        launches=m.Skipped(reason="a CPU run launches no device kernels"),
+        graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
+        **tables,
+        timeline=step_timeline(columns, launched(columns), kinds),
+        host_time=host_time(columns, launched(columns)),
+        warnings=(
+            *warnings,
+            *trace.warnings,
+            *_step_warnings(steps),
+            *_hidden_kernels(tables["rows"], cpp_kernel_profile=cpp_kernel_profile),
+        ),
+    )
+
+
+def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    own_ns = np.zeros(len(intervals), np.int64)
+    for thread in set(threads.tolist()):
+        here = threads == thread
+        own_ns[here] = timeline.self_times_ns(intervals[here])
+    return own_ns
+
+
+def _hidden_kernels(rows: Sequence[m.KernelRow], *, cpp_kernel_profile: bool) -> tuple[str, ...]:
+    if cpp_kernel_profile:
+        return ()
+    hidden = [row.total_us for row in rows if row.name.startswith(CALL_OF_GENERATED_CODE)]
+    if not hidden:
+        return ()
+    return (
+        "Inductor's C++ kernels were compiled without kernel profiling: their time is inside the framework rows "
+        f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden) / 1000:,.3f} ms in all)",
+    )
+
+
+# ---------------------------------------------------------------- both
+
+
+def _window_fields(window: Window, intervals: Intervals) -> _WindowFields:
+    busy = timeline.union_ns(intervals)
+    return {
+        "window_us": window.duration_ns / 1000,
+        "busy_us": busy / 1000,
+        "idle_us": (window.duration_ns - busy) / 1000,
+    }
+
+
+def _step_warnings(steps: Intervals) -> tuple[str, ...]:
+    if len(steps):
+        return ()
+    return ("the trace marks no steps: the window runs from the first counted event to the last",)
+
+
+def _groups(
+    columns: Columns,
+    which: npt.NDArray[np.intp],
+    own_ns: npt.NDArray[np.int64],
+    classify: Classify,
+    lines: Sequence[Lines] | None,
+) -> Iterator[_Group]:
+    """The events ``which``, by name and category."""
+    keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    for members in np.split(order, starts[1:]):
+        name, category = divmod(int(keys[members[0]]), len(columns.categories))
+        known = [] if lines is None else [index for index in members.tolist() if lines[index]]
+        yield _Group(
+            name=columns.names[name],
+            classified=classify(columns.names[name], columns.categories[category]),
+            own_ns=own_ns[members],
+            lines=merged([lines[index] for index in known]) if lines is not None else (),
+            lines_ns=int(own_ns[known].sum()) if known else 0,
+        )
+
+
+def _tables(groups: Iterable[_Group], *, lines_known: bool) -> _TableFields:
+    """``total_us``, ``kinds`` and ``rows``, which all add up to the same time."""
+    groups = tuple(groups)
+    lines_ns = sum(group.lines_ns for group in groups)
+    total = sum(int(group.own_ns.sum()) for group in groups)
+    rows = [_row(group, total) for group in groups]
+    return {
+        "total_us": total / 1000,
+        "lines_us": lines_ns / 1000 if lines_known else m.Skipped(reason=NO_LINES),
+        "kinds": tuple(_kind_totals(groups)),
+        "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
+        "fused_kinds": _fused_kinds(rows),
+    }
+
+
+def _fused_kinds(rows: Iterable[m.KernelRow]) -> tuple[m.KernelKind, ...]:
+    """A kind without a kernel of its own is not absent where a generated kernel holds its operators.
+
+    A view inside one costs nothing.
+    """
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops}
+    return tuple(kind for kind in m.KernelKind if kind in inside and kind is not m.KernelKind.FRAMEWORK)
+
+
+def _row(group: _Group, total_ns: int) -> m.KernelRow:
+    times_ns, of_all_ns = group.own_ns, int(group.own_ns.sum())
+    return m.KernelRow(
+        name=group.name,
+        kind=group.classified.kind,
+        generator=group.classified.generator,
+        count=len(times_ns),
+        total_us=of_all_ns / 1000,
+        share=of_all_ns / total_ns if total_ns else 0.0,
+        min_us=int(times_ns.min()) / 1000,
+        median_us=float(np.median(times_ns)) / 1000,
+        max_us=int(times_ns.max()) / 1000,
+        ops=group.classified.ops,
+        lines=tuple(m.Location(file=line.file, line=line.line, function=line.function) for line in group.lines),
+        lines_us=group.lines_ns / 1000,
+        rule=group.classified.rule,
+    )
+
+
+def _kind_totals(groups: Sequence[_Group]) -> Iterator[m.KindTotal]:
+    for kind in m.KernelKind:
+        of_kind = [group.own_ns for group in groups if group.classified.kind is kind]
+        if of_kind:
+            total = sum(int(times.sum()) for times in of_kind)
+            yield m.KindTotal(kind=kind, count=sum(map(len, of_kind)), total_us=total / 1000)

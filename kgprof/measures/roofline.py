@@ -1,0 +1,320 @@
+"""Each kernel held against what its card was measured to do: a copy's bytes and a matmul's operations per second.
+
+The least time a launch could take is the longer of two: its bytes at the copy's rate and its operations at the
+matmul's. What it took over that says how far off it is, and the longer of the two what would have to be less.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.measures import kernel_kinds
+from kgprof.measures.origins import Known
+from kgprof.reading.kineto import NONE, Columns, LaunchShape
+from kgprof.reading.launches import Launched
+from kgprof.reading.timeline import NOBODY
+
+NEAR = 0.5  # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor operations
+SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks takes a good part of it
+ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a cache
+ROWS = 50  # the largest, in the Profile
+
+MEMORY, COMPUTE, LATENCY, IMPOSSIBLE = "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
+RULE = (
+    "The ideal time of a launch is the longer of its bytes at the rate of the measured copy and its operations at the "
+    "rate of the measured matmul of their type. Latency-bound: the median launch takes more than "
+    f"{1 / NEAR:g} times that, and either it is shorter than {SHORT_US:g} us or its grid has fewer blocks than the "
+    "card has multiprocessors. Otherwise memory-bound or compute-bound, by which of the two is the longer. Above the "
+    f"ceiling: more than {ABOVE:g} times as fast as ideal, so the bytes came from a cache or the count is too high."
+)
+
+T = TypeVar("T")
+_WARP = 32  # threads, on every NVIDIA card
+
+ON_THE_BUS = "its bytes cross the bus to the host, whose ceiling was not measured"
+NO_WORK = "this Recording holds no bytes and operations of its kernels"
+NOT_GENERATED = "no call in Inductor's code is known to have launched it (the replay of a CUDA graph shows no calls)"
+CALLS_DIFFER = "calls of this kernel differ and are not told apart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amount:
+    """What one launch moves and computes."""
+
+    bytes_moved: int | m.Skipped
+    flops: int | m.Skipped
+    dtype: str = ""
+    on_the_bus: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alike:
+    """Launches that count as one row."""
+
+    name: str
+    category: str
+    shape: LaunchShape
+    amount: _Amount
+    durations_ns: npt.NDArray[np.int64]
+
+
+def roofline(
+    columns: Columns,
+    work: Launched,
+    known: Sequence[Known] | None,
+    compiled: m.CompiledKernels | m.Skipped,
+    ceilings: m.Ceilings | m.Skipped,
+) -> m.Roofline:
+    """``known`` is of ``work.events``, in their order; None where nothing was recorded about the kernels."""
+    measured = () if isinstance(ceilings, m.Skipped) else tuple(map(_ceiling, ceilings.measured))
+    without = ceilings.reason if isinstance(ceilings, m.Skipped) else ""
+    tuned = _by_name(compiled)
+    total_ns = int(columns.duration_ns[work.events].sum())
+    rows = [
+        _row(alike, total_ns, tuned.get(alike.name, ()), measured, without) for alike in _alike(columns, work, known)
+    ]
+    rows.sort(key=lambda row: (-row.total_us, row.name, str(row.grid)))
+    left_out = rows[ROWS:]
+    return m.Roofline(
+        rule=RULE,
+        ceilings=measured,
+        without=without,
+        rows=tuple(rows[:ROWS]),
+        rows_left_out=len(left_out),
+        left_out_us=sum(row.total_us for row in left_out),
+        placed=_totals((row.bound, row.total_us) for row in rows if not isinstance(row.bound, m.Skipped)),
+        unplaced=_totals((row.bound.reason, row.total_us) for row in rows if isinstance(row.bound, m.Skipped)),
+    )
+
+
+def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
+    by_name: dict[str, float] = defaultdict(float)
+    for what, us in parts:
+        by_name[what] += us
+    ordered = sorted(by_name.items(), key=lambda one: (-one[1], one[0]))
+    return tuple(m.BoundTotal(what=what, total_us=us) for what, us in ordered)
+
+
+def _ceiling(one: m.CeilingSamples) -> m.Ceiling:
+    return m.Ceiling(
+        operation=one.operation,
+        dtype=one.dtype,
+        unit=one.unit,
+        median=statistics.median(one.per_s),
+        minimum=min(one.per_s),
+        maximum=max(one.per_s),
+        samples=len(one.per_s),
+        how=one.how,
+    )
+
+
+# ---------------------------------------------------------------- which launches are alike
+
+
+def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
+    kernels_of_call = _kernels_of_calls(columns, work, known)
+    durations = columns.duration_ns[work.events]
+    for places in _same_name_and_shape(columns, work):
+        first = work.events[places[0]]
+        name, category = columns.names[columns.name[first]], columns.categories[columns.category[first]]
+        index = columns.shape[first]
+        shape = columns.shapes[index] if index != NONE else LaunchShape()
+        groups: dict[_Amount, list[int]] = defaultdict(list)
+        if known is None or category != "kernel":  # then all of them have the same, and there may be a million
+            groups[_amount(name, category, shape, None, kernels_of_call)] = places
+        else:
+            for place in places:
+                groups[_amount(name, category, shape, known[place], kernels_of_call)].append(place)
+        for amount, same in groups.items():
+            yield _Alike(name=name, category=category, shape=shape, amount=amount, durations_ns=durations[same])
+
+
+def _same_name_and_shape(columns: Columns, work: Launched) -> Iterator[list[int]]:
+    """Places in ``work.events``, in the order of the trace."""
+    if not len(work.events):
+        return
+    key = columns.name[work.events].astype(np.int64) * len(columns.categories) + columns.category[work.events]
+    key = key * (len(columns.shapes) + 1) + columns.shape[work.events] - NONE
+    order = np.argsort(key, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        yield places.tolist()
+
+
+def _kernels_of_calls(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Mapping[int, int]:
+    """How many kernels each call of a library launched; the fills and copies beside them do not count."""
+    is_kernel = columns.of_category("kernel")[work.events].tolist()
+    return Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
+
+
+def _amount(
+    name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
+) -> _Amount:
+    if category != "kernel":
+        return _of_copy(name, category, shape)
+    if known is None:
+        return _unknown(NO_WORK)
+    if not known.work:
+        return _unknown(NOT_GENERATED if not known.lines and known.call == NOBODY else NO_WORK)
+    if len(known.work) > 1:
+        return _unknown(CALLS_DIFFER)
+    if known.call != NOBODY and kernels_of_call[known.call] > 1:
+        return _unknown(f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all")
+    return _of_work(known.work[0])
+
+
+def _unknown(reason: str) -> _Amount:
+    return _Amount(bytes_moved=m.Skipped(reason=reason), flops=m.Skipped(reason=reason))
+
+
+def _of_work(work: m.KernelWork) -> _Amount:
+    return _Amount(
+        bytes_moved=m.Skipped(reason=work.unknown) if work.bytes_moved is None else work.bytes_moved,
+        flops=m.Skipped(reason="Inductor counts none") if work.flops is None else work.flops,
+        dtype=work.dtype,
+    )
+
+
+def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
+    """A copy on the device reads and writes each byte, a fill writes it; the trace holds the size of either."""
+    none = m.Skipped(reason="a copy computes nothing")
+    if shape.size_bytes is None:
+        return _Amount(bytes_moved=m.Skipped(reason="the trace does not hold its size"), flops=none)
+    on_device = category == "gpu_memset" or "DtoD" in name
+    both_ways = 2 if on_device and category == "gpu_memcpy" else 1
+    return _Amount(bytes_moved=both_ways * shape.size_bytes, flops=none, on_the_bus=not on_device)
+
+
+# ---------------------------------------------------------------- a row
+
+
+def _row(
+    alike: _Alike,
+    total_ns: int,
+    tuned: Sequence[m.CompiledKernel],
+    ceilings: Sequence[m.Ceiling],
+    without: str,
+) -> m.KernelLaunches:
+    shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
+    median_us = float(np.median(alike.durations_ns)) / 1000
+    no_shape = "the trace does not hold it" if alike.category == "kernel" else "a copy or a fill is no kernel"
+    chosen = _chosen(alike, tuned)
+    ideal_us = _ideal_us(amount, ceilings, without)
+    few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
+    bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
+    return m.KernelLaunches(
+        name=alike.name,
+        generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
+        count=len(alike.durations_ns),
+        total_us=of_all_ns / 1000,
+        share=of_all_ns / total_ns if total_ns else 0.0,
+        median_us=median_us,
+        grid=shape.grid or m.Skipped(reason=no_shape),
+        block=shape.block or m.Skipped(reason=no_shape),
+        registers=_or_skipped(shape.registers, no_shape),
+        shared_bytes=_or_skipped(shape.shared_bytes, no_shape),
+        blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
+        warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(reason=no_shape),
+        occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
+        spills=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.spills, "Triton did not tell"),
+        stages=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.stages, "Triton did not tell"),
+        bytes_moved=amount.bytes_moved,
+        flops=amount.flops,
+        bytes_per_s=_rate(amount.bytes_moved, median_us),
+        flops_per_s=_rate(amount.flops, median_us),
+        bound=bound,
+        of_ceiling=bound if isinstance(bound, m.Skipped) else max(_both(ideal_us)) / median_us,
+    )
+
+
+def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
+    return m.Skipped(reason=reason) if value is None else value
+
+
+def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
+    if isinstance(amount, m.Skipped):
+        return amount
+    return amount / median_us * 1e6 if median_us else m.Skipped(reason="the trace says that it took no time")
+
+
+def _by_name(compiled: m.CompiledKernels | m.Skipped) -> dict[str, tuple[m.CompiledKernel, ...]]:
+    found: dict[str, list[m.CompiledKernel]] = defaultdict(list)
+    for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
+        found[kernel.kernel].append(kernel)
+    return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
+    """Two graphs may each have a kernel of one name; registers and warps tell which one was launched."""
+    if not alike.name.startswith("triton_"):
+        return m.Skipped(reason="known of Triton kernels only")
+    if not tuned:
+        return m.Skipped(reason="this Recording holds no compiled kernel of this name")
+    fitting = {(one.spills, one.stages): one for one in tuned if _fits(alike.shape, one)}
+    if len(fitting) != 1:
+        many = "several compiled kernels" if fitting else "no compiled kernel"
+        return m.Skipped(reason=f"{many} of this name with these registers and warps")
+    return next(iter(fitting.values()))
+
+
+def _fits(shape: LaunchShape, kernel: m.CompiledKernel) -> bool:
+    same_registers = None in (shape.registers, kernel.registers) or shape.registers == kernel.registers
+    same_warps = not shape.block or kernel.warps is None or math.prod(shape.block) == _WARP * kernel.warps
+    return same_registers and same_warps
+
+
+# ---------------------------------------------------------------- against the ceilings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ideal:
+    memory_us: float
+    compute_us: float
+
+
+def _both(ideal: _Ideal | m.Skipped) -> tuple[float, float]:
+    return (math.nan, math.nan) if isinstance(ideal, m.Skipped) else (ideal.memory_us, ideal.compute_us)
+
+
+def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _Ideal | m.Skipped:
+    """The least time for the bytes and for the operations. Where no operations are counted, bytes alone decide."""
+    if isinstance(amount.bytes_moved, m.Skipped):
+        return amount.bytes_moved
+    if amount.on_the_bus:
+        return m.Skipped(reason=ON_THE_BUS)
+    copy = _median(ceilings, m.COPY, "")
+    if copy is None:
+        return m.Skipped(reason=without or "the copy was not measured")
+    compute_us = 0.0
+    if not isinstance(amount.flops, m.Skipped):
+        matmul = _median(ceilings, m.MATMUL, amount.dtype)
+        if matmul is None:
+            return m.Skipped(reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured")
+        compute_us = amount.flops / matmul * 1e6
+    return _Ideal(memory_us=amount.bytes_moved / copy * 1e6, compute_us=compute_us)
+
+
+def _median(ceilings: Iterable[m.Ceiling], operation: str, dtype: str) -> float | None:
+    return next((one.median for one in ceilings if (one.operation, one.dtype) == (operation, dtype)), None)
+
+
+def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> str | m.Skipped:
+    """As RULE says."""
+    if isinstance(ideal, m.Skipped):
+        return ideal
+    if not median_us:
+        return m.Skipped(reason="the trace says that it took no time")
+    share = max(ideal.memory_us, ideal.compute_us) / median_us
+    if share > ABOVE:
+        return IMPOSSIBLE
+    if share < NEAR and (median_us < SHORT_US or few_blocks):
+        return LATENCY
+    return MEMORY if ideal.memory_us >= ideal.compute_us else COMPUTE

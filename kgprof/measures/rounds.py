@@ -1,0 +1,97 @@
+"""What the rounds of one run come to: a median each, and the spread over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from kgprof import model as m
+from kgprof.measures.times import candidate_time, spread
+
+ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds N makes it in N")
+NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
+COLD = m.Skipped(reason="no further round was timed, and the first one's caches were cold")
+
+
+def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
+    """Skipped for one round, and where the first one was not timed."""
+    if not run.rounds:
+        return ONE_ROUND
+    if isinstance(run.timing, m.Skipped):
+        return run.timing
+    warm = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
+    timed = [run.timing, *(found.timing for found in warm)]
+    each = [[us for group in timing.step_us for us in group] for timing in timed]
+    step_us = tuple(median(steps) for steps in each if steps)
+    evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
+    return m.Rounds(
+        asked=len(run.rounds) + 1,
+        numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound))),
+        step_us=step_us,
+        evaluation_s=evaluation_s,
+        warm_first_call_s=tuple(found.first_call_s for found in warm),
+        step=_over(step_us, "us"),
+        evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
+        ms_per_candidate=_candidate(run.timing, evaluation_s, run.evaluation),
+        warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
+        graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
+        graphs_compiled=tuple(found.graphs_compiled for found in warm),
+        machine=_machine([timing.machine for timing in timed]),
+        host_error=_host_errors([timing.machine for timing in timed]),
+        lost=tuple(_lost(run.rounds)),
+    )
+
+
+def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
+    return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
+
+
+def _candidate(
+    first: m.TimingPass, evaluation_s: Sequence[float], evaluation: m.Evaluation | m.Skipped
+) -> m.Spread | m.Skipped:
+    """By the candidates of the first round: each evaluation is the whole of the same work."""
+    over_rounds = m.TimingPass(clock=first.clock, step_us=(), evaluation_s=tuple(evaluation_s))
+    return candidate_time(over_rounds, evaluation)
+
+
+def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
+    """A median of each round, or why one of them has none."""
+    unknown = next((speed for speed in speeds if isinstance(speed, m.Skipped)), None)
+    if unknown is not None:
+        return unknown
+    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
+    if not all(speed.host_us and speed.device_us for speed in known):
+        return m.Skipped(reason="a round of TIMING holds no sample of the machine itself")
+    return m.MachineSpeed(
+        host_us=tuple(median(speed.host_us) for speed in known),
+        device_us=tuple(median(speed.device_us) for speed in known),
+    )
+
+
+def _host_errors(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> tuple[float, ...]:
+    """Empty where one of the rounds has none."""
+    samples = [() if isinstance(speed, m.Skipped) else speed.host_us for speed in speeds]
+    if any(len(us) < 2 or min(us) <= 0 for us in samples):
+        return ()
+    return tuple(_error_of_median([math.log(each) for each in us]) for us in samples)
+
+
+def _error_of_median(samples: Sequence[float]) -> float:
+    """By the median absolute deviation, because one sample in ten took half as long again as the others of its round.
+
+    For so few samples it is too small by about n / (n - 0.8) (Croux and Rousseeuw, Computational Statistics 1, 1992).
+    """
+    middle, few = median(samples), len(samples)
+    deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
+    return math.sqrt(math.pi / 2 / few) * deviation
+
+
+def _lost(records: Sequence[m.RoundRecord]) -> Iterator[str]:
+    for record in records:
+        if isinstance(record.measured, m.Skipped):
+            yield f"round {record.number} {_how(record.exit)}"
+
+
+def _how(ended: m.Exit) -> str:
+    return "ended without writing its times" if ended.outcome == "ok" else ended.words

@@ -1,0 +1,189 @@
+"""Times with their spread, and what they are relative to: another run, or the same run without the instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgprof import model as m
+from kgprof.wording import figure
+
+LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
+FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
+FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
+STEPS_DIFFER = "no evaluation to compare on, and a step of another strategy is another amount of work"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """How the verdict says a quantity: in ``name``, ``scale`` times the value that was measured."""
+
+    name: str
+    scale: float
+
+    def bare(self, value: float) -> str:
+        return figure(value * self.scale)
+
+    def say(self, value: float) -> str:
+        return f"{self.bare(value)} {self.name}"
+
+
+PER_CANDIDATE = Unit(name="ms/candidate", scale=1.0)
+PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
+PER_STEP = Unit(name="ms/step", scale=1e-3)
+
+
+def spread(samples: Sequence[float], *, unit: str, measured_in: m.PassName) -> m.Spread | m.Skipped:
+    """Skipped when there is no sample."""
+    if not samples:
+        return m.Skipped(reason=f"{measured_in.upper()} holds no sample")
+    ordered = sorted(samples)
+    return m.Spread(
+        median=_percentile(ordered, 0.5),
+        p10=_percentile(ordered, LOW),
+        p90=_percentile(ordered, HIGH),
+        minimum=ordered[0],
+        maximum=ordered[-1],
+        samples=len(ordered),
+        unit=unit,
+        measured_in=measured_in,
+    )
+
+
+def _percentile(ordered: Sequence[float], fraction: float) -> float:
+    """Linear interpolation between the two nearest samples (numpy's default)."""
+    position = fraction * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+    """Microseconds a step, over the steps of all evaluations together."""
+    if isinstance(timing, m.Skipped):
+        return timing
+    steps = [us for evaluation in timing.step_us for us in evaluation]
+    return spread(steps, unit="us", measured_in=m.PassName.TIMING)
+
+
+def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+    """Seconds a whole evaluation."""
+    if isinstance(timing, m.Skipped):
+        return timing
+    if not timing.evaluation_s:
+        return m.Skipped(reason="the workload has no whole evaluation")
+    return spread(timing.evaluation_s, unit="s", measured_in=m.PassName.TIMING)
+
+
+def candidate_time(timing: m.TimingPass | m.Skipped, evaluation: m.Evaluation | m.Skipped) -> m.Spread | m.Skipped:
+    """Milliseconds a candidate: only where every candidate was finished, else the division would flatter."""
+    if isinstance(timing, m.Skipped):
+        return timing
+    if isinstance(evaluation, m.Skipped):
+        return evaluation
+    if evaluation.unfinished:
+        return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.candidates:,} candidates are unfinished")
+    if not evaluation.candidates:
+        return m.Skipped(reason="the evaluation has no candidate")
+    samples = [1000 * seconds / evaluation.candidates for seconds in timing.evaluation_s]
+    return spread(samples, unit="ms/candidate", measured_in=m.PassName.TIMING)
+
+
+# ---------------------------------------------------------------- against the baseline
+
+
+def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: bool = False) -> m.Speedup | m.Skipped:
+    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step.
+
+    On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
+    """
+    if baseline is None:
+        return m.Skipped(reason="no run is declared as the baseline")
+    if run.key == baseline.key:
+        return m.Skipped(reason="this run is the baseline")
+    if results_differ:
+        return m.Skipped(reason="results differ")
+    if _whole(run) and _whole(baseline) and _counted(run) == _counted(baseline):
+        return _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
+    steps = step_time(baseline.timing), step_time(run.timing)
+    same_work = run.key.strategy == baseline.key.strategy or not (_evaluates(run) or _evaluates(baseline))
+    if not same_work and all(isinstance(time, m.Spread) for time in steps):
+        return m.Skipped(reason=STEPS_DIFFER)
+    return _ratio(*steps, "step")
+
+
+def _evaluates(run: m.RunRecord) -> bool:
+    timed = isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
+    return timed or isinstance(run.evaluation, m.Evaluation)
+
+
+def _whole(run: m.RunRecord) -> bool:
+    """Was timed over whole evaluations, none of which is known to have left work undone."""
+    timed = isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
+    return timed and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
+
+
+def _counted(run: m.RunRecord) -> bool:
+    return isinstance(run.evaluation, m.Evaluation)
+
+
+def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str) -> m.Speedup | m.Skipped:
+    if isinstance(run, m.Skipped):
+        return run
+    if isinstance(baseline, m.Skipped):
+        return m.Skipped(reason=f"the baseline has no time: {baseline.reason}")
+    if run.minimum <= 0:
+        return m.Skipped(reason="a measured time is zero, so there is no ratio")
+    low, high = _range_of_ratio(baseline, run, basis)
+    return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
+
+
+def _range_of_ratio(baseline: m.Spread, run: m.Spread, basis: str) -> tuple[float, float] | tuple[m.Skipped, m.Skipped]:
+    """From the extremes of whole evaluations; of steps, which are many and have outliers, from p10 and p90."""
+    fewest = min(baseline.samples, run.samples)
+    if fewest < FEWEST_FOR_A_RATIO_RANGE:
+        gone = m.Skipped(reason=f"n = {fewest}, no spread")
+        return gone, gone
+    if basis == "step":
+        return baseline.p10 / run.p90, baseline.p90 / run.p10
+    return baseline.minimum / run.maximum, baseline.maximum / run.minimum
+
+
+# ---------------------------------------------------------------- what watching cost
+
+
+def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
+    """Median step of each instrumented pass over TIMING's median step; a skipped pass has no row.
+
+    For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything is compiled.
+    """
+    bare = step_time(run.timing)
+    return tuple(_observer_cost(name, steps, bare) for name, steps in _steps_of_passes(run) if steps)
+
+
+def _steps_of_passes(run: m.RunRecord) -> Sequence[tuple[m.PassName, Sequence[float]]]:
+    steps: list[tuple[m.PassName, Sequence[float]]] = []
+    if isinstance(run.compile, m.CompilePass):
+        steps.append((m.PassName.COMPILE, run.compile.call_us[run.compile.steady_from :]))
+    watched = (
+        (m.PassName.TRACE, run.trace),
+        (m.PassName.HOST, run.host),
+        (m.PassName.STACK, run.stack),
+        (m.PassName.KERNELS, run.kernels),
+    )
+    for name, value in watched:
+        if isinstance(value, m.TracePass | m.HostPass):
+            steps.append((name, value.step_us))
+    if isinstance(run.memory, m.MemoryPass):
+        steps.append((m.PassName.MEMORY, run.memory.step_us[run.memory.steady_from :]))
+    return steps
+
+
+def _observer_cost(name: m.PassName, steps: Sequence[float], bare: m.Spread | m.Skipped) -> m.ObserverCost:
+    if isinstance(bare, m.Skipped):
+        ratio: float | m.Skipped = m.Skipped(reason=f"TIMING has no step to compare with: {bare.reason}")
+    elif bare.median <= 0:
+        ratio = m.Skipped(reason="TIMING's median step is zero")
+    else:
+        ratio = _percentile(sorted(steps), 0.5) / bare.median
+    return m.ObserverCost(observer=name, ratio=ratio, samples=len(steps))

@@ -1,0 +1,151 @@
+"""What the sources of the COMPILE pass wrote down, before anyone has made sense of it.
+
+On disk each is one line of ``trace_records.jsonl.gz`` under its own key, and ``Sources`` is ``sources.json`` beside
+it. ``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kgprof.model.structs import Model
+
+
+class TraceRecord(Model, frozen=True, kw_only=True):
+    """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":, "payload":}``."""
+
+    metadata: dict[str, Any]
+    payload: str | None = None
+    call: int = -1
+
+
+class OfferedFrame(Model, frozen=True, kw_only=True):
+    """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
+
+    call: int
+    function: str  # the code object's name; torch_dynamo_resume_in_F_at_LINE for what follows a break in F
+    file: str
+    first_line: int  # of the code object: a decorator's line, or the line of the break for a resume function
+    outcome: str  # compiled, skipped, run-only (a recompile limit was reached), raised
+    compile_id: str = ""  # of a compiled frame
+    why: str = ""  # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
+    text: str = ""  # torch's words about it, or the exception's
+    called_in: str = ""  # the nearest function above it that had been skipped for a fault itself
+
+
+class GraphRuns(Model, frozen=True, kw_only=True):
+    """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph": {...}}``."""
+
+    compile_id: str
+    inputs: tuple[str, ...] = ()  # Dynamo's source of each placeholder, in order: "L['x']"
+    runs: dict[int, int] = {}  # call -> runs in it
+    cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
+
+
+class LogLine(Model, frozen=True, kw_only=True):
+    """One message of torch's ``cudagraphs`` log. Line: ``{"log": {...}}``."""
+
+    call: int
+    logger: str
+    level: str
+    text: str
+    function: str = ""  # torch's function that logged it
+    compile_id: str = ""  # of the compilation that was going on
+
+
+class SourceLine(Model, frozen=True, kw_only=True):
+    """A line of the project's."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
+class KernelWork(Model, frozen=True, kw_only=True):
+    """What one call of a kernel has to move and to compute at least, by the shapes that Inductor compiled it for.
+
+    ``bytes_moved``: each element that is read or written counts once, whatever caches do; what a kernel looks up by
+    index, once for each look-up and never more than the whole buffer. ``flops``: of matmuls, convolutions and
+    attention, a multiplication and an addition counted as two; None where Inductor counts none.
+    """
+
+    bytes_moved: int | None = None
+    flops: int | None = None
+    dtype: str = ""  # of what is computed, where ``flops`` is known: "tf32" where float32 may run on tensor cores
+    unknown: str = ""  # why there is no ``bytes_moved``
+
+
+class KernelOrigin(Model, frozen=True, kw_only=True):
+    """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
+
+    Without a ``compile_id`` one call of an operator in a step's eager code, with the line that calls it.
+
+    ``kernel``: "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm". ``number``: its place in the code.
+    """
+
+    compile_id: str
+    kernel: str
+    number: int
+    lines: tuple[SourceLine, ...]
+    work: KernelWork | None = None  # None: this Recording holds none
+
+
+class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
+    """All that Inductor generated while child B compiled."""
+
+    origins: tuple[KernelOrigin, ...]
+    left_out: int = 0
+
+
+class CompiledKernel(Model, frozen=True, kw_only=True):
+    """A Triton kernel as it lay in the process that was traced, after Inductor had chosen its configuration."""
+
+    kernel: str
+    warps: int | None  # of each block
+    stages: int | None  # of the software pipeline
+    registers: int | None  # of each thread
+    spills: int | None  # registers that did not fit and went to memory
+    shared_bytes: int | None
+
+
+class CompiledKernels(Model, frozen=True, kw_only=True, tag_field="kind", tag="compiledkernels"):
+    """One entry for each kernel and configuration; two graphs may each hold a kernel of one name."""
+
+    kernels: tuple[CompiledKernel, ...]
+
+
+class RegistryEntry(Model, frozen=True, kw_only=True):
+    """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
+
+    type: str
+    explanation: str
+    hints: tuple[str, ...]
+
+
+class SourceFile(Model, frozen=True, kw_only=True):
+    """A project file that a stack or a frame names. ``text`` is None where it was too long; ``left_out`` says so."""
+
+    sha256: str
+    text: str | None
+    left_out: str = ""
+    repository: str = ""  # the folder with .git above it, else the working directory above it; absolute or empty
+
+
+class Sources(Model, frozen=True, kw_only=True):
+    """What a reader needs of the machine that recorded: source text, break registry, and which files were libraries."""
+
+    libraries: tuple[str, ...] = ()  # folders: see kgprof.reading.project
+    own: tuple[str, ...] = ()
+    files: dict[str, SourceFile] = {}
+    registry: dict[str, RegistryEntry] = {}  # by GB id, "GB0059"
+
+
+class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="records"):
+    """All that one run's COMPILE pass left, in the order it was written."""
+
+    records: tuple[TraceRecord, ...] = ()
+    frames: tuple[OfferedFrame, ...] = ()
+    graphs: tuple[GraphRuns, ...] = ()
+    logs: tuple[LogLine, ...] = ()
+    left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
+    sources: Sources = Sources()

@@ -1,0 +1,137 @@
+"""What the tensor probe of the MEMORY pass wrote down about addresses, aliases and versions, before anyone has made
+sense of it.
+
+``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first. The size is
+bounded by graphs x tensors x distinct states, never by calls: see the constants of ``record/tensor_probe.py``.
+
+What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves no trace in a
+tensor's version, and an inference tensor has none. ``unobservable`` says so where it is known.
+"""
+
+from __future__ import annotations
+
+from kgprof.model.structs import Model
+from kgprof.model.sync_records import Frame
+
+
+class Memory(Model, frozen=True, kw_only=True):
+    """Where a strided tensor lies. ``address`` and ``storage`` are bytes from 0; ``stride`` counts elements."""
+
+    address: int
+    storage: int  # address of the first byte of its storage
+    storage_bytes: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    itemsize: int
+    dtype: str
+    device: str  # "cpu", "cuda:0"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its elements, without what lies between them."""
+        elements = 1
+        for length in self.shape:
+            elements *= length
+        return elements * self.itemsize
+
+
+class Held(Model, frozen=True, kw_only=True):
+    """One input of one graph in the same one of the graph's runs of each call."""
+
+    run: int  # which of the graph's runs in a call, from 0
+    watched: int  # calls in which it was looked at
+    first: Memory
+    last: Memory
+    moved: tuple[int, ...] = ()  # calls in which it was another storage, or another address in it, than the time before
+    made_before: dict[str, int] = {}  # of those: graph output of an earlier call ("0/0 output 1") -> how often
+    made_now: dict[str, int] = {}  # likewise, of the same call: what one graph hands to the next
+    made_elsewhere: int = 0  # moved, and by no graph that was watched
+    written: tuple[int, ...] = ()  # calls in which its version rose while the graph ran
+    frames: tuple[Frame, ...] = ()  # above the graph when it moved last (when it first ran, if it never did)
+    lies_in: str = ""  # behind a graph break: source of the input of an earlier graph of this call with its storage
+    unobservable: str = ""  # why its version could not be read
+
+
+class GraphInput(Model, frozen=True, kw_only=True):
+    """One tensor that a graph takes."""
+
+    name: str  # Dynamo's source: "L['x']"
+    static: str = ""  # "parameter" or "fixed": Dynamo told the backend that its address never changes
+    held: tuple[Held, ...] = ()
+
+
+class InPlace(Model, frozen=True, kw_only=True):
+    """One operator of the captured graph that writes into an input or a view of it."""
+
+    input: int
+    operator: str
+    frames: tuple[Frame, ...] = ()  # of the user's program, innermost first
+
+
+class Overlap(Model, frozen=True, kw_only=True):
+    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say.
+
+    ``left`` and ``right`` are "input 0", "output 1".
+    """
+
+    left: str
+    right: str
+    same_object: bool
+    left_memory: Memory
+    right_memory: Memory
+    runs: int
+    first_call: int
+
+
+class HeldOutput(Model, frozen=True, kw_only=True):
+    """An output that was still alive when the call after its own had ended."""
+
+    output: int
+    calls: tuple[int, ...]  # in which it was made
+
+
+class WatchedGraph(Model, frozen=True, kw_only=True):
+    """One compiled graph."""
+
+    compile_id: str
+    function: str
+    file: str
+    first_line: int  # of the code object
+    arguments: tuple[str, ...] = ()  # of the code object; a function that goes on after a break has its locals here
+    returns: bool  # it ends the function; False where a graph break follows
+    cuda_graphs: bool | None  # Inductor was asked for CUDA graphs; None where another backend compiled
+    inputs: tuple[GraphInput, ...] = ()
+    outputs: int = 0
+    in_place: tuple[InPlace, ...] = ()
+    returned_inputs: tuple[str, ...] = ()  # sources of inputs that the function returns as they are
+    returned_twice: tuple[str, ...] = ()  # names of tensors that stand at two places of what it returns
+    overlaps: tuple[Overlap, ...] = ()
+    held_outputs: tuple[HeldOutput, ...] = ()
+    runs: int = 0  # that were watched
+    unwatched_runs: int = 0
+    left_out: int = 0  # overlapping pairs beyond the limit
+
+
+class WatchedBuffer(Model, frozen=True, kw_only=True):
+    """A tensor that the workload declares to be persistent, looked at before and after each watched call."""
+
+    name: str
+    watched: int
+    first: Memory
+    last: Memory
+    rebound: tuple[int, ...] = ()  # calls in which another tensor object came to stand under the name
+    moved: tuple[int, ...] = ()  # calls in which it came to lie in another storage or at another address
+    made_by: dict[str, int] = {}  # graph output that became the buffer -> how often
+    written_inside: tuple[int, ...] = ()  # calls in which its version rose while a watched graph ran
+    written_outside: tuple[int, ...] = ()  # calls in which its version rose at another time
+    unobservable: str = ""
+
+
+class TensorRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="tensors"):
+    """All of one MEMORY pass."""
+
+    graphs: tuple[WatchedGraph, ...] = ()
+    buffers: tuple[WatchedBuffer, ...] | None = None  # None: the workload declares none
+    calls: int = 0  # calls of the workload that were watched
+    steps_marked: int = 0  # torch.compiler.cudagraph_mark_step_begin() while they ran
+    left_out: int = 0  # graphs beyond the limit

@@ -1,0 +1,462 @@
+"""Kineto's JSON trace, plain or gzipped, streamed into columns: a few dozen bytes an event, whatever the file's size.
+
+Real traces hold names that are not UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now
+and then an event of another shape. None of that loses the rest: what could not be read is counted in ``warnings``.
+
+The text is cut between two events and every part decoded as an array. A cut at a wrong place (inside a string, or
+inside an event's arguments) gives two parts that are no JSON, so a part that decodes was cut rightly; one that does
+not is read event by event.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.errors import InputError
+from kgprof.reading.trace_bytes import TraceBytes
+
+NONE = -1  # in the columns ``stream`` and ``correlation``
+_LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
+_LATEST_US = 2.0**63 / 2000  # so that an end in nanoseconds, a start and a duration, is a number of 64 bits
+_SEPARATORS = b", \r\n\t"
+_END = re.compile(rb"\}\s*,\s*\{")  # of an event that another one follows
+_LAST_END = re.compile(rb"\}\s*\]")  # of the last one
+_LAST_ENDS = 4  # a part is cut at the last place that looks like an end, or at one of these before it
+_TAIL_BYTES = 2**14  # where it is looked for first
+_NEXT = re.compile(r"\}\s*,\s*(?=\{)")
+_BETWEEN_EVENTS = re.compile(r"[\s,]*")
+_START_OF_EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_LONGEST_HEAD = 2**22  # bytes before the events; a rank's process groups take some kilobytes
+_START_BYTES = 64  # of which a part may lie in the next piece
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceEvent:
+    """A complete event (``ph`` X). Kineto writes microseconds with three decimals; here they are whole nanoseconds."""
+
+    category: str
+    name: str
+    process: int | str
+    thread: int | str
+    start_ns: int
+    duration_ns: int
+    stream: int | None = None
+    correlation: int | None = None
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchShape:
+    """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields are then None."""
+
+    registers: int | None = None  # of each thread
+    shared_bytes: int | None = None  # of each block
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    blocks_per_sm: float | None = None
+    warps_per_sm: float | None = None
+    occupancy_percent: float | None = None  # CUPTI's estimate, in whole numbers
+    size_bytes: int | None = None  # of a copy or a fill
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """Complete events in the file's order, one array a field.
+
+    ``category``, ``name``, ``thread`` and ``shape`` (NONE where an event has none) are indices.
+    """
+
+    category: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    thread: npt.NDArray[np.int32]
+    start_ns: Column
+    duration_ns: Column
+    stream: Column  # NONE where an event has none
+    correlation: Column
+    shape: npt.NDArray[np.int32]
+    categories: tuple[str, ...]
+    names: tuple[str, ...]
+    threads: tuple[tuple[int | str, int | str], ...]  # process and thread
+    shapes: tuple[LaunchShape, ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @cached_property
+    def end_ns(self) -> Column:
+        return self.start_ns + self.duration_ns
+
+    def of_category(self, *categories: str) -> npt.NDArray[np.bool_]:
+        """Which events are of one of these."""
+        return np.array([known in categories for known in self.categories], np.bool_)[self.category]
+
+    def named(self, *prefixes: str) -> npt.NDArray[np.bool_]:
+        """Which events' names begin with one of these."""
+        return np.array([known.startswith(prefixes) for known in self.names], np.bool_)[self.name]
+
+    def event(self, index: int) -> TraceEvent:
+        process, thread = self.threads[self.thread[index]]
+        return TraceEvent(
+            category=self.categories[self.category[index]],
+            name=self.names[self.name[index]],
+            process=process,
+            thread=thread,
+            start_ns=int(self.start_ns[index]),
+            duration_ns=int(self.duration_ns[index]),
+            stream=_or_none(self.stream[index]),
+            correlation=_or_none(self.correlation[index]),
+        )
+
+
+def _or_none(value: np.integer[Any]) -> int | None:
+    return None if value == NONE else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    columns: Columns
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def events(self) -> tuple[TraceEvent, ...]:
+        """Every event as an object, in the file's order: a few hundred bytes each, so not for large traces."""
+        return tuple(self.columns.event(index) for index in range(len(self.columns)))
+
+
+# ---------------------------------------------------------------- reading
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    stream: int | None = None
+    correlation: int | None = None
+    # Of any type, because a trace of another shape must not lose the event; _shape sorts them out.
+    registers: Any = msgspec.field(name="registers per thread", default=None)
+    shared: Any = msgspec.field(name="shared memory", default=None)
+    grid: Any = None
+    block: Any = None
+    blocks_per_sm: Any = msgspec.field(name="blocks per SM", default=None)
+    warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
+    occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
+    size_bytes: Any = msgspec.field(name="bytes", default=None)
+
+
+_NO_ARGUMENTS = _Arguments()
+_NO_SHAPE = LaunchShape()
+_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})  # an operator's arguments may go by the same names
+_LARGEST_FIGURE = 1e12  # of a figure per SM or a percentage: beyond it, and for NaN, it is none
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: float = math.nan  # which no comparison below lets through
+    dur: float = math.nan
+    args: _Arguments | None = None
+
+
+_EVENTS = msgspec.json.Decoder(list[_Event])
+_READER = json.JSONDecoder(strict=False)  # a garbage name may hold raw control characters
+
+
+def read(path: Path) -> Trace:
+    """Read one trace file. Raises InputError when it is missing, empty or no Kineto trace at all."""
+    data = TraceBytes(path)
+    pieces = iter(data)
+    gathered = _Gathered()
+    text = _Text(rest=_first_events(pieces, path.name, data.warnings))
+    for piece in pieces:
+        gathered.add(text.events(piece))
+    gathered.add(text.events(b"", last=True))
+    return Trace(columns=gathered.columns(), warnings=(*data.warnings, *text.warnings(), *gathered.warnings()))
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """What stands before the events: deviceProperties, distributedInfo, versions. Empty where that is no JSON.
+
+    Raises InputError for a file that cannot be read.
+    """
+    head = b""
+    for piece in TraceBytes(path):
+        head += piece
+        if (found := _START_OF_EVENTS.search(head)) or len(head) > _LONGEST_HEAD:
+            break
+    else:
+        found = None
+    text = head[: found.start()].decode("utf-8", errors="replace").rstrip(", \r\n\t") if found else ""
+    try:
+        value = json.loads(f"{text}}}", strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> bytes:
+    """What follows the bracket that opens the array of events, as far as it has been read."""
+    head, nothing, at_start = b"", True, True
+    for piece in pieces:
+        head += piece
+        nothing = nothing and not head.strip()
+        if found := _START_OF_EVENTS.search(head):
+            return head[found.end() :]
+        if at_start and head.lstrip()[:1] == b"[":  # the bare array that the trace event format also allows
+            return head.lstrip()[1:]
+        head, at_start = head[-_START_BYTES:], nothing
+    if nothing and damage:
+        raise InputError(f"nothing of it can be read: {'; '.join(damage)}", path=name)
+    if nothing:
+        raise InputError("the trace is empty", path=name)
+    raise InputError("; ".join(("this is no Kineto trace: it holds no traceEvents", *damage)), path=name)
+
+
+# ---------------------------------------------------------------- from text to events
+
+
+@dataclass(kw_only=True)
+class _Text:
+    """What has been read of the array of events and not yet been taken."""
+
+    rest: bytes
+    closed: bool = False  # its closing bracket was reached
+    malformed: int = 0
+    lost_bytes: int = 0  # between two events
+
+    def events(self, piece: bytes, *, last: bool = False) -> list[_Event]:
+        """The events that are whole with this piece; with ``last`` all there will ever be."""
+        if self.closed:
+            return []
+        self.rest = (self.rest + piece).lstrip(_SEPARATORS)
+        quick = self._all_at_once(last=last)
+        return self._one_by_one(last=last) if quick is None else quick
+
+    def _all_at_once(self, *, last: bool) -> list[_Event] | None:
+        """Up to the last place that looks like the end of an event; None where that does not decode."""
+        for end in _ends(self.rest, _LAST_END if last else _END):
+            events = _decoded(self.rest[:end])
+            if events is not None:
+                self.rest, self.closed = self.rest[end:], last
+                return events
+        return None
+
+    def _one_by_one(self, *, last: bool) -> list[_Event]:
+        """The slow way, for what does not decode as a whole."""
+        text = self.rest.decode("utf-8", errors="surrogateescape")
+        events: list[_Event] = []
+        at = _after(text, 0)
+        while at < len(text) and not self.closed:
+            if text[at] == "]":
+                self.closed = True
+                break
+            try:
+                value, end = _READER.raw_decode(text, at)
+            except (json.JSONDecodeError, RecursionError):
+                too_long = len(text) - at > _LONGEST_EVENT
+                following = _following(text, at) if last or too_long else None
+                if following is None and too_long and not last:
+                    following = len(text) - _START_BYTES  # where its end may have begun
+                if following is None:
+                    break  # the rest of it may come, or it was the end
+                self.lost_bytes += following - at
+                at = following
+                continue
+            at = _after(text, end)
+            event = _event(value)
+            if event is None:
+                self.malformed += 1
+            else:
+                events.append(event)
+        self.rest = text[at:].encode("utf-8", errors="surrogateescape")
+        return events
+
+    def warnings(self) -> Iterator[str]:
+        if not self.closed:
+            yield f"the trace breaks off: its last {len(self.rest):,} bytes hold no whole event"
+        if self.lost_bytes:
+            yield f"{self.lost_bytes:,} bytes between the events could not be read"
+        if self.malformed:
+            yield f"{self.malformed:,} events of an unknown shape were left out"
+
+
+def _ends(text: bytes, end: re.Pattern[bytes]) -> list[int]:
+    """The last places where an event seems to end, the last one first: just behind its brace."""
+    window = _TAIL_BYTES
+    while True:
+        start = max(0, len(text) - window)
+        found = [match.start() + 1 for match in end.finditer(text, start)]
+        if found or not start:
+            return found[: -_LAST_ENDS - 1 : -1]
+        window *= 8
+
+
+def _decoded(part: bytes) -> list[_Event] | None:
+    """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it is none."""
+    try:
+        return _EVENTS.decode(b"[%b]" % part)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        repaired = f"[{part.decode('utf-8', errors='replace')}]"
+    try:
+        return _EVENTS.decode(repaired)
+    except msgspec.DecodeError:
+        return None  # which event it was shows when they are read one by one
+
+
+def _following(text: str, position: int) -> int | None:
+    """Where the next event seems to begin."""
+    found = _NEXT.search(text, position)
+    return found.end() if found else None
+
+
+def _after(text: str, position: int) -> int:
+    found = _BETWEEN_EVENTS.match(text, position)
+    return found.end() if found else position
+
+
+def _event(value: Any) -> _Event | None:
+    try:
+        event = msgspec.convert(value, _Event, strict=False)
+    except msgspec.ValidationError:
+        return None
+    # json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here.
+    event.name = event.name.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return event
+
+
+# ---------------------------------------------------------------- from events to columns
+
+
+class _Gathered:
+    """Columns in the making: an array a part and field."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._categories: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        self._threads: dict[tuple[int | str, int | str], int] = {}
+        self._shapes: dict[LaunchShape, int] = {}
+        self._known_shapes: dict[tuple[Any, ...], int] = {}
+        self._impossible = 0
+
+    def add(self, events: list[_Event]) -> None:
+        every = [event for event in events if event.ph == "X"]
+        complete = [event for event in every if abs(event.ts) <= _LATEST_US and 0 <= event.dur <= _LATEST_US]
+        self._impossible += len(every) - len(complete)
+        arguments = [event.args or _NO_ARGUMENTS for event in complete]
+        categories, names, threads = self._categories, self._names, self._threads
+        self._parts.append(
+            (
+                np.array([categories.setdefault(e.cat, len(categories)) for e in complete], np.int32),
+                np.array([names.setdefault(e.name, len(names)) for e in complete], np.int32),
+                np.array([threads.setdefault((e.pid, e.tid), len(threads)) for e in complete], np.int32),
+                _nanoseconds([e.ts for e in complete]),
+                _nanoseconds([e.dur for e in complete]),
+                _numbers([a.stream for a in arguments]),
+                _numbers([a.correlation for a in arguments]),
+                np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
+            )
+        )
+
+    def _shape(self, event: _Event) -> int:
+        arguments = event.args
+        if arguments is None:
+            return NONE
+        try:
+            # Most launches are like an earlier one, and looking that up is ten times as quick as to check them.
+            key = (
+                arguments.registers,
+                arguments.shared,
+                arguments.blocks_per_sm,
+                arguments.warps_per_sm,
+                arguments.occupancy,
+                arguments.size_bytes,
+                *(arguments.grid or ()),
+                *(arguments.block or ()),
+            )
+            known = self._known_shapes.get(key)
+        except TypeError:  # of another form
+            return self._new_shape(arguments)
+        if known is None:
+            known = self._known_shapes[key] = self._new_shape(arguments)
+        return known
+
+    def _new_shape(self, arguments: _Arguments) -> int:
+        found = _launch_shape(arguments)
+        return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
+
+    def columns(self) -> Columns:
+        category, name, thread, start_ns, duration_ns, stream, correlation, shape = (
+            np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)
+        )
+        return Columns(
+            category=category,
+            name=name,
+            thread=thread,
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            stream=stream,
+            correlation=correlation,
+            shape=shape,
+            categories=tuple(self._categories),
+            names=tuple(self._names),
+            threads=tuple(self._threads),
+            shapes=tuple(self._shapes),
+        )
+
+    def warnings(self) -> Iterator[str]:
+        if self._impossible:
+            yield f"{self._impossible:,} events with a missing or impossible time were left out"
+
+
+def _launch_shape(arguments: _Arguments) -> LaunchShape:
+    return LaunchShape(
+        registers=_whole(arguments.registers),
+        shared_bytes=_whole(arguments.shared),
+        grid=_extent(arguments.grid),
+        block=_extent(arguments.block),
+        blocks_per_sm=_figure(arguments.blocks_per_sm),
+        warps_per_sm=_figure(arguments.warps_per_sm),
+        occupancy_percent=_figure(arguments.occupancy),
+        size_bytes=_whole(arguments.size_bytes),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _figure(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < _LARGEST_FIGURE else None
+
+
+def _extent(value: Any) -> tuple[int, ...]:
+    """Of a grid or a block: three numbers."""
+    return tuple(value) if isinstance(value, list) and len(value) == 3 and all(map(_is_whole, value)) else ()
+
+
+def _is_whole(value: Any) -> bool:
+    return _whole(value) is not None
+
+
+def _nanoseconds(microseconds: list[float]) -> Column:
+    return np.rint(np.array(microseconds, np.float64) * 1000).astype(np.int64)
+
+
+def _numbers(values: list[int | None]) -> Column:
+    return np.array([NONE if value is None or value.bit_length() > 63 else value for value in values], np.int64)

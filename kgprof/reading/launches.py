@@ -1,0 +1,138 @@
+"""From a device event back to the host: the call that launched it, and the spans that call stood in.
+
+The trace's own annotations on the GPU show the innermost ``record_function`` only, which for compiled code is
+Inductor's; so every device event is followed by its correlation id to the runtime or driver call, and that call's
+thread and moment say which spans were open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.reading import timeline
+from kgprof.reading.kineto import NONE, Columns
+from kgprof.reading.timeline import NOBODY
+
+OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
+AFTER_STEPS = f"{OWN_SPANS}after the last whole step"  # of a program that ended while it was traced
+WAITS = (
+    *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
+    *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
+)
+DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
+LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
+
+Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Launched:
+    """Device events in the order of their start, and the host call of each: indices, of shape [n] both."""
+
+    events: Indices
+    calls: Indices  # NOBODY where the trace holds none
+
+
+def launched(columns: Columns) -> Launched:
+    """Every kernel, copy and fill, but for what was launched after AFTER_STEPS began."""
+    events = np.flatnonzero(columns.of_category(*DEVICE_CATEGORIES))
+    events = events[np.argsort(columns.start_ns[events], kind="stable")]
+    calls = _calls(columns, columns.correlation[events])
+    over_ns = columns.start_ns[columns.named(AFTER_STEPS) & columns.of_category("user_annotation", "cpu_op")]
+    if len(over_ns):
+        belongs = (calls == NOBODY) | (columns.start_ns[calls] < over_ns.min())
+        events, calls = events[belongs], calls[belongs]
+    return Launched(events=events, calls=calls)
+
+
+def devices(columns: Columns, events: Indices) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
+    """The devices that these ran on, and of each event the place of its own: a trace's process. Two have a stream 7."""
+    places: dict[int | str, int] = {}
+    of_row = np.zeros(len(columns.threads), np.int64)
+    for row in threads_of(columns, events):
+        of_row[row] = places.setdefault(columns.threads[row][0], len(places))
+    return tuple(places), of_row[columns.thread[events]]
+
+
+def _calls(columns: Columns, wanted: npt.NDArray[np.int64]) -> Indices:
+    """The runtime or driver call with each correlation id."""
+    calls = np.flatnonzero(columns.of_category(*LAUNCH_CATEGORIES) & (columns.correlation != NONE))
+    if not len(calls):
+        return np.full(len(wanted), NOBODY, np.intp)
+    # The first of two calls with one id is the one that the other was made by.
+    ids, first = np.unique(columns.correlation[calls], return_index=True)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    found: Indices = np.where((ids[at] == wanted) & (wanted != NONE), calls[first[at]], NOBODY)
+    return found
+
+
+def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
+    """Of ``spans`` the innermost one that was open on a call's thread when it was made; NOBODY where none was."""
+    found = np.full(len(calls), NOBODY, np.intp)
+    known = calls != NOBODY
+    for thread in threads_of(columns, calls[known]):
+        here = known & (columns.thread[calls] == thread)
+        mine = np.flatnonzero(spans & (columns.thread == thread))
+        owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[calls[here]])
+        found[here] = np.where(owner == NOBODY, NOBODY, mine[owner]) if len(mine) else NOBODY
+    return found
+
+
+def threads_of(columns: Columns, calls: Indices) -> list[int]:
+    """The threads that made these calls, or the rows that these events stand in, by their index."""
+    used = np.zeros(len(columns.threads), np.bool_)
+    used[columns.thread[calls]] = True
+    return [int(thread) for thread in np.flatnonzero(used)]
+
+
+def waits(columns: Columns, steps: timeline.Intervals) -> int:
+    """Calls inside ``steps`` in which the host waits for the device, on whatever thread, but for the recorder's own."""
+    calls = np.flatnonzero(columns.named(*WAITS) & columns.of_category(*LAUNCH_CATEGORIES))
+    own = innermost(columns, columns.named(OWN_SPANS), calls) != NOBODY
+    starts = columns.start_ns[calls]
+    begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
+    ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")
+    return int(((begun > ended) & ~own).sum())
+
+
+def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.LaunchQueue | m.Skipped:
+    """Of the device events whose call is known, whatever stream they run on."""
+    known = work.calls != NOBODY
+    if not known.any():
+        return m.Skipped(reason="the trace holds no call that launched any of the device's work")
+    asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
+    calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
+    after_ns = began_ns[first] - columns.end_ns[calls]
+    delays_us = np.maximum(0, after_ns) / 1000
+    median_us, p10_us, p90_us = (float(np.percentile(delays_us, share)) for share in (50, 10, 90))
+    depths, lengths_ns = _depths(asked_ns, began_ns, window)
+    return m.LaunchQueue(
+        calls=len(calls),
+        median_us=median_us,
+        p10_us=p10_us,
+        p90_us=p90_us,
+        maximum_us=float(delays_us.max()),
+        before_return=int((after_ns < 0).sum()),
+        mean_depth=float(depths @ lengths_ns) / window.duration_ns if window.duration_ns else 0.0,
+        maximum_depth=int(depths.max(initial=0)),
+        empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns if window.duration_ns else 1.0,
+    )
+
+
+def _depths(
+    asked_ns: npt.NDArray[np.int64], began_ns: npt.NDArray[np.int64], window: timeline.Window
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How many operations were waiting, and for how long, stretch by stretch of the window; of shape [n] each."""
+    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
+    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
+    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
+    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+    depths = np.cumsum(change[order])[:-1]
+    edges = np.clip(moments[order], window.start_ns, window.end_ns)
+    return depths, np.diff(edges)

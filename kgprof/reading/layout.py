@@ -1,0 +1,111 @@
+"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed into place.
+
+    recording/
+      recording.json                     RecordingHeader: schema number, command, options, plan, environment
+      agreement.json agreement_log.txt   Agreement, or Skipped with its reason
+      ceilings.json ceilings_log.txt     what the card does at most, or Skipped
+      accepted.json gate.json            findings that the project accepts; what check-graphs held it to
+      PRIVATE.txt                        that nothing in here is redacted
+      runs/<strategy>.<mode>/
+        compile.json timing.json trace.json host.json stack.json memory.json kernels.json    one pass each, or Skipped
+        evaluation.json                  Evaluation, or Skipped
+        kernel_origins.json              which lines each generated kernel computes, or Skipped
+        compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
+        exit.json probe_exit.json        how child A and child B ended
+        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
+        trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
+        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
+        trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
+        script.json                      of a whole program: what a step was taken to be, and how many there were
+        sources.json                     source text and break registry for reading it elsewhere
+        result.npz                       the result vector
+        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
+
+A SIGKILL therefore costs the pass that was running and nothing else. The schema number is
+model.RECORDING_SCHEMA_VERSION; its history stands beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from urllib.parse import quote
+
+from kgprof import model as m
+from kgprof.errors import InputError
+
+HEADER = "recording.json"
+FOLDER = "recording"  # inside the output folder
+REPORTS = ("report.html", "report.json")  # beside it
+TRACE_FILES = {
+    m.PassName.TRACE: "trace.json.gz",
+    m.PassName.STACK: "stack_trace.json.gz",
+    m.PassName.KERNELS: "kernels.json.gz",
+}
+TRACE_RECORDS = "trace_records.jsonl.gz"
+SOURCES = "sources.json"  # beside it
+RESULT = "result.npz"
+SCRIPT = "script.json"
+GATE = "gate.json"
+ACCEPTED = "accepted.json"
+LOG = "log.txt"
+PROBE_LOG = "probe_log.txt"  # child B's
+KERNEL_ORIGINS = "kernel_origins.json"
+HOLISTIC = "holistic.json"
+COMPILED_KERNELS = "compiled_kernels.json"
+PRIVATE = "PRIVATE.txt"
+AGREEMENT_LOG = "agreement_log.txt"
+CEILINGS = "ceilings.json"
+CEILINGS_LOG = "ceilings_log.txt"
+EVALUATION = "evaluation"
+_NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
+
+
+def round_name(number: int) -> str:
+    """What the files of one further round begin with."""
+    return f"round_{number}"
+
+
+def exit_name(probe: bool) -> str:
+    return "probe_exit.json" if probe else "exit.json"
+
+
+def run_folder(folder: Path, key: m.RunKey) -> Path:
+    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name ends in its hash."""
+    name = quote(key.slug, safe=" +,=@()[]")
+    if len(name) > _NAME_LIMIT:
+        name = f"{name[: _NAME_LIMIT - 9]}-{hashlib.sha256(key.slug.encode()).hexdigest()[:8]}"
+    return folder / "runs" / name
+
+
+def trace_path(recording: m.Recording, key: m.RunKey, name: m.PassName) -> Path:
+    """The gzipped Kineto trace of TRACE or KERNELS."""
+    return run_folder(Path(recording.folder), key) / TRACE_FILES[name]
+
+
+def resolve(path: Path) -> Path:
+    """The Recording's folder, from itself, the output folder that holds it, or a report beside it.
+
+    Raises InputError when there is none.
+    """
+    for folder in _candidates(path):
+        if (folder / HEADER).is_file():
+            return folder
+    if not path.exists():
+        raise InputError("no such file or folder", path=path, hint="give the folder that `kgprof profile` wrote")
+    raise InputError(
+        f"no Recording here ({FOLDER}/{HEADER} is missing)",
+        path=path,
+        hint="give the folder that `kgprof profile` wrote, or a report.html that still stands in it",
+    )
+
+
+def output_folder(folder: Path) -> Path:
+    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was moved out of it."""
+    return folder.parent if folder.name == FOLDER else folder
+
+
+def _candidates(path: Path) -> tuple[Path, ...]:
+    if path.name in (*REPORTS, HEADER) and not path.is_dir():
+        return (path.parent, path.parent / FOLDER)
+    return (path, path / FOLDER)

@@ -1,0 +1,56 @@
+"""Which files are the project's own: a finding about compilation never points anywhere else.
+
+A library is what lies in the standard library, in a site-packages folder, in torch or in kgprof. Everything else that
+is a file is the project's, and so are the folders named as its own (the workload's, and kgprof's evaluator, which is
+a workload like any other). Where one lies in the other, the deeper folder decides.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_SEPARATORS = "/\\"
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProjectFiles:
+    """Folders (or single files), absolute and without a separator at their end."""
+
+    libraries: tuple[str, ...]
+    own: tuple[str, ...] = ()
+
+    def holds(self, file: str) -> bool:
+        """Whether ``file``, as a code object or a stack names it, is the project's."""
+        if not posixpath.isabs(file):
+            return file in self.own  # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
+        library = max(_deepest(file, self.libraries), _installed(file))
+        return not library or _deepest(file, self.own) >= library
+
+    def named(self, file: str, repositories: Iterable[str] = ()) -> str:
+        """``file`` as every checkout and every environment names it: the project's from the top of its repository, or
+        of the folder that was said to be its own; a library's from the folder that it is installed in."""
+        if not posixpath.isabs(file):
+            return file
+        if self.holds(file):
+            top = _deepest(file, repositories) or _deepest(file, self.own)
+        else:
+            top = max(_deepest(file, self.libraries), _installed(file))
+        return (file[top:].lstrip(_SEPARATORS) or posixpath.basename(file)).replace("\\", "/") if top else file
+
+
+def _deepest(file: str, folders: Iterable[str]) -> int:
+    """Length of the longest of ``folders`` that ``file`` is or lies in; 0 for none."""
+    return max((len(folder) for folder in folders if _is_in(file, folder)), default=0)
+
+
+def _is_in(file: str, folder: str) -> bool:
+    return file == folder or file.startswith(folder + "/")
+
+
+def _installed(file: str) -> int:
+    found = _INSTALLED.match(file)
+    return found.end() if found else 0

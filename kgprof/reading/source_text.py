@@ -1,0 +1,159 @@
+"""The project's source as the Recording holds it: which function a line is in, and where that function's ``def`` is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
+from kgprof.reading.syntax import bindings, returned_by_branches
+
+# Dynamo continues after a break in a function of this name; its first line is the line of the break.
+_RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def user_function(name: str) -> str:
+    """The user's function behind one that Dynamo made to go on after a break, or ``name`` itself."""
+    while found := _RESUME.fullmatch(name):
+        name = found["function"]
+    return name
+
+
+def is_resumed(name: str) -> bool:
+    return _RESUME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Definition:
+    """A function in a file: ``first`` is its first decorator's line, ``line`` that of ``def``."""
+
+    qualified: str
+    name: str
+    first: int
+    line: int
+    last: int
+
+    def begins_at(self, first_line: int, *, resumed: bool) -> bool:
+        """Whether a code object with this first line is the function's; one that goes on after a break lies in it."""
+        return self.first <= first_line <= self.last if resumed else self.first == first_line
+
+
+class SourceText:
+    """Answers from the files that the Recording brought along; without their text, places stay as torch named them."""
+
+    def __init__(self, sources: m.Sources) -> None:
+        self.project = ProjectFiles(libraries=sources.libraries, own=sources.own)
+        self._files = sources.files
+        self._lines: dict[str, list[str]] = {}
+        self._definitions: dict[str, tuple[_Definition, ...]] = {}
+
+    def at(self, file: str, line: int, function: str = "") -> m.Location:
+        """A line as a place to point at, with the function that it is in and its text."""
+        inside = [found for found in self._functions(file) if found.first <= line <= found.last]
+        name = max(inside, key=lambda found: found.line).qualified if inside else user_function(function)
+        return m.Location(file=file, line=line, function=name, text=self._line(file, line))
+
+    def definition(self, file: str, first_line: int, function: str) -> m.Location:
+        """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
+        name = user_function(function)
+        found = [
+            candidate
+            for candidate in self._functions(file)
+            if candidate.name == name and candidate.begins_at(first_line, resumed=is_resumed(function))
+        ]
+        if not found:
+            return self.at(file, first_line, function)
+        definition = max(found, key=lambda candidate: candidate.line)
+        line = definition.line
+        return m.Location(file=file, line=line, function=definition.qualified, text=self._line(file, line))
+
+    def identity(self, place: m.Location | None) -> tuple[str, ...]:
+        """What of a place is the same in another checkout, in another environment and after an edit above it: its
+        file as all of them name it, the function, the words of the line. No line number."""
+        if place is None:
+            return ()
+        repositories = {file.repository for file in self._files.values() if file.repository}
+        return (self.project.named(place.file, repositories), place.function, place.text.strip())
+
+    def innermost(self, stack: tuple[m.Location, ...]) -> m.Location | None:
+        """The project's line nearest to what happened (a stack is outermost first)."""
+        own = [place for place in stack if self.project.holds(place.file)]
+        return self.at(own[-1].file, own[-1].line, own[-1].function) if own else None
+
+    def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
+        """The names of a function's arguments as its ``def`` has them, whatever part of it the code object is."""
+        place = self.definition(file, first_line, function)
+        for node in ast.walk(self._tree(file)):
+            if isinstance(node, _Function) and node.lineno == place.line:
+                given = node.args
+                stars = [star for star in (given.vararg, given.kwarg) if star is not None]
+                return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
+        return ()
+
+    def rebound(self, name: str) -> tuple[m.Location, ...]:
+        """The project's lines that put something else under the attribute, key, global or closed-over variable
+        ``name``, constructors and the module's own level left out. A ``setattr`` with a computed name stands in for
+        them where there is none."""
+        found: list[m.Location] = []
+        computed: list[m.Location] = []
+        for file in self._files:
+            if self.project.holds(file):
+                for line, exact in sorted(bindings(self._tree(file), name)):
+                    (found if exact else computed).append(self.at(file, line))
+        return tuple(dict.fromkeys(found or computed))
+
+    def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
+        """The lines on which the functions given to ``call`` (``cond``) at ``place`` return (see the module syntax)."""
+        lines = returned_by_branches(self._tree(place.file), call, place.line)
+        return tuple(self.at(place.file, line) for branch in lines for line in branch)
+
+    def _tree(self, file: str) -> ast.AST:
+        text = self._files[file].text if file in self._files else None
+        try:
+            return ast.parse(text or "")
+        except (SyntaxError, ValueError):  # written for another Python, or no Python at all
+            return ast.Module(body=[], type_ignores=[])
+
+    def _line(self, file: str, line: int) -> str:
+        if file not in self._lines:
+            text = self._files[file].text if file in self._files else None
+            self._lines[file] = (text or "").splitlines()
+        lines = self._lines[file]
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
+    def _functions(self, file: str) -> tuple[_Definition, ...]:
+        if file not in self._definitions:
+            text = self._files[file].text if file in self._files else None
+            self._definitions[file] = tuple(_definitions(text)) if text else ()
+        return self._definitions[file]
+
+
+def _definitions(text: str) -> Iterator[_Definition]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):  # written for another Python, or no Python at all
+        return
+    yield from _inside(tree, "")
+
+
+def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _Function):
+            yield _definition(child, prefix)
+        named = isinstance(child, _Function | ast.ClassDef)
+        yield from _inside(child, f"{prefix}{child.name}." if named else prefix)  # type: ignore[attr-defined]
+
+
+def _definition(node: _Function, prefix: str) -> _Definition:
+    return _Definition(
+        qualified=f"{prefix}{node.name}",
+        name=node.name,
+        first=min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]),
+        line=node.lineno,
+        last=node.end_lineno or node.lineno,
+    )

@@ -1,0 +1,162 @@
+"""What the records of torch.__trace have in common: compile ids, stacks with numbered file names, compilations.
+
+What a topic's own records mean is in that topic's collector. The names used here are the same in torch 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kgprof import model as m
+from kgprof.reading.source_text import SourceText
+
+Metrics = Mapping[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Compiled:
+    """One compilation of one frame: what torch said when it began and when it ended."""
+
+    compile_id: str
+    call: int
+    stack: tuple[m.Location, ...] = ()  # outermost first; the last one is the frame itself, at its first line
+    metrics: Metrics = field(default_factory=dict)
+    backward: list[Metrics] = field(default_factory=list)
+
+    @property
+    def frame(self) -> m.Location | None:
+        return self.stack[-1] if self.stack else None
+
+    @property
+    def frame_id(self) -> str:
+        """The same for every compilation of one code object."""
+        return frame_id(self.compile_id)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.metrics.get("fail_type"))
+
+
+class RunTrace:
+    """One run's records, frames and graphs, with the source text that explains them."""
+
+    def __init__(self, run: m.RunKey, records: m.CompileRecords, *, calls: int, steady_from: int) -> None:
+        self.run = run
+        self.all = records
+        self.calls = calls  # that the COMPILE pass made
+        self.steady_from = steady_from
+        self.source = SourceText(records.sources)
+        self._names = _interned(records.records)
+        self.compiled = tuple(self._compilations())
+        self._by_id: dict[str, list[Compiled]] = {}
+        for compiled in self.compiled:
+            self._by_id.setdefault(compiled.compile_id, []).append(compiled)
+        self._rows: dict[tuple[int, str, int, str], list[m.OfferedFrame]] = {}
+        for row in records.frames:
+            self._rows.setdefault((row.call, *_frame_key(row)), []).append(row)
+        self._by_frame: dict[tuple[str, int, str], list[Compiled]] = {}
+        for compiled in self.compiled:
+            if (frame := compiled.frame) is not None:
+                self._by_frame.setdefault((frame.file, frame.line, frame.function), []).append(compiled)
+
+    def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
+        """The records of one kind of artifact, in torch's order."""
+        for record in self.all.records:
+            artifact = record.metadata.get("artifact")
+            if isinstance(artifact, Mapping) and artifact.get("name") == name:
+                yield record
+
+    def compilation(self, name: str, call: int) -> Compiled | None:
+        """The one that a record of this call belongs to: ids are given anew after ``torch._dynamo.reset()``."""
+        found = [compiled for compiled in self._by_id.get(name, ()) if compiled.call <= call]
+        return found[-1] if found else None
+
+    def frame_rows(self, compiled: Compiled) -> Sequence[m.OfferedFrame]:
+        """What the frame hook saw of the same frame in the same call."""
+        frame = compiled.frame
+        return self._rows.get((compiled.call, frame.file, frame.line, frame.function), ()) if frame else ()
+
+    def compilations_of(self, row: m.OfferedFrame) -> Sequence[Compiled]:
+        """The compilations that torch began for a frame that was offered to it."""
+        return [compiled for compiled in self._by_frame.get(_frame_key(row), ()) if compiled.call == row.call]
+
+    def _compilations(self) -> Iterator[Compiled]:
+        latest: dict[str, Compiled] = {}
+        for record in self.all.records:
+            name, metadata = compile_id(record.metadata), record.metadata
+            if not name:
+                continue
+            start = metadata.get("dynamo_start")
+            # Restarts of one attempt begin in one call; the same id in a later call is another compilation. One that
+            # the recompile limit refused never begins, and after a reset its metrics come under an id that had some.
+            ended = "compilation_metrics" in metadata and name in latest and bool(latest[name].metrics)
+            begins = isinstance(start, Mapping) or ended
+            if name not in latest or (begins and latest[name].call != record.call):
+                latest[name] = Compiled(compile_id=name, call=record.call)
+                yield latest[name]
+            compiled = latest[name]
+            if isinstance(start, Mapping):
+                compiled.stack = compiled.stack or tuple(self._stack(start.get("stack")))
+            if isinstance(metrics := metadata.get("compilation_metrics"), Mapping):
+                compiled.metrics = metrics
+            if isinstance(metrics := metadata.get("bwd_compilation_metrics"), Mapping):
+                compiled.backward.append(metrics)
+
+    def _stack(self, entries: object) -> Iterator[m.Location]:
+        for entry in entries if isinstance(entries, list) else ():
+            number = entry.get("filename")
+            file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
+            yield m.Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
+
+
+def _frame_key(row: m.OfferedFrame) -> tuple[str, int, str]:
+    return row.file, row.first_line, row.function
+
+
+def run_trace(run: m.RunRecord) -> RunTrace | None:
+    """None where the COMPILE pass did not come to its end."""
+    if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
+        return None
+    calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
+    return RunTrace(run.key, run.records, calls=calls, steady_from=run.compile.steady_from)
+
+
+def run_traces(recording: m.Recording) -> tuple[RunTrace, ...]:
+    """Of every run whose COMPILE pass came to its end."""
+    return tuple(trace for run in recording.runs if (trace := run_trace(run)) is not None)
+
+
+def cut_off_traces(recording: m.Recording) -> tuple[RunTrace, ...]:
+    """Of the runs that raised within COMPILE, as torch does that was asked for a full graph and cannot give it.
+
+    What they say has happened; which calls would have come after it is not known, so nothing is in steady state.
+    """
+    return tuple(
+        RunTrace(run.key, run.records, calls=0, steady_from=0)
+        for run in recording.runs
+        if isinstance(run.compile, m.Skipped) and not isinstance(run.records, m.Skipped)
+    )
+
+
+def compile_id(metadata: Mapping[str, Any]) -> str:
+    """``0/1``: the first code object's second compilation; empty for a record that belongs to none.
+
+    Under compiled autograd torch writes ``!0/0/1``, with the number of the backward graph in front.
+    """
+    frame, compiled, backward = (metadata.get(f"{name}_id") for name in ("frame", "frame_compile", "compiled_autograd"))
+    if frame is None or compiled is None:
+        return ""
+    return f"{frame}/{compiled}" if backward is None else f"!{backward}/{frame}/{compiled}"
+
+
+def frame_id(name: str) -> str:
+    """``0`` of the compile id ``0/1``."""
+    return name.rpartition("/")[0]
+
+
+def _interned(records: tuple[m.TraceRecord, ...]) -> dict[int, str]:
+    """File names are told once, under a number: ``{"str": [name, number]}``."""
+    pairs = (record.metadata["str"] for record in records if "str" in record.metadata)
+    return {int(number): str(name) for name, number in pairs}

@@ -1,0 +1,178 @@
+"""The Profile that a report.html carries: gzip in base64, in a script element of a type that no browser runs.
+
+`kgprof extract` and `kgprof compare` read it back from the file alone, wherever that was downloaded to.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.errors import InputError
+
+T = TypeVar("T")
+
+GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
+TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
+ID = "profile"
+MAX_JSON_BYTES = 64 * 2**20  # of one Profile, unpacked; what packs to more is not carried, and not read
+MAX_PAGE_BYTES = 16 * 2**20  # of a file that is read; our own are below 1 MB
+USE_JSON = "the report.json that was written beside it holds the Profile, and can be given in its place"
+
+_GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
+# Without a way back: a page is anybody's, and in one made of "<script <script ..." each would be tried up to the end.
+_BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
+_LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
+
+_SEPARATOR = "; "
+_OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
+
+
+class Share(IntEnum):
+    """How much of the Profile a page carries; the order in which it gives way."""
+
+    NOTHING = 0
+    COMPARABLE = 1  # all that `kgprof compare` looks at
+    WHOLE = 2
+
+
+# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
+LONG = ("the logs", "the timelines", "the host functions", "the kernels against the card")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    profile: m.Profile
+    left_out: tuple[str, ...]  # as Packed.left_out; what stands in their place says so too
+
+
+def packed(profile: m.Profile, share: Share) -> Packed:
+    """The same Profile gives the same text."""
+    if share is Share.NOTHING:
+        return Packed(text="", left_out=("the whole Profile",))
+    data = msgspec.json.encode(profile if share is Share.WHOLE else comparable(profile))
+    if len(data) > MAX_JSON_BYTES:
+        return packed(profile, Share(share - 1))
+    zipped = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
+    zipped[_OPERATING_SYSTEM] = 255
+    return Packed(text=base64.b64encode(zipped).decode("ascii"), left_out=() if share is Share.WHOLE else LONG)
+
+
+def attribute(left_out: tuple[str, ...]) -> str:
+    """Of the element, for its reader."""
+    return _SEPARATOR.join(left_out)
+
+
+def comparable(profile: m.Profile) -> m.Profile:
+    """Without LONG. Each leaves a reason in its place."""
+    return msgspec.structs.replace(profile, runs=tuple(_short(run) for run in profile.runs))
+
+
+def _short(run: m.RunReport) -> m.RunReport:
+    gone = m.Skipped(reason="left out of the report's own copy, to keep the page below 1 MB")
+    log, kernels = run.log, run.kernels
+    if isinstance(kernels, m.KernelBreakdown):
+        kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
+    dropped = len(log.text.encode("utf-8", errors="replace"))
+    return msgspec.structs.replace(
+        run,
+        log=msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped),
+        host=gone,
+        kernels=kernels,
+    )
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read(path: Path) -> Carried:
+    """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile that is whole."""
+    if path.is_dir():
+        raise InputError("this is a folder", path=path, hint="name the report.html in it")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_PAGE_BYTES + 1)
+    except FileNotFoundError as error:
+        raise InputError("no such file", path=path, hint="name a report.html that kgprof wrote") from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
+    if len(data) > MAX_PAGE_BYTES:
+        raise _not_ours(path)
+    return carried_in(data.decode("utf-8", errors="replace"), path)
+
+
+def carried_in(text: str, path: Path | str = "report.html") -> Carried:
+    """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
+    if not _GENERATOR.search(text):
+        raise _not_ours(path)
+    found = _BLOCK.search(text)
+    if found is None and text.rstrip().endswith("</html>"):
+        raise InputError("this report carries no Profile", path=path, hint=USE_JSON)
+    if found is None or not found[2]:
+        raise InputError("the report breaks off before the end of its Profile", path=path, hint="fetch it again")
+    left_out = _LEFT_OUT.search(found[0])
+    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
+    if not found[1].strip():
+        raise InputError(
+            "this report carries no Profile: it was left out to keep the page below 1 MB", path=path, hint=USE_JSON
+        )
+    return Carried(profile=decoded(_unpacked(found[1], path), path), left_out=words)
+
+
+def decoded(data: bytes, path: Path | str) -> m.Profile:
+    """A Profile from its JSON, a newer one refused in words. Raises InputError."""
+    version = _of_json(data, _Versioned, path).schema_version
+    if version > m.PROFILE_SCHEMA_VERSION:
+        raise InputError(
+            f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
+            path=path,
+            hint="update kgprof",
+        )
+    return _of_json(data, m.Profile, path)
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
+    try:
+        return m.decode_json(data, kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"this is no Profile: {error}", path=path, hint="fetch or write the report again") from error
+
+
+def _unpacked(text: str, path: Path | str) -> bytes:
+    """Of what unpacks beyond MAX_JSON_BYTES no more than that is ever held."""
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        data = reader.decompress(base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1)
+    except (binascii.Error, ValueError, zlib.error) as error:
+        raise InputError(f"its Profile is damaged: {error}", path=path, hint="fetch the report again") from error
+    if len(data) > MAX_JSON_BYTES:
+        raise InputError(f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path)
+    if not reader.eof:
+        raise InputError("its Profile breaks off", path=path, hint="fetch the report again")
+    return data
+
+
+def _not_ours(path: Path | str) -> InputError:
+    return InputError("this is no report.html of kgprof's", path=path, hint="give one that kgprof wrote")

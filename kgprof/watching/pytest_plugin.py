@@ -1,0 +1,122 @@
+"""The fixture ``kgprof_guard``: what a test demands of code that it runs, each failure with line and cause.
+
+    def test_step(kgprof_guard):
+        watched = kgprof_guard(step)
+        for batch in batches:
+            watched(batch)
+        kgprof_guard.no_syncs()
+
+Loaded by pytest in every environment that has kgprof, so nothing is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kgprof.wording import plural
+
+if TYPE_CHECKING:
+    from kgprof.watching import Watch
+
+SYNCS = ("KGP201", "KGP202")
+RECOMPILES = ("KGP103", "KGP104", "KGP105")
+GRAPH_BREAKS = ("KGP101", "KGP102", "KGP107")
+ADDRESSES = ("KGP305", "KGP401")
+ALIASES = ("KGP402", "KGP403", "KGP405", "KGP406")
+MUTATIONS = ("KGP404",)
+
+
+@pytest.fixture
+def kgprof_guard() -> Iterator[Guard]:
+    """Call it as ``kgprof.watch``; its assertions then speak of what was watched. Watching ends with the test."""
+    guard = Guard()
+    yield guard
+    guard.stop()
+
+
+class Guard:
+    """Each assertion fails with AssertionError on findings of level warning or error, and on what was not observed:
+    no step after warm-up, no compilation while it was watched, a hook that this torch does not offer.
+
+    ``notes=True`` counts findings of level note as well: a new batch at a new address, a module's own buffer written.
+    """
+
+    def __init__(self) -> None:
+        self._watched: list[Watch] = []
+
+    def __call__(self, fn_or_tensors: Any = None, **options: Any) -> Watch:
+        """``kgprof.watch(fn_or_tensors, **options)``, one at a time: the one before stops listening."""
+        from kgprof.watching import watch
+
+        self.stop()
+        self._watched.append(watch(fn_or_tensors, **options))
+        return self._watched[-1]
+
+    def stop(self) -> None:
+        for watched in self._watched:
+            watched.stop()
+
+    def no_syncs(self, *, notes: bool = False) -> None:
+        """No read after warm-up for which the host waits, or would on CUDA; compiled or not."""
+        __tracebackhide__ = True
+        self._demand("the host reads no value from the device", SYNCS, notes=notes, compiled=False)
+
+    def no_recompiles(self, *, notes: bool = False) -> None:
+        """No compilation after warm-up of what had been compiled before."""
+        __tracebackhide__ = True
+        self._demand("nothing is compiled again", RECOMPILES, notes=notes)
+
+    def no_graph_breaks(self, *, notes: bool = False) -> None:
+        """Nor a function that fell back to eager."""
+        __tracebackhide__ = True
+        self._demand("each function is one graph", GRAPH_BREAKS, notes=notes)
+
+    def stable_addresses(self, *, notes: bool = False) -> None:
+        """Declared buffers, results that come back as inputs and inputs of CUDA graphs lie where they lay."""
+        __tracebackhide__ = True
+        self._demand("tensors stay where they are", ADDRESSES, notes=notes, compiled=False)
+
+    def no_aliasing(self, *, notes: bool = True) -> None:
+        """No result shares memory with an argument or with another, and no input that is written overlaps one. Notes
+        count here: a view of an argument does no harm until somebody writes, and it is shared memory."""
+        __tracebackhide__ = True
+        self._demand("no memory is shared", ALIASES, notes=notes)
+
+    def no_mutation(self, *, notes: bool = False) -> None:
+        """Compiled code writes into no argument and no captured tensor."""
+        __tracebackhide__ = True
+        self._demand("compiled code writes into no input", MUTATIONS, notes=notes)
+
+    def _demand(self, demand: str, rules: tuple[str, ...], *, notes: bool, compiled: bool = True) -> None:
+        __tracebackhide__ = True
+        if not self._watched:
+            raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
+        found = [line for watched in self._watched for line in _against(watched, rules, notes=notes)]
+        if found:
+            raise AssertionError("\n".join((f"demanded: {demand}", *found)))
+        unseen = [why for watched in self._watched for why in _unseen(watched, rules, compiled=compiled)]
+        if unseen:
+            raise AssertionError("\n".join((f"demanded: {demand}; that was not observed", *unseen)))
+
+
+def _against(watched: Watch, rules: tuple[str, ...], *, notes: bool) -> Iterator[str]:
+    from kgprof import model as m
+    from kgprof.watching import line_of
+
+    for finding in watched.findings:
+        if finding.rule in rules and (notes or finding.level is not m.Level.NOTE):
+            yield line_of(finding)
+
+
+def _unseen(watched: Watch, rules: tuple[str, ...], *, compiled: bool) -> Iterator[str]:
+    """Why an empty list of findings would prove nothing."""
+    if not watched.steps_after_warmup:
+        yield f"{plural(watched.steps, 'step')} taken, none of them after warm-up"
+    if rules is ADDRESSES:
+        compiled = not watched.declares_buffers
+    if compiled and not watched.compilations:
+        yield "nothing was compiled while it was watched; what was compiled before is not looked into"
+    yield from watched.unavailable

@@ -1,0 +1,85 @@
+"""How numbers, files, kernels and choices are written for a person."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """For columns: always ``digits`` significant digits; whole numbers above a thousand keep all their digits."""
+    if value == 0:
+        return "0"
+    exponent = int(f"{value:e}".rpartition("e")[2])
+    decimals = min(max(0, digits - 1 - exponent), 9)
+    return f"{value:,.{decimals}f}"
+
+
+def short(value: float, digits: int = 3, *, sign: str = "") -> str:
+    """For sentences: the same without zeros at the end. ``sign``: "+" where a positive one has its sign too."""
+    if abs(value) >= 10**digits:
+        return f"{value:{sign},.0f}"
+    return f"{Decimal(f'{value:.{digits}g}'):{sign},f}"
+
+
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """A number and its noun: "1 step", "1,234 steps". ``nouns``: the plural, if it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean ...?)``, or all there are when nothing is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]}?)" if near else f" (there are {', '.join(names)})"
+
+
+# The folder itself, and what stands for it in a redacted report.
+_INSTALLED = re.compile(r"(?:.*/|<)(?:site|dist)-packages>?/(?P<file>.+)")
+
+
+def relative(file: str, root: str) -> str:
+    """``file`` as seen from ``root``; one that lies elsewhere, or is relative already, stays as it is."""
+    path, top = file.replace("\\", "/"), root.replace("\\", "/").rstrip("/")
+    inside = top and path.startswith(f"{top}/")
+    return posixpath.normpath(path[len(top) + 1 :]) if inside else path
+
+
+def shared(file: str, root: str) -> str:
+    """As ``relative``; one that is installed from its site-packages on, so that two environments name it alike."""
+    path = relative(file, root)
+    found = _INSTALLED.fullmatch(path)
+    return f"site-packages/{found['file']}" if found else path
+
+
+_NOISE = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")
+KERNEL_NAME_LENGTH = 110
+_KEPT_END = 24
+
+
+def short_name(name: str, length: int = KERNEL_NAME_LENGTH) -> str:
+    """A C++ name without what all of them share and without its parameters; what is still too long loses its middle,
+    for Inductor's generated names are told apart by the number at their end."""
+    for noise in _NOISE:
+        name = name.replace(noise, "")
+    return middle_out(_without_parameters(name), length)
+
+
+def middle_out(name: str, length: int) -> str:
+    if len(name) <= length:
+        return name
+    return f"{name[: length - _KEPT_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_KEPT_END:]}"
+
+
+def _without_parameters(name: str) -> str:
+    """Up to the parenthesis that ends a function's name, outside of its template's arguments. One after a space is
+    part of a name: "Memcpy DtoH (Device -> Pageable)"."""
+    depth = 0
+    for at, character in enumerate(name):
+        if character == "(" and depth <= 0 and name[:at].strip() and name[at - 1] != " ":
+            return name[:at]
+        depth += (character == "<") - (character == ">")
+    return name

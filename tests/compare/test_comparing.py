@@ -1,0 +1,866 @@
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgprof.compare import CompareSettings, compare
+from kgprof.compare.parts import more_calls
+from kgprof.compare.results import changed_results
+from kgprof.errors import UsageError
+from kgprof.model import (
+    CompileSummary,
+    Finding,
+    HostBreakdown,
+    HostRow,
+    KernelKind,
+    Level,
+    Location,
+    Profile,
+    RunAgreement,
+    RunComparison,
+    Skipped,
+)
+from tests.analysis.compared import (
+    BEFORE,
+    KEY,
+    ROOT,
+    ROUNDS,
+    STEP_US,
+    STEPS,
+    causes,
+    changed,
+    comparison,
+    finding,
+    machine_speed,
+    only_run,
+    profile,
+    slower,
+    timed,
+    traced,
+    with_run,
+)
+from tests.render import profiles
+
+# ---------------------------------------------------------------- nothing changed
+
+
+@pytest.mark.parametrize("state", ["clean", "cuda", "findings", "as_is", "watched", "gate", "huge"])
+def test_a_profile_beside_itself_is_clean(state: str) -> None:
+    given = profiles.STATES[state]()
+    if state in ("clean", "cuda"):
+        given = msgspec.structs.replace(given, runs=tuple(timed(run, STEP_US) for run in given.runs))
+
+    found = compare(given, given)
+
+    assert found.comparison is not None
+    assert found.comparison.causes == ()
+    assert {one.status for one in found.comparison.findings} <= {"unchanged"}
+    verdicts = {metric.verdict for run in found.comparison.runs for metric in run.metrics}
+    assert verdicts <= {"same", "inconclusive", "not observed"}
+    if state in ("clean", "cuda"):
+        assert (found.exit_code, found.verdict.status) == (0, "ok")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    base=st.lists(st.floats(min_value=900.0, max_value=1100.0), min_size=2, max_size=6),
+    ratio=st.floats(min_value=0.7, max_value=1.5),
+)
+def test_swapping_the_sides_swaps_worse_and_better(base: list[float], ratio: float) -> None:
+    one = with_run(profile(), **_times([us / STEP_US for us in base], 1.0))
+    other = with_run(profile(), **_times([us / STEP_US for us in base], ratio))
+
+    there, back = (metrics_of(only_run(*sides)) for sides in ((one, other), (other, one)))
+
+    for name in ("step", "evaluation"):
+        assert (there[name] == "worse") == (back[name] == "better")
+        assert (there[name] == "better") == (back[name] == "worse")
+
+
+def metrics_of(run: RunComparison) -> dict[str, str]:
+    return {metric.name: metric.verdict for metric in run.metrics}
+
+
+def _times(rounds: Sequence[float], ratio: float) -> dict[str, object]:
+    run = timed(profile().runs[0], STEP_US * ratio, rounds=rounds)
+    return {name: getattr(run, name) for name in ("step", "evaluation_time", "ms_per_candidate", "rounds")}
+
+
+# ---------------------------------------------------------------- the machine itself
+
+DRIFTED = (1.10, 1.13, 1.07, 1.12, 1.09)
+STEADY = (1.0, 1.02, 0.97, 1.01, 0.99)
+
+
+def on_a_machine(host: Sequence[float], *, device: Sequence[float] = (1.0,) * 5, program: float = 1.0) -> Profile:
+    """A step that follows its host: what the host takes longer, it takes longer."""
+    given = profile()
+    noise = (1.001, 0.999, 1.0, 1.002, 0.998)
+    rounds = [program * factor * own for factor, own in zip(host, noise, strict=True)]
+    run = timed(given.runs[0], STEP_US, rounds=rounds, machine=machine_speed(host=host, device=device))
+    return msgspec.structs.replace(given, runs=(run,))
+
+
+def test_a_machine_that_became_slower_is_taken_out_of_a_step_and_said() -> None:
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED)
+
+    found = compare(base, head)
+
+    assert (found.exit_code, found.verdict.status) == (0, "ok")
+    run = only_run(base, head)
+    step = next(metric for metric in run.metrics if metric.name == "step")
+    assert step.verdict == "same"
+    assert step.head / step.base == pytest.approx(1.10, abs=0.01)  # type: ignore[operator]
+    assert step.ratio == pytest.approx(1.0, abs=0.005)
+    assert step.ratio * step.machine == pytest.approx(step.head / step.base)  # type: ignore[operator]
+    assert re.fullmatch(r"\+10\.\d % as measured, \+\d+\.\d % of it the machine's own", step.note)
+    assert run.delta_us == pytest.approx(0.0, abs=5.0)
+    assert [note.partition(" % slower")[0][:-5] for note in run.notes] == ["the machine itself was"]
+    assert not isinstance(run.machine, Skipped)
+    assert [(drift.loop, drift.beyond_chance) for drift in run.machine] == [("host", True), ("device", False)]
+
+
+def test_what_the_machine_does_not_account_for_is_the_programs() -> None:
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED, program=1.2)
+
+    run = only_run(base, head)
+
+    assert compare(base, head).exit_code == 1
+    assert metrics_of(run)["step"] == "worse"
+    assert run.delta_us == pytest.approx(200.0, abs=10.0)  # and not the 320 that head took longer
+
+
+def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
+    unknown = Skipped(reason="TIMING did not time the machine itself")
+    base, head = (
+        with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, machine=unknown))  # type: ignore[type-var]
+        for given in (on_a_machine(STEADY), on_a_machine(DRIFTED))
+    )
+
+    run = only_run(base, head)
+
+    assert metrics_of(run)["step"] == "worse"
+    assert run.machine == unknown
+    assert run.notes[-1] == (
+        "whether the machine itself was slower in head's rounds is not known: TIMING did not time the machine itself"
+    )
+
+
+def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
+    """A torch that dispatches in 10 % more time: asked for all the same, that is the difference and no machine's."""
+    base, head = on_a_machine(STEADY), on_a_machine(DRIFTED)
+    newer = msgspec.structs.replace(head.environment, torch="2.14.0")
+
+    (run,) = comparison(base, msgspec.structs.replace(head, environment=newer), allow_different_environment=True).runs
+
+    step = next(metric for metric in run.metrics if metric.name == "step")
+    assert (step.verdict, step.machine) == ("worse", Skipped(reason="not known"))
+    assert step.ratio == pytest.approx(1.10, abs=0.01)
+    assert run.notes[-1] == (
+        "whether the machine itself was slower in head's rounds is not known: "
+        "the environments differ, and the loops that time the machine with them"
+    )
+
+
+def test_a_host_whose_part_cannot_be_seen_widens_the_interval() -> None:
+    """Still within the sides, and slower in head: whether a step follows it is not known."""
+    base, head = on_a_machine((1.0,) * 5), on_a_machine((1.1,) * 5)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert step.verdict == "inconclusive"
+    assert (step.low, step.high) == (pytest.approx(1.0, abs=0.01), pytest.approx(1.1, abs=0.01))
+    assert (step.note, step.runs_to_settle) == (allows_for("host"), None)
+
+
+def allows_for(loop: str) -> str:
+    return (
+        f"the interval allows for a {loop} that changed by itself; the interval straddles the budget; "
+        "both sides recorded again, beside one another in time, may settle it"
+    )
+
+
+def test_a_machine_that_was_not_steady_is_no_regression() -> None:
+    """As one busy program on one of two cores made it: the device's loop 200 us or 8 ms, an evaluation 88 times as
+    long."""
+    torn = (36.0, 1.0, 33.0, 1.0, 6.0)
+    base, head = on_a_machine((1.0,) * 5), on_a_machine((1.0,) * 5, device=torn, program=30.0)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert compare(base, head).exit_code == 6
+    assert step.verdict == "inconclusive"
+    assert step.note.startswith("the interval allows for a device that changed by itself; ")
+    assert only_run(base, head).notes[-1].startswith("the machine itself was not steady (device loop, 95 % 0.")
+
+
+def test_a_device_that_throttled_widens_the_interval() -> None:
+    hot = tuple(1.2 * factor for factor in STEADY)
+    base, head = on_a_machine((1.0,) * 5, device=STEADY), on_a_machine((1.0,) * 5, device=hot, program=1.15)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert (step.verdict, step.machine) == ("inconclusive", Skipped(reason="not known"))
+    assert step.low == pytest.approx(1.15 / 1.2 / 1.03, abs=0.01)  # the loop's own interval ends 3 % above 1.2
+    assert step.high == pytest.approx(1.15, abs=0.01)
+    assert (step.note, step.runs_to_settle) == (allows_for("device"), None)
+
+
+def test_a_step_that_waits_for_the_host_waits_for_no_device() -> None:
+    """A CPU is both: what the host's loop accounts for is not allowed for once more."""
+    faster = tuple(2 - factor for factor in DRIFTED)
+    base, head = on_a_machine(STEADY, device=STEADY), on_a_machine(faster, device=faster)
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert step.verdict == "same"
+    assert (step.low, step.high) == (pytest.approx(1.0, abs=0.015), pytest.approx(1.0, abs=0.015))
+
+
+def test_a_loop_of_which_the_error_is_not_known_adjusts_nothing() -> None:
+    base, head = (
+        with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, host_error=()))  # type: ignore[type-var]
+        for given in (on_a_machine(STEADY), on_a_machine(DRIFTED))
+    )
+
+    step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
+
+    assert (step.verdict, step.machine) == ("inconclusive", Skipped(reason="not known"))
+    assert step.note == allows_for("host")
+
+
+def test_three_percent_are_within_the_budget_and_said() -> None:
+    found = compare(profile(), slower(profile(), 1030.0))
+
+    assert found.comparison is not None
+    assert found.exit_code == 0
+    (step,) = [m for m in found.comparison.runs[0].metrics if m.name == "step"]
+    assert (step.verdict, step.note) == ("same", "slower, within the budget")
+
+
+# ---------------------------------------------------------------- times
+
+
+def test_a_slower_step_fails_with_its_interval_and_its_budget() -> None:
+    found = compare(profile(), slower(profile(), 1124.0))
+
+    assert found.exit_code == 1
+    assert found.verdict.status == "failed"
+    assert "fused.default: step +12.4 % (95 % +11.8 % to +13.0 %, 5 + 5 rounds, budget +5 %)" in found.verdict.text
+
+
+def test_a_faster_step_is_better() -> None:
+    found = compare(profile(), slower(profile(), 800.0))
+
+    assert (found.exit_code, found.verdict.text[:45]) == (0, "better, fused.default: step -20.0 % (95 % -20")
+
+
+def test_noise_wider_than_the_budget_is_inconclusive_and_says_how_many_rounds_settle_it() -> None:
+    noisy = (1.0, 0.85, 1.15, 0.9, 1.1)
+    base = with_run(profile(), **_times(noisy, 1.0))
+    found = compare(base, with_run(profile(), **_times(noisy, 1.12)))
+
+    assert found.exit_code == 6
+    assert found.comparison is not None
+    (step,) = [m for m in found.comparison.runs[0].metrics if m.name == "step"]
+    assert step.verdict == "inconclusive"
+    assert step.runs_to_settle is not None
+    assert 6 < step.runs_to_settle < 100
+    assert step.note == f"the interval straddles the budget; about {step.runs_to_settle} rounds a side would settle it"
+    assert found.comparison.causes == ()
+
+
+def test_one_round_is_inconclusive_and_says_how_to_get_more() -> None:
+    once = with_run(profile(), **_times((1.0,), 1.0))
+
+    found = compare(once, once)
+
+    assert (found.exit_code, found.verdict.status, found.verdict.reasons) == (6, "inconclusive", ())
+    assert found.verdict.text == (
+        "no time decides: both sides were timed in one process: without `kgprof profile --rounds 5` on both sides "
+        "there is no interval"
+    )
+
+
+def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
+    once = with_run(profile(), **_times((1.0,), 1.0))
+
+    found = compare(once, msgspec.structs.replace(once, findings=(finding("KGP101", message="a graph break"),)))
+
+    assert found.exit_code == 1
+    assert found.verdict.text == "fused.default: new KGP101 at step.py:41: a graph break"
+    assert any("in one process" in reason for reason in found.verdict.reasons)
+
+
+def test_a_step_that_is_other_work_does_not_decide() -> None:
+    """Half the batch: a step takes less, there are twice as many, and the evaluation takes longer."""
+    base = profile()
+    run = base.runs[0]
+    assert not isinstance(run.evaluation, Skipped)
+    halved = msgspec.structs.replace(
+        run.evaluation, steps=2 * run.evaluation.steps, settings={**run.evaluation.settings, "batch size": "128"}
+    )
+    smaller = timed(msgspec.structs.replace(run, evaluation=halved), 700.0)
+
+    found = compare(base, msgspec.structs.replace(base, runs=(smaller,)))
+
+    assert found.exit_code == 1
+    assert found.comparison is not None
+    (compared,) = found.comparison.runs
+    assert (compared.decided_by, compared.per) == ("evaluation", "evaluation")
+    (step,) = [m for m in compared.metrics if m.name == "step"]
+    assert (step.verdict, step.decides) == ("not observed", False)
+    first, second = compared.causes
+    assert (first.cause, second.cause) == ("steps", "setting")
+    assert "batch size 256 -> 128" in first.text
+    assert compared.delta_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
+    assert first.explains_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
+    assert compared.remainder_us == pytest.approx(0.0, abs=1.0)
+
+
+def test_without_times_there_is_no_verdict_on_them() -> None:
+    found = compare(profiles.gate(), profiles.gate())
+
+    assert (found.exit_code, found.verdict.status) == (0, "ok")
+    assert found.verdict.text == "no new finding that fails, over 2 runs; no time was compared"
+
+
+def test_a_time_that_is_gone_is_inconclusive() -> None:
+    gone = Skipped(reason="TIMING timed out")
+    head = with_run(profile(), step=gone, evaluation_time=gone, ms_per_candidate=gone, rounds=gone)
+
+    found = compare(profile(), head)
+
+    assert found.exit_code == 6
+    assert found.verdict.text == "fused.default: step was not compared: TIMING timed out"
+
+
+# ---------------------------------------------------------------- environments and inputs
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "name"),
+    [
+        ("device_name", "NVIDIA A100", "GPU or CPU in use"),
+        ("torch", "2.14.0", "torch"),
+        ("driver", "1.2", "driver"),
+        ("python", "3.12.1", "Python"),
+        ("torch_threads", 1, "threads of torch's"),
+        ("flags", {"TORCH_LOGS": "all"}, "environment variable TORCH_LOGS"),
+    ],
+)
+def test_another_environment_makes_times_inconclusive(field: str, value: object, name: str) -> None:
+    base = profile()
+    head = slower(base, 2000.0)
+    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, **{field: value}))
+
+    found, allowed = compare(base, head), compare(base, head, CompareSettings(allow_different_environment=True))
+
+    assert found.comparison is not None
+    assert (found.exit_code, found.comparison.comparable) == (6, False)
+    assert [change.name for change in found.comparison.environment] == [name]
+    assert allowed.exit_code == 1
+    with_finding = compare(base, msgspec.structs.replace(head, findings=(finding(),)))
+    assert with_finding.exit_code == 1
+
+
+def test_another_commit_or_cache_folder_is_no_other_environment() -> None:
+    base = profile()
+    head = msgspec.structs.replace(
+        base,
+        environment=msgspec.structs.replace(
+            base.environment, git_commit="f" * 40, git_dirty=False, flags={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"}
+        ),
+    )
+
+    assert comparison(base, head).environment == ()
+
+
+def test_a_comparison_is_no_side_of_one() -> None:
+    found = compare(profile(), profile())
+
+    with pytest.raises(UsageError, match="there is a comparison, and no side of one"):
+        compare(profile(), found, sources=("here", "there"))
+
+
+def test_two_workloads_are_no_comparison() -> None:
+    with pytest.raises(UsageError, match=r"here is of linkpred and there of train\.py:step: two workloads"):
+        compare(profile(), profile(workload="train.py:step"), sources=("here", "there"))
+
+
+def test_a_script_in_another_checkout_is_the_same_workload() -> None:
+    def at(root: str) -> Profile:
+        environment = msgspec.structs.replace(profile().environment, source_root=root)
+        return profile(workload=f"{root}/bench/train.py:step", environment=environment)
+
+    assert compare(at("/base"), at("/head")).exit_code == 0
+
+
+def test_runs_of_one_side_are_said() -> None:
+    one = profile()
+    both = msgspec.structs.replace(one, runs=tuple(timed(run, STEP_US) for run in profiles.clean().runs))
+
+    found = comparison(both, one)
+
+    assert [(run.run.slug, run.status) for run in found.runs][:2] == [
+        ("fused.default", "both"),
+        ("batched.eager", "gone"),
+    ]
+    assert compare(both, one).exit_code == 6
+    assert compare(one, both).exit_code == 0
+
+
+def test_no_run_in_common_is_nothing_to_compare() -> None:
+    other = msgspec.structs.replace(profile().runs[0], key=msgspec.structs.replace(KEY, mode="eager"))
+
+    assert compare(profile(), profile(runs=(other,))).exit_code == 5
+
+
+def test_a_workload_that_died_in_head_leads_and_one_in_base_leaves_it_open() -> None:
+    died = profiles.dead().runs[3]
+    key_of_it = msgspec.structs.replace(profile().runs[0], key=died.key)
+    alive, dead = profile(runs=(key_of_it,)), profile(runs=(died,))
+
+    assert compare(alive, dead).exit_code == 4
+    assert compare(dead, alive).exit_code == 6
+
+
+# ---------------------------------------------------------------- causes of time
+
+
+def test_a_slower_kernel_explains_what_the_trace_shows_of_it() -> None:
+    """index takes 150 us more in a traced step of 1000 -> 1150, as TIMING's does."""
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1150.0), *changed(BEFORE, "aten::index", 10.0, 350.0))  # type: ignore[arg-type]
+
+    run = only_run(base, head)
+
+    (cause,) = run.causes
+    assert (cause.cause, cause.text) == ("kernel", "aten::index: 20 -> 35 us a launch, 10 launches a step")
+    assert cause.explains_us == pytest.approx(150.0, rel=0.01)
+    assert run.delta_us == pytest.approx(150.0, rel=0.01)
+    assert run.traced_us == pytest.approx(150.0)
+    assert run.remainder_us == pytest.approx(0.0, abs=1.0)
+
+
+def test_a_traced_microsecond_is_scaled_to_timing_and_what_is_left_is_said() -> None:
+    """The trace takes twice as long as a bare step; of 300 us in TIMING it shows 200 of its own."""
+    base = traced(profile(), *((n, k, c, 2 * us) for n, k, c, us in BEFORE), idle_us=800.0)
+    rows = [(n, k, c, 2 * us + (200.0 if n == "aten::index" else 0.0)) for n, k, c, us in BEFORE]
+    run = only_run(base, traced(slower(base, 1300.0), *rows, idle_us=800.0))
+
+    assert run.scale == pytest.approx(2300 / 4200, rel=0.01)
+    assert run.causes[0].explains_us == pytest.approx(200 * 2300 / 4200, rel=0.01)
+    assert isinstance(run.explained_us, float)
+    assert run.remainder_us == pytest.approx(300.0 - run.explained_us, rel=0.02)
+    taken = "a microsecond of the traces is taken for 0.548 of TIMING's"
+    assert f"the traced step differs by +200 us; {taken}" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("rows", "idle_us", "expected"),
+    [
+        ((*BEFORE, ("aten::mul", KernelKind.POINTWISE, 6.0, 200.0)), 400.0, "launches"),
+        (changed(BEFORE, "aten::index", 20.0, 400.0), 400.0, "launches"),
+        (changed(BEFORE, "aten::copy_", 8.0, 300.0), 400.0, "copies"),
+        (changed(BEFORE, "aten::addmm", 4.0, 500.0), 400.0, "kernel"),
+        (BEFORE, 600.0, "host"),
+    ],
+)
+def test_what_the_trace_shows_more_of_is_the_cause(rows: object, idle_us: float, expected: str) -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1200.0), *rows, idle_us=idle_us)  # type: ignore[misc]
+
+    (cause,) = only_run(base, head).causes
+
+    assert cause.cause == expected
+    assert cause.explains_us == pytest.approx(200.0, rel=0.01)
+
+
+def test_kernels_that_inductor_numbers_otherwise_are_the_same_kernels() -> None:
+    name = "triton_poi_fused_add_"
+    base = traced(profile(), (f"{name}3", KernelKind.POINTWISE, 1.0, 600.0))
+    head = traced(slower(base, 1200.0), (f"{name}4", KernelKind.POINTWISE, 1.0, 600.0), idle_us=600.0)
+
+    assert causes(base, head) == ["host"]
+
+
+def test_a_new_finding_that_can_be_the_reason_comes_before_the_bare_parts() -> None:
+    """A read: the host waits, a copy more. The slower kernel beside it is no part of it."""
+    base = traced(profile(), *BEFORE)
+    rows = changed(changed(BEFORE, "aten::copy_", 3.0, 150.0), "aten::addmm", 4.0, 400.0)  # type: ignore[arg-type]
+    head = traced(slower(base, 1400.0), *rows, idle_us=650.0)  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, findings=(finding(),))
+
+    first, second = only_run(base, head).causes
+
+    assert (first.cause, first.fingerprint, first.location and first.location.line) == ("finding", "same", 41)
+    assert first.explains_us == pytest.approx(300.0, rel=0.01)
+    assert (second.cause, second.explains_us) == ("kernel", pytest.approx(100.0, rel=0.01))
+
+
+def test_a_new_finding_that_costs_no_time_comes_after_what_does() -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1200.0), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, findings=(finding("KGP403", message="results share memory"),))
+
+    assert causes(base, head) == ["kernel", "finding"]
+
+
+def test_the_causes_and_the_remainder_add_up_to_the_difference() -> None:
+    chance = random.Random(5)
+    base = traced(profile(), *BEFORE)
+    for _ in range(30):
+        rows = [(n, k, c * chance.choice((1, 1, 2)), us * chance.uniform(0.8, 2.0)) for n, k, c, us in BEFORE]
+        head = traced(slower(base, chance.uniform(1100.0, 1800.0)), *rows, idle_us=chance.uniform(300.0, 900.0))
+        run = only_run(base, head)
+        assert isinstance(run.delta_us, float)
+        told = sum(c.explains_us for c in run.causes if isinstance(c.explains_us, float))
+        assert told == pytest.approx(run.explained_us)
+        assert run.remainder_us == pytest.approx(run.delta_us - told)
+
+
+def test_without_comparable_traces_the_whole_difference_is_the_remainder() -> None:
+    gone = Skipped(reason="TRACE timed out")
+    run = only_run(with_run(profile(), kernels=gone), with_run(slower(profile(), 1200.0), kernels=gone))
+
+    assert run.causes == ()
+    assert run.remainder_us == run.delta_us
+    assert run.notes == ("the traces explain nothing here: fused: TRACE timed out",)
+
+
+def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
+    rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
+    base = traced(profile(), *rows, device="cuda", graphs=2)
+    base = with_run(base, kernels=msgspec.structs.replace(base.runs[0].kernels, launches=2 * STEPS))
+    head = traced(slower(base, 1800.0), *rows, idle_us=1200.0, device="cuda", graphs=0)
+    head = msgspec.structs.replace(head, findings=(finding("KGP301", message="a CPU tensor"),))
+
+    (cause,) = only_run(base, head).causes
+
+    assert cause.cause == "cuda-graphs"
+    assert cause.text == "2 -> 0 launches of CUDA graphs a step: KGP301 a CPU tensor"
+    assert cause.explains_us == pytest.approx(800.0, rel=0.01)
+    assert cause.location is not None
+
+
+def test_fewer_cuda_graphs_because_there_is_less_to_launch_are_none_lost() -> None:
+    rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
+
+    assert causes(traced(profile(), *rows, device="cuda", graphs=2), traced(profile(), *rows[:1], device="cuda")) == []
+
+
+def test_what_launching_costs_the_host_is_told_with_the_launches() -> None:
+    """Base waits 400 us over 20 launches: of 10 more, 200 us; the other 100 us of waiting are the host's own."""
+    rows = (("gemm", KernelKind.GEMM, 20.0, 600.0),)
+    base = traced(profile(), *rows, device="cuda")
+    more = (*rows, ("mul", KernelKind.POINTWISE, 10.0, 20.0))
+    head = traced(slower(base, 1320.0), *more, idle_us=700.0, device="cuda")
+
+    first, second = only_run(base, head).causes
+
+    assert (first.cause, first.explains_us) == ("launches", pytest.approx(220.0, rel=0.01))
+    assert (second.cause, second.explains_us) == ("host", pytest.approx(100.0, rel=0.01))
+
+
+@pytest.mark.parametrize("rule", ["KGP601", "KGP602", "KGP603", "KGP503"])
+def test_what_is_judged_from_times_is_no_cause_where_no_time_is_worse(rule: str) -> None:
+    assert causes(profile(), profile(findings=(finding(rule),))) == []
+
+
+# ---------------------------------------------------------------- causes that need no clock
+
+
+def test_other_results_are_a_cause_and_fail() -> None:
+    base = profile()
+    evaluation = base.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 40, failed=evaluation.failed + 40)
+
+    found = compare(base, with_run(base, evaluation=moved))
+
+    assert found.comparison is not None
+    assert [cause.cause for cause in found.comparison.causes] == ["results"]
+    assert (found.exit_code, found.verdict.status) == (1, "failed")
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("equal", ("3 of 10 results differ from the reference's, and in base they did not",)),
+        ("different", ()),
+        ("", ()),  # nobody compared them: what they were is not known
+    ],
+)
+def test_results_that_differ_in_head_changed_only_where_those_of_base_are_known_to_agree(
+    before: str, expected: tuple[str, ...]
+) -> None:
+    def agreement(verdict: str) -> RunAgreement:
+        return RunAgreement(
+            verdict=verdict,
+            compared=10,
+            differing=3,
+            near_ties=0,
+            reference_compared=0,
+            reference_differing=0,
+            reference_near_ties=0,
+        )
+
+    base = with_run(profile(), agreement=agreement(before) if before else Skipped(reason="left no result"))
+    head = with_run(profile(), agreement=agreement("different"))
+
+    assert changed_results(base.runs[0], head.runs[0]) == expected
+
+
+def test_what_near_ties_can_turn_is_no_other_result() -> None:
+    ties = RunAgreement(
+        verdict="near-ties",
+        compared=100,
+        differing=0,
+        near_ties=3,
+        reference_compared=0,
+        reference_differing=0,
+        reference_near_ties=0,
+    )
+    base = with_run(profile(), agreement=ties)
+    evaluation = base.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 2, failed=evaluation.failed + 2)
+
+    assert compare(base, with_run(base, evaluation=moved)).exit_code == 0
+
+
+def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
+    memory = profiles.watched().runs[0].memory
+    assert not isinstance(memory, Skipped)
+    assert not isinstance(memory.peaks, Skipped)
+
+    def peak(mib: int) -> Profile:
+        peaks = msgspec.structs.replace(memory.peaks, allocated_bytes=mib * 2**20)
+        return with_run(profile(), memory=msgspec.structs.replace(memory, peaks=peaks))
+
+    assert causes(peak(1000), peak(1005)) == []
+    found = comparison(peak(1000), peak(1400))
+    assert [cause.text for cause in found.causes] == ["peak allocated 1,000.0 MiB -> 1,400.0 MiB"]
+    assert compare(peak(1000), peak(1400)).exit_code == 0
+    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 10.0})).exit_code == 1
+    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code == 0
+
+
+def compiling(*known: bool) -> Profile:
+    """One compilation each, with its stages or without."""
+    given = profile()
+    summary = given.runs[0].compile
+    assert isinstance(summary, CompileSummary)
+    compiled = summary.compilations[0]
+    unknown = msgspec.structs.replace(compiled, stages=Skipped(reason="torch wrote no spans for it"))
+    compilations = tuple(compiled if one else unknown for one in known)
+    return with_run(given, compile=msgspec.structs.replace(summary, compilations=compilations))
+
+
+def test_one_more_compilation_is_told() -> None:
+    found = comparison(compiling(True), compiling(True, True))
+
+    assert [(cause.cause, cause.text) for cause in found.causes] == [("compile", "compilations 1 -> 2 compilations")]
+    assert found.runs[0].phases[0].head_s == pytest.approx(2 * found.runs[0].phases[0].base_s)
+
+
+@pytest.mark.parametrize("head", [(True, False), (False, False), ()])
+def test_stages_of_which_some_are_not_known_are_not_compared(head: tuple[bool, ...]) -> None:
+    assert only_run(compiling(True, True), compiling(*head)).phases == ()
+    assert only_run(compiling(*head), compiling(True, True)).phases == ()
+
+
+def test_another_option_of_the_workload_is_the_cause_of_what_follows_from_it() -> None:
+    base = profile()
+    head = slower(msgspec.structs.replace(base, options=msgspec.structs.replace(base.options, seed=7)), 1400.0)
+
+    found = compare(base, head)
+
+    assert found.comparison is not None
+    assert [(s.name, s.base, s.head) for s in found.comparison.settings] == [("--seed", "0", "7")]
+    assert found.comparison.causes[0].cause == "setting"
+
+
+def test_findings_of_the_same_kind_in_several_runs_are_one_cause_of_the_whole() -> None:
+    base = msgspec.structs.replace(profiles.clean(), runs=tuple(timed(r, STEP_US) for r in profiles.clean().runs))
+    found = [finding(run=run.key, fingerprint=f"in {run.key.slug}") for run in base.runs]
+
+    compared = comparison(base, msgspec.structs.replace(base, findings=tuple(found)))
+
+    assert len(compared.causes) == 1
+    assert all(len(run.causes) == 1 for run in compared.runs)
+
+
+def test_the_comparison_survives_json() -> None:
+    base: Profile = traced(profile(), *BEFORE)
+    more: tuple[Finding, ...] = (finding(level=Level.ERROR),)
+    found = compare(base, msgspec.structs.replace(slower(base, 1200.0), findings=more))
+
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Profile) == found
+
+
+def test_rounds_are_counted() -> None:
+    (step,) = [m for m in only_run(profile(), profile()).metrics if m.name == "step"]
+
+    assert (step.base_rounds, step.head_rounds) == (len(ROUNDS), len(ROUNDS))
+
+
+def test_a_trace_never_explains_more_than_there_is() -> None:
+    """Under the profiler ten copies took 150 us more, in TIMING 60."""
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 1060.0), *changed(BEFORE, "aten::copy_", 12.0, 250.0))  # type: ignore[arg-type]
+
+    run = only_run(base, head)
+
+    assert run.causes[0].cause == "copies"
+    assert run.explained_us == pytest.approx(60.0, rel=0.01)
+    assert run.remainder_us == pytest.approx(0.0, abs=0.1)
+    assert run.scale == pytest.approx(60 / 150, rel=0.01)
+
+
+def test_of_launches_in_a_cuda_graph_those_outside_of_it_cost_the_host() -> None:
+    """One call replays the graph of 14 kernels, and the device waits 100 us for it; three copies wait as long."""
+    rows = (("gemm", KernelKind.GEMM, 14.0, 600.0),)
+    base = traced(profile(), *rows, idle_us=100.0, device="cuda", graphs=1)
+    base = with_run(base, kernels=msgspec.structs.replace(base.runs[0].kernels, launches=STEPS))
+    copied = (*rows, ("Memcpy DtoD", KernelKind.COPY, 3.0, 10.0))
+    head = traced(slower(base, 1250.0), *copied, idle_us=300.0, device="cuda", graphs=1)
+
+    (cause,) = only_run(base, head).causes
+
+    assert (cause.cause, cause.explains_us) == ("copies", pytest.approx(210.0, rel=0.2))
+
+
+def test_where_no_time_is_worse_what_there_is_more_of_is_told_first() -> None:
+    fill = ("fill", KernelKind.COPY, 1.0, 1.0)
+    more = [(f"mul{i}_of", KernelKind.POINTWISE, 1.0, 1.0) for i in range(6)]
+
+    assert causes(traced(profile(), *BEFORE), traced(profile(), *BEFORE, fill, *more)) == ["launches", "copies"]
+
+
+@pytest.mark.parametrize(
+    ("base_rounds", "head_rounds", "expected"),
+    [
+        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.15, 1.12, 1.14, 1.13), ["kernel"]),  # every one above every one
+        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.09, 1.12, 1.14, 1.13), []),
+        ((1.0, 0.9, 1.1), (1.2, 1.15, 1.4), []),  # one in twenty, by chance
+        ((1.0,), (1.3,), []),
+        ((1.0,), (1.6,), []),  # one sample a process has no spread
+    ],
+)
+def test_an_unsettled_time_is_explained_only_where_the_rounds_lie_apart(
+    base_rounds: tuple[float, ...], head_rounds: tuple[float, ...], expected: list[str]
+) -> None:
+    base = traced(with_run(profile(), **_times(base_rounds, 1.0)), *BEFORE)
+    head = with_run(profile(), **_times(head_rounds, 1.0))
+    head = traced(head, *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+
+    assert metrics_of(only_run(base, head))["step"] == "inconclusive"
+    assert causes(base, head) == expected
+
+
+@pytest.mark.parametrize(("step_us", "expected"), [(1400.0, []), (1600.0, ["kernel"])])
+def test_one_process_a_side_is_explained_from_half_as_much_more_on(step_us: float, expected: list[str]) -> None:
+    """Each process has many samples, which lie close together."""
+
+    def one(us: float) -> Profile:
+        given = with_run(profile(), **_times(ROUNDS, us / STEP_US))
+        return with_run(given, rounds=Skipped(reason="one process"))
+
+    base = traced(one(STEP_US), *BEFORE)
+    head = traced(one(step_us), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
+
+    assert causes(base, head) == expected
+
+
+def test_in_another_environment_no_time_is_explained() -> None:
+    base = traced(profile(), *BEFORE)
+    head = traced(slower(base, 2000.0), *changed(BEFORE, "aten::addmm", 4.0, 1300.0))  # type: ignore[arg-type]
+    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, torch="2.14.0"))
+
+    assert causes(base, head) == []
+
+
+def profiled(given: Profile, *rows: tuple[str, str, int, float]) -> Profile:
+    """Rows of (file, function, calls a step, own us a step); each calls nothing."""
+    found = tuple(
+        HostRow(file=file, function=name, line=7, calls=calls * STEPS, self_us=us * STEPS, cumulative_us=us * STEPS)
+        for file, name, calls, us in rows
+    )
+    total = sum(row.self_us for row in found)
+    return with_run(given, host=HostBreakdown(steps=STEPS, total_self_us=total, rows=found, rows_left_out=0))
+
+
+@pytest.mark.parametrize("file", ["/src/step.py", "step.py"])  # a report that is to be shared names no folders
+def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slower(file: str) -> None:
+    """head's trace is the shorter one, although TIMING is longer: then nothing in it is what TIMING met."""
+    base = profiled(traced(profile(), *BEFORE), (file, "step", 1, 100.0), ("/lib/json.py", "dump", 20, 50.0))
+    rows = changed(BEFORE, "aten::addmm", 4.0, 500.0)
+    head = traced(slower(base, 1200.0), *rows, idle_us=100.0)  # type: ignore[arg-type]
+    head = profiled(head, (file, "step", 1, 200.0), ("/lib/json.py", "dump", 60, 90.0))
+
+    run = only_run(base, head)
+
+    (cause,) = run.causes
+    assert (cause.cause, cause.text) == ("host", "21 -> 61 calls of Python's functions a step, dump first")
+    assert cause.location == Location(file=file, line=7, function="step")
+    assert run.remainder_us == run.delta_us
+
+
+def test_a_few_calls_more_are_none() -> None:
+    base = profiled(profile(), ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 20, 50.0))
+
+    assert causes(base, profiled(base, ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 21, 90.0))) == []
+
+
+def test_functions_of_one_name_in_files_of_one_name_are_held_against_each_other_together() -> None:
+    """Only the order in the profile tells one from the other."""
+    base = profiled(profile(), ("/src/a/__init__.py", "put", 100, 50.0), ("/src/b/__init__.py", "put", 2, 10.0))
+
+    assert more_calls(base.runs[0], base.runs[0], ROOT) is None
+    assert causes(base, profiled(base, ("/src/a/__init__.py", "put", 102, 60.0))) == []
+
+
+def test_a_function_that_took_no_longer_is_none_that_grew() -> None:
+    rows = ("/src/step.py", "step.<locals>.<lambda>", 100, 50.0), ("/src/step.py", "step.<locals>.<lambda>", 2, 10.0)
+    base = profiled(traced(profile(), *BEFORE), *rows)
+    head = traced(slower(base, 1200.0), *BEFORE, idle_us=600.0)
+
+    (cause,) = only_run(base, head).causes
+
+    assert (cause.cause, cause.text, cause.location) == ("host", "more time outside of operators", None)
+
+
+@pytest.mark.parametrize("evaluation_s", [1.0, 0.9, 0.6])  # of base it takes 1.0 s, for twice as many candidates
+def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_evaluation_takes(
+    evaluation_s: float,
+) -> None:
+    given = traced(profile(), *BEFORE)
+    evaluation = given.runs[0].evaluation
+    assert not isinstance(evaluation, Skipped)
+    fewer = msgspec.structs.replace(evaluation, candidates=evaluation.candidates // 2, steps=evaluation.steps // 2)
+    base = msgspec.structs.replace(given, runs=(timed(given.runs[0], STEP_US, evaluation_s=1.0),))
+    halved = msgspec.structs.replace(given.runs[0], evaluation=fewer)
+    head = msgspec.structs.replace(given, runs=(timed(halved, STEP_US, evaluation_s=evaluation_s),))
+
+    run = only_run(base, head)
+
+    more_us = 1e6 * (evaluation_s / fewer.candidates - 1.0 / evaluation.candidates)
+    assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
+    assert [cause.cause for cause in run.causes] == ["results", "host"]
+    assert run.causes[1].text.startswith("outside of the median step")
+    assert run.explained_us == pytest.approx(more_us, rel=1e-4)
+
+
+def test_two_slower_kernels_of_one_run_are_two_causes_of_the_whole() -> None:
+    base = traced(profile(), *BEFORE)
+    rows = changed(changed(BEFORE, "aten::addmm", 4.0, 450.0), "aten::index", 10.0, 300.0)  # type: ignore[arg-type]
+
+    assert causes(base, traced(slower(base, 1250.0), *rows)) == ["kernel", "kernel"]  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from kgprof.compare.findings import compared_findings
+from kgprof.model import Finding, Level, Location, Profile
+from tests.analysis.compared import KEY, finding, profile
+
+
+def holding(*found: Finding, root: str = "/src") -> Profile:
+    given = profile(findings=found)
+    return msgspec.structs.replace(given, environment=msgspec.structs.replace(given.environment, source_root=root))
+
+
+def statuses(base: Profile, head: Profile, fail_on: str = "warning") -> list[tuple[str, bool]]:
+    return [(one.status, one.fails) for one in compared_findings(base, head, fail_on)]
+
+
+def test_a_finding_that_moved_with_its_line_is_not_new() -> None:
+    assert statuses(holding(finding(line=41)), holding(finding(line=99))) == [("unchanged", False)]
+
+
+def test_a_finding_in_another_checkout_is_not_new() -> None:
+    """Fingerprints of places that torch named by their whole path differ there."""
+    base = holding(finding(file="/base/pkg/step.py", fingerprint="one"), root="/base")
+    head = holding(finding(file="/head/pkg/step.py", fingerprint="other", line=50), root="/head")
+
+    assert statuses(base, head) == [("unchanged", False)]
+
+
+def test_a_finding_on_an_edited_line_is_not_new() -> None:
+    base = holding(finding(text="n = x.item()", fingerprint="one"))
+    head = holding(finding(text="n = int(x.item())", fingerprint="other", message="Tensor.item reads 2 values a step"))
+
+    assert statuses(base, head) == [("unchanged", False)]
+
+
+def test_a_second_one_in_the_same_function_is_new() -> None:
+    base = holding(finding(fingerprint="one"))
+    head = holding(finding(fingerprint="one"), finding(fingerprint="two", line=43, text="m = y.item()"))
+
+    assert statuses(base, head) == [("new", True), ("unchanged", False)]
+
+
+def test_the_same_rule_in_another_function_is_new_and_the_other_one_fixed() -> None:
+    moved = msgspec.structs.replace(
+        finding(fingerprint="other"), location=Location(file="/src/step.py", line=41, function="refill", text="x")
+    )
+
+    assert statuses(holding(finding()), holding(moved)) == [("new", True), ("fixed", False)]
+
+
+def test_a_note_that_became_a_warning_is_a_new_warning() -> None:
+    base, head = holding(finding(level=Level.NOTE)), holding(finding(level=Level.WARNING))
+
+    assert statuses(base, head) == [("new", True), ("fixed", False)]
+
+
+def test_a_count_that_grew_is_told_and_fails_nothing() -> None:
+    (found,) = compared_findings(holding(finding(count=2)), holding(finding(count=5)), "warning")
+
+    assert (found.status, found.base_count, found.head_count, found.grew, found.fails) == (
+        "unchanged",
+        2,
+        5,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "fail_on", "fails"),
+    [
+        (Level.ERROR, "error", True),
+        (Level.WARNING, "error", False),
+        (Level.WARNING, "warning", True),
+        (Level.NOTE, "warning", False),
+        (Level.ERROR, "never", False),
+    ],
+)
+def test_which_new_findings_fail(level: Level, fail_on: str, fails: bool) -> None:
+    assert statuses(holding(), holding(finding(level=level)), fail_on) == [("new", fails)]
+
+
+def test_what_the_project_accepts_fails_nothing() -> None:
+    accepted = msgspec.structs.replace(finding(), accepted="ada, until 2027-01-31: see #12")
+
+    assert statuses(holding(), holding(accepted)) == [("new", False)]
+
+
+@pytest.mark.parametrize("rule", ["KGP503", "KGP601", "KGP602", "KGP603"])
+def test_what_is_judged_from_times_fails_nothing_by_being_new(rule: str) -> None:
+    assert statuses(holding(), holding(finding(rule))) == [("new", False)]
+
+
+def test_findings_of_a_run_that_only_one_side_made_are_not_compared() -> None:
+    other = msgspec.structs.replace(KEY, mode="eager")
+
+    assert statuses(holding(), holding(finding(run=other))) == []
+
+
+def test_the_order_of_findings_does_not_matter() -> None:
+    found = [finding(rule, line=line, fingerprint=f"{rule}{line}") for rule in ("KGP101", "KGP201") for line in (1, 2)]
+    twins = [finding("KGP402", line=7, message=f"pair {i}", fingerprint="twins") for i in (1, 2, 3)]
+    base, head = [*found[:3], *twins[:2]], [*found[1:], *twins]
+    expected = compared_findings(holding(*base), holding(*head), "warning")
+    chance = random.Random(3)
+    for _ in range(20):
+        chance.shuffle(base)
+        chance.shuffle(head)
+
+        assert compared_findings(holding(*base), holding(*head), "warning") == expected

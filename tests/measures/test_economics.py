@@ -1,0 +1,215 @@
+"""When compiling has paid for itself: what starting took, over what a step or candidate then saves."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.measures.economics import NO_EAGER, NOT_FASTER, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
+from kgprof.model import (
+    BreakEven,
+    CompilePass,
+    Economics,
+    Exit,
+    PassName,
+    Recording,
+    RoundRecord,
+    RunRecord,
+    Skipped,
+    Spread,
+    TimedRound,
+    TimingPass,
+)
+from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
+
+OK = Exit(outcome="ok")
+
+
+def stepping(
+    record: RunRecord, *step_us: float, calls_us: tuple[float, ...] = (), evaluation_s: tuple[float, ...] = ()
+) -> RunRecord:
+    """Those samples of TIMING; ``calls_us`` are COMPILE's, of which two come before steady state."""
+    compiled = record.compile
+    assert isinstance(compiled, CompilePass)
+    calls = msgspec.structs.replace(compiled, call_us=calls_us, steady_from=2) if calls_us else compiled
+    timing = TimingPass(clock="perf_counter", step_us=(step_us,), evaluation_s=evaluation_s)
+    return msgspec.structs.replace(record, timing=timing, compile=calls)
+
+
+def with_rounds(record: RunRecord, *medians_us: float, warm_up_s: tuple[float, ...]) -> RunRecord:
+    def measured(us: float) -> TimedRound:
+        timing = TimingPass(clock="perf_counter", step_us=((us, us, us),), evaluation_s=())
+        return TimedRound(
+            first_call_s=warm_up_s[0], graphs_from_cache=1, graphs_compiled=0, timing=timing, warm_up_s=warm_up_s
+        )
+
+    further = tuple(
+        RoundRecord(number=number, exit=OK, measured=measured(us)) for number, us in enumerate(medians_us, start=2)
+    )
+    return msgspec.structs.replace(record, rounds=further)
+
+
+def of(*runs: RunRecord, **given: object) -> Economics:
+    found = economics(recording(*runs, **given), runs[-1])  # type: ignore[arg-type]
+    assert isinstance(found, Economics)
+    return found
+
+
+# ``eager`` starts with 0.1 s beyond its two first steps, ``compiled`` with 4.1 s.
+EAGER_CALLS = (101_000.0, 1000.0, 1000.0, 1000.0)
+COMPILED_CALLS = (3_100_500.0, 1_000_500.0, 500.0, 500.0)
+
+
+def eager(*step_us: float) -> RunRecord:
+    return stepping(run(EAGER, evaluation_s=None, unfinished=None), *step_us, calls_us=EAGER_CALLS)
+
+
+def compiled(*step_us: float) -> RunRecord:
+    return stepping(run(COMPILED, evaluation_s=None, unfinished=None), *step_us, calls_us=COMPILED_CALLS)
+
+
+def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_step_saves() -> None:
+    found = of(eager(1000.0, 1000.0, 1000.0), compiled(500.0, 500.0, 500.0))
+
+    assert (found.verdict, found.per, found.rounds, found.saved_us) == ("pays", "step", 1, 500.0)
+    assert found.cold_s == pytest.approx(4.1 - 0.0, abs=1e-9)
+    assert found.eager_s == pytest.approx(0.1)
+    # 4.0 s over 500 us
+    assert isinstance(found.cold, BreakEven)
+    assert (found.cold.steps, found.cold.after_s) == (pytest.approx(8000.0), pytest.approx(4.0))
+    assert found.cold.candidates == Skipped(reason="the workload counts no candidates")
+    assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
+    assert found.text == (
+        "batched.default: it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
+        "takes 0.500 ms, in mode eager 1.00 ms (TIMING, medians, in one process each)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("step_us", "verdict"),
+    [
+        pytest.param((400.0, 500.0, 600.0), "pays", id="all below"),
+        pytest.param((1200.0, 1300.0, 1400.0), "never", id="all above"),
+        pytest.param((700.0, 800.0, 1200.0), "level", id="below, and they overlap"),
+        pytest.param((900.0, 1100.0, 1200.0), "level", id="above, and they overlap"),
+    ],
+)
+def test_faster_and_slower_are_said_beyond_the_noise_only(step_us: tuple[float, ...], verdict: str) -> None:
+    found = of(eager(900.0, 1000.0, 1100.0), compiled(*step_us))
+
+    assert found.verdict == verdict
+    assert isinstance(found.cold, BreakEven) == (verdict == "pays")
+    if verdict != "pays":
+        assert found.cold == NOT_FASTER
+
+
+def test_candidates_decide_where_both_runs_finished_theirs() -> None:
+    # given: 100 candidates in 5 steps; steps that are faster, and evaluations that are not
+    slow = stepping(run(EAGER), 1000.0, calls_us=EAGER_CALLS, evaluation_s=(0.5, 0.5))
+    slower = stepping(run(COMPILED), 500.0, calls_us=COMPILED_CALLS, evaluation_s=(0.6, 0.6))
+    fast = stepping(run(COMPILED), 500.0, calls_us=COMPILED_CALLS, evaluation_s=(0.3, 0.3))
+
+    assert (of(slow, slower).verdict, of(slow, slower).per) == ("never", "candidate")
+    found = of(slow, fast)
+    # 2 ms a candidate over 4 s: 2,000 candidates, 20 of which a step advances
+    assert found.saved_us == pytest.approx(2000.0)
+    assert found.cold == BreakEven(
+        steps=pytest.approx(100.0), candidates=pytest.approx(2000.0), after_s=pytest.approx(6.0)
+    )
+
+
+def test_one_evaluation_on_a_side_tells_nothing_beyond_the_noise() -> None:
+    once = stepping(run(EAGER), 1000.0, evaluation_s=(0.5,))
+    fast = stepping(run(COMPILED), 500.0, evaluation_s=(0.1, 0.1))
+
+    assert of(once, fast).verdict == "level"
+
+
+def test_with_three_rounds_on_both_sides_the_rounds_decide_and_warm_caches_are_counted_apart() -> None:
+    # given: first processes that say "faster", and rounds that overlap
+    slow = with_rounds(eager(1000.0, 1000.0), 1000.0, 400.0, warm_up_s=(0.051, 0.001))
+    fast = with_rounds(compiled(500.0, 500.0), 450.0, 500.0, warm_up_s=(1.05, 0.25))
+    steady = with_rounds(eager(1000.0, 1000.0), 1000.0, 900.0, warm_up_s=(0.051, 0.001))
+
+    assert of(slow, fast).verdict == "level"
+    found = of(steady, fast)
+    assert (found.verdict, found.rounds, found.saved_us) == ("pays", 3, 500.0)
+    assert isinstance(found.warm_s, Spread)
+    assert (found.warm_s.samples, found.warm_s.measured_in) == (2, PassName.TIMING)
+    assert found.warm_s.median == pytest.approx(1.3 - 2 * 475e-6)
+    assert isinstance(found.warm, BreakEven)
+    # 1.3 s less two steps, less eager's 0.052 s less two steps, over 500 us
+    assert found.warm.steps == pytest.approx((1.3 - 2 * 475e-6 - (0.052 - 2 * 950e-6)) / 500e-6)
+    assert isinstance(found.cold, BreakEven)
+    assert found.cold.steps == pytest.approx(8000.0)
+
+
+def test_what_starts_faster_than_eager_has_paid_at_once() -> None:
+    quick = stepping(
+        run(COMPILED, evaluation_s=None, unfinished=None), 500.0, 500.0, calls_us=(500.0, 500.0, 500.0, 500.0)
+    )
+
+    found = of(eager(1000.0, 1000.0), quick)
+
+    assert isinstance(found.cold, BreakEven)
+    assert found.cold.steps == 0
+
+
+def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> None:
+    alone = of(compiled(500.0))
+    differs = agreed(COMPILED, "different", differing=3)
+    wrong = of(eager(1000.0), compiled(500.0), agreement=agreement(agreed(EAGER), differs))
+    another = of(eager(1000.0), compiled(500.0), agreement=agreement(agreed(EAGER, "different", differing=3), differs))
+
+    assert (alone.verdict, alone.cold, alone.saved_us) == ("not observed", NO_EAGER, NO_EAGER)
+    assert alone.cold_s == pytest.approx(4.1)
+    assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
+    assert another.verdict == "pays"  # both are held against another strategy's results
+    assert wrong.text == "batched.default: it was not weighed against eager: results differ"
+
+
+def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economics() -> None:
+    slow, fast = eager(1000.0), compiled(500.0)
+    nothing = run(COMPILED, compiled=0)
+    gate = recording(slow, fast)
+    options = msgspec.structs.replace(gate.header.options, passes=(PassName.COMPILE,))
+    untimed: Recording = msgspec.structs.replace(gate, header=msgspec.structs.replace(gate.header, options=options))
+
+    assert isinstance(economics(gate, slow), Skipped)
+    assert economics(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
+    assert economics(untimed, fast) == UNTIMED
+
+
+def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
+    short = stepping(run(COMPILED, evaluation_s=None, unfinished=None), 500.0, 500.0, calls_us=(2e6, 1e6))
+
+    found = of(eager(1000.0, 1000.0), short)
+
+    why = Skipped(reason="COMPILE holds no call after warm-up")
+    assert (found.verdict, found.cold_s, found.cold) == ("pays", why, why)
+    assert found.text.endswith(f"when it breaks even is not known: {why.reason}")
+
+
+def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
+    evaluation = run(COMPILED).evaluation
+    assert not isinstance(evaluation, Skipped)
+    stepless = msgspec.structs.replace(evaluation, steps=0, unfinished=evaluation.candidates)
+
+    found = of(
+        eager(1000.0, 1000.0, 1000.0), msgspec.structs.replace(compiled(500.0, 500.0, 500.0), evaluation=stepless)
+    )
+
+    assert isinstance(found.cold, BreakEven)
+    assert found.cold.candidates == Skipped(reason="its evaluation counts no step")
+
+
+def test_a_round_that_timed_no_step_has_no_warm_start() -> None:
+    """Evaluations of a session that never says that a step is over."""
+    given = with_rounds(compiled(500.0, 500.0, 500.0), 500.0, warm_up_s=(1.0,))
+    (timed,) = given.rounds
+    assert isinstance(timed.measured, TimedRound)
+    stepless = TimingPass(clock="perf_counter", step_us=((), ()), evaluation_s=(1.0, 1.0))
+    without = msgspec.structs.replace(timed, measured=msgspec.structs.replace(timed.measured, timing=stepless))
+
+    assert of(given).warm_s != of(msgspec.structs.replace(given, rounds=(without,))).warm_s
+    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(reason="TIMING holds no sample")

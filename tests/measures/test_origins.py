@@ -1,0 +1,186 @@
+"""Kernels back to lines: by name, and library calls by their order inside one run of a compiled region."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgprof.measures import kernels
+from kgprof.measures.origins import operator_of
+from kgprof.model import KernelBreakdown, Location, PassName
+from kgprof.model.compile_records import KernelOrigin, SourceLine
+from kgprof.reading import kineto
+from tests.analysis.events import event, write
+from tests.measures.test_idle import kernel, launch
+
+NORM, FIRST, SECOND = (SourceLine(file="/p/m.py", line=line, function="step") for line in (5, 7, 9))
+GELU = "triton_poi_fused_gelu_0"
+
+
+def origin(name: str, number: int, *lines: SourceLine, compile_id: str = "0/0") -> KernelOrigin:
+    return KernelOrigin(compile_id=compile_id, kernel=name, number=number, lines=lines)
+
+
+def region(start: float, duration: float, compile_id: str = "0/0") -> dict[str, Any]:
+    return event("cpu_op", f"Torch-Compiled Region: {compile_id}", start, duration)
+
+
+def broken_down(path: Path, device: str, *origins: KernelOrigin) -> KernelBreakdown:
+    found = kernels.breakdown(
+        kineto.read(path), device=device, measured_in=PassName.TRACE, cpp_kernel_profile=True, origins=origins
+    )
+    assert isinstance(found, KernelBreakdown)
+    return found
+
+
+def lines(found: KernelBreakdown) -> dict[str, tuple[list[int], float]]:
+    return {row.name: ([line.line for line in row.lines], row.lines_us) for row in found.rows}
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "operator"),
+    [
+        ("extern_kernels.addmm", "aten::addmm"),
+        ("torch.ops.aten.searchsorted.Tensor", "aten::searchsorted"),
+        ("aten.cumsum", "aten::cumsum"),
+        ("torch.ops.mylib.fancy.default", "mylib::fancy"),
+        (GELU, ""),
+        ("cpp_fused_add_0", ""),
+    ],
+)
+def test_what_is_called_in_generated_code_is_an_operator_in_the_trace(kernel_name: str, operator: str) -> None:
+    assert operator_of(kernel_name) == operator
+
+
+def test_a_generated_kernel_has_the_lines_of_its_graph_whoever_launched_it(tmp_path: Path) -> None:
+    # given: two graphs with a kernel of one name; the second is replayed by a CUDA graph
+    path = write(
+        tmp_path / "t.json",
+        [
+            region(0, 10),
+            launch(1, 1, 1, name="cuLaunchKernelEx"),
+            kernel(3, 4, 1, name=GELU),
+            region(20, 10, "1/0"),
+            launch(21, 1, 2, name="cudaGraphLaunch"),
+            kernel(25, 6, 2, name=GELU),
+            launch(40, 1, 3),
+            kernel(45, 1, 3, name=GELU),
+        ],
+    )
+
+    found = broken_down(path, "cuda", origin(GELU, 1, NORM, FIRST), origin(GELU, 4, SECOND, compile_id="1/0"))
+
+    # then: the launch outside of both is of no known line
+    assert lines(found) == {GELU: ([5, 7, 9], 10.0)}
+    assert (found.lines_us, found.total_us) == (10.0, 11.0)
+    assert found.rows[0].lines[0] == Location(file="/p/m.py", line=5, function="step")
+
+
+def test_library_kernels_are_matched_by_the_order_of_their_calls(tmp_path: Path) -> None:
+    # given: two products in each of two runs of a region; one calls itself under another overload
+    events = []
+    for number, start in enumerate((0.0, 100.0)):
+        correlation = 10 * number
+        events += [
+            region(start, 50),
+            event("cpu_op", "aten::addmm", start + 1, 10),
+            event("cpu_op", "aten::addmm", start + 2, 5),
+            launch(start + 3, 1, correlation + 1),
+            kernel(start + 5, 3, correlation + 1, name="sgemm"),
+            event("cpu_op", "aten::addmm", start + 20, 10),
+            launch(start + 21, 1, correlation + 2),
+            kernel(start + 25, 4, correlation + 2, name="other_gemm"),
+        ]
+    path = write(tmp_path / "t.json", events)
+
+    found = broken_down(
+        path, "cuda", origin("extern_kernels.addmm", 9, SECOND), origin("extern_kernels.addmm", 2, FIRST)
+    )
+
+    assert lines(found) == {"other_gemm": ([9], 8.0), "sgemm": ([7], 6.0)}
+
+
+def test_where_the_counts_differ_nothing_is_guessed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "t.json",
+        [region(0, 50), event("cpu_op", "aten::addmm", 1, 10), launch(3, 1, 1), kernel(5, 3, 1, name="sgemm")],
+    )
+
+    found = broken_down(
+        path, "cuda", origin("extern_kernels.addmm", 1, FIRST), origin("extern_kernels.addmm", 2, SECOND)
+    )
+
+    assert lines(found) == {"sgemm": ([], 0.0)}
+    assert found.lines_us == 0.0
+
+
+def test_on_a_cpu_what_an_operator_calls_belongs_to_its_line(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "t.json",
+        [
+            region(0, 100),
+            event("cpu_op", "graph_0_cpp_fused_gelu_0", 10, 20),
+            event("cpu_op", "aten::addmm", 40, 30),
+            event("cpu_op", "aten::copy_", 45, 10),
+            event("cpu_op", "aten::copy_", 80, 5),
+        ],
+    )
+
+    found = broken_down(path, "cpu", origin("cpp_fused_gelu_0", 1, NORM), origin("extern_kernels.addmm", 2, FIRST))
+
+    assert lines(found) == {
+        "Torch-Compiled Region: 0/0": ([], 0.0),
+        "graph_0_cpp_fused_gelu_0": ([5], 20.0),
+        "aten::addmm": ([7], 20.0),
+        "aten::copy_": ([7], 10.0),
+    }
+    assert found.lines_us == 50.0
+
+
+def test_without_origins_nothing_is_said_about_lines(tmp_path: Path) -> None:
+    found = broken_down(write(tmp_path / "t.json", [launch(0, 1, 1), kernel(2, 1, 1)]), "cuda")
+
+    assert not isinstance(found.lines_us, float)
+    assert found.rows[0].lines == ()
+
+
+def eager_step(start: float, correlation: int, *, copies: int = 1) -> list[dict[str, Any]]:
+    """A step with a compiled region, and after it copies and a division that copies for itself."""
+    events = [event("cpu_op", f"ProfilerStep#{correlation}", start, 90), region(start + 1, 20)]
+    events += [event("cpu_op", "aten::copy_", start + 2, 2)]  # in the region: no eager call
+    for number in range(copies):
+        at = start + 30 + 10 * number
+        events += [
+            event("cpu_op", "aten::copy_", at, 5),
+            launch(at + 1, 1, correlation + number),
+            kernel(at + 2, 3, correlation + number, name="copied"),
+        ]
+    at = start + 70
+    return [
+        *events,
+        event("cpu_op", "aten::div", at, 9),
+        event("cpu_op", "aten::copy_", at + 1, 5),
+        launch(at + 2, 1, correlation + 9),
+        kernel(at + 3, 4, correlation + 9, name="divided"),
+    ]
+
+
+def test_eager_calls_are_matched_by_their_order_in_a_step(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=2), *eager_step(100, 30, copies=2)])
+
+    found = broken_down(
+        path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""), origin("aten.copy_", 4, SECOND, compile_id="")
+    )
+
+    # what the division copies is not the program's call of copy_
+    assert lines(found) == {"copied": ([7, 9], 12.0), "divided": ([], 0.0)}
+
+
+def test_a_step_with_other_eager_calls_has_no_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=1), *eager_step(100, 30, copies=2)])
+
+    found = broken_down(path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""))
+
+    assert lines(found) == {"copied": ([7], 3.0), "divided": ([], 0.0)}

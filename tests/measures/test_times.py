@@ -1,0 +1,149 @@
+"""Medians, spreads and ratios, against numpy and by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgprof.measures import times
+from kgprof.model import MemoryPass, ObserverCost, PassName, RunKey, Skipped, Speedup, Spread, TimingPass
+from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, run
+
+
+@given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=50))
+def test_percentiles_are_numpys(samples: list[float]) -> None:
+    found = times.spread(samples, unit="us", measured_in=PassName.TIMING)
+
+    assert isinstance(found, Spread)
+    expected = np.percentile(samples, [0, 10, 50, 90, 100])
+    assert [found.minimum, found.p10, found.median, found.p90, found.maximum] == pytest.approx(expected)
+    assert found.samples == len(samples)
+
+
+def test_no_sample_is_not_zero() -> None:
+    found = times.spread([], unit="us", measured_in=PassName.TIMING)
+
+    assert found == Skipped(reason="TIMING holds no sample")
+
+
+def test_step_time_is_over_the_steps_of_all_evaluations() -> None:
+    timing = TimingPass(clock="perf_counter", step_us=((1.0, 2.0), (3.0,)), evaluation_s=(0.1, 0.2))
+
+    found = times.step_time(timing)
+
+    assert isinstance(found, Spread)
+    assert (found.median, found.samples, found.unit, found.measured_in) == (2.0, 3, "us", PassName.TIMING)
+
+
+def test_candidate_time_is_the_evaluation_over_its_candidates() -> None:
+    found = times.candidate_time(run(EAGER, evaluation_s=0.5).timing, evaluation())
+
+    assert isinstance(found, Spread)
+    assert (found.median, found.samples, found.unit) == (pytest.approx(5.0), 3, "ms/candidate")
+
+
+def test_candidate_time_is_not_given_for_unfinished_work() -> None:
+    found = times.candidate_time(run(EAGER).timing, evaluation(unfinished=7))
+
+    assert found == Skipped(reason="7 of 100 candidates are unfinished")
+
+
+def test_candidate_time_says_what_is_missing() -> None:
+    empty = msgspec.structs.replace(evaluation(), candidates=0)
+
+    assert times.candidate_time(GONE, evaluation()) == GONE
+    assert times.candidate_time(run(EAGER).timing, GONE) == GONE
+    assert times.candidate_time(run(EAGER).timing, empty) == Skipped(reason="the evaluation has no candidate")
+
+
+def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
+    found = times.speedup(run(FUSED, evaluation_s=0.2, step_us=900.0), run(EAGER, evaluation_s=0.5))
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(2.5), "whole evaluation")
+    assert (found.low, found.high) == (pytest.approx(0.45 / 0.22), pytest.approx(0.55 / 0.18))
+
+
+def test_speedup_is_on_the_step_where_there_are_no_evaluations() -> None:
+    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((FUSED, 250.0), (EAGER, 1000.0))]
+
+    found = times.speedup(*runs)
+
+    # then: the range is of p10 and p90, so that one slow step does not widen it
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
+    assert (found.low, found.high) == (pytest.approx(4 * 0.92 / 1.08), pytest.approx(4 * 1.08 / 0.92))
+
+
+def test_steps_of_one_strategy_are_the_same_work() -> None:
+    compiled = RunKey(strategy=EAGER.strategy, mode="default")
+
+    found = times.speedup(run(compiled, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
+
+
+def test_steps_of_two_strategies_of_an_evaluation_have_no_ratio() -> None:
+    found = times.speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
+
+    assert found == Skipped(
+        reason="no evaluation to compare on, and a step of another strategy is another amount of work"
+    )
+
+
+def test_speedup_of_what_was_measured_once_has_no_range() -> None:
+    eager = run(EAGER, evaluation_s=0.5)
+    assert isinstance(eager.timing, TimingPass)
+    once = msgspec.structs.replace(eager, timing=msgspec.structs.replace(eager.timing, evaluation_s=(0.5,)))
+
+    found = times.speedup(run(FUSED, evaluation_s=0.2), once)
+
+    gone = Skipped(reason="n = 1, no spread")
+    assert found == Speedup(ratio=pytest.approx(2.5), low=gone, high=gone, basis="whole evaluation")
+
+
+def test_speedup_says_why_there_is_none() -> None:
+    baseline = run(EAGER)
+    lost = died(EAGER)
+
+    assert times.speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
+    assert times.speedup(run(FUSED), None) == Skipped(reason="no run is declared as the baseline")
+    assert times.speedup(died(FUSED), baseline) == died(FUSED).timing
+    assert times.speedup(run(FUSED), lost) == Skipped(
+        reason="the baseline has no time: the run was killed during timing: SIGKILL"
+    )
+
+
+def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
+    found = times.speedup(
+        run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER, evaluation_s=None, unfinished=None)
+    )
+
+    assert found == Skipped(reason="a measured time is zero, so there is no ratio")
+
+
+def test_observer_costs_are_medians_over_the_bare_median() -> None:
+    assert times.observer_costs(run(EAGER, step_us=1000.0)) == (
+        ObserverCost(observer=PassName.COMPILE, ratio=1.0, samples=3),
+        ObserverCost(observer=PassName.HOST, ratio=1.5, samples=3),
+    )
+
+
+def test_the_probes_cost_is_that_of_the_steady_calls() -> None:
+    gone = Skipped(reason="not asked for")
+    memory = MemoryPass(step_us=(90_000.0, 1500.0, 1700.0, 1600.0), steady_from=1, syncs=gone, tensors=gone, peaks=gone)
+    watched = msgspec.structs.replace(run(EAGER, step_us=1000.0), memory=memory)
+
+    assert times.observer_costs(watched)[-1] == ObserverCost(observer=PassName.MEMORY, ratio=1.6, samples=3)
+
+
+def test_observer_costs_without_a_bare_time_are_not_one() -> None:
+    lost = msgspec.structs.replace(run(EAGER), timing=GONE)
+
+    assert {cost.ratio for cost in times.observer_costs(lost)} == {
+        Skipped(reason="TIMING has no step to compare with: not in this Recording")
+    }

@@ -1,0 +1,171 @@
+"""Which function a line is in, where its def is, and what the line says."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.model import Location
+from kgprof.model.compile_records import SourceFile, Sources
+from kgprof.reading.source_text import SourceText, is_resumed, user_function
+from tests.collectors import written
+from tests.collectors.written import FILE, LIBRARY
+
+SOURCE = SourceText(written.sources())
+
+
+def source(text: str | None) -> SourceText:
+    return SourceText(Sources(files={FILE: SourceFile(sha256="", text=text)}))
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("step", "step"),
+        ("torch_dynamo_resume_in_step_at_16", "step"),
+        ("torch_dynamo_resume_in_<lambda>_at_3", "<lambda>"),
+        ("torch_dynamo_resume_in_torch_dynamo_resume_in_step_at_16_at_18", "step"),
+        ("torch_dynamo_resume_in_step", "torch_dynamo_resume_in_step"),
+    ],
+)
+def test_the_users_function_behind_a_resumed_one(name: str, function: str) -> None:
+    assert user_function(name) == function
+    assert is_resumed(name) == (function != name)
+
+
+@pytest.mark.parametrize(
+    ("first_line", "function", "line"),
+    [
+        (4, "report", 4),
+        (10, "step", 13),  # the decorator takes three lines
+        (16, "torch_dynamo_resume_in_step_at_16", 13),
+        (5, "torch_dynamo_resume_in_report_at_5", 4),
+    ],
+)
+def test_a_code_objects_def(first_line: int, function: str, line: int) -> None:
+    assert SOURCE.definition(FILE, first_line, function) == written.place(FILE, line, user_function(function))
+
+
+def test_what_has_no_def_stands_on_its_own_line() -> None:
+    assert SOURCE.definition(FILE, 15, "<listcomp>") == Location(
+        file=FILE, line=15, function="Model.step", text="        for row in y:"
+    )
+
+
+def test_a_line_outside_of_every_function_keeps_the_name_it_came_with() -> None:
+    assert SOURCE.at(FILE, 1, "<module>") == Location(file=FILE, line=1, function="<module>", text="import torch")
+
+
+def test_the_innermost_function_of_a_line_is_named_with_what_it_stands_in() -> None:
+    text = "def outer():\n    def inner(x):\n        return x\n    async def other():\n        pass\n    return inner\n"
+
+    found = source(text)
+
+    assert [found.at(FILE, line).function for line in (1, 3, 5, 6)] == ["outer", "outer.inner", "outer.other", "outer"]
+
+
+@pytest.mark.parametrize("text", [None, "", "this is ( no Python"])
+def test_without_readable_text_places_stay_as_they_are(text: str | None) -> None:
+    found = source(text)
+
+    assert found.definition(FILE, 3, "f").line == 3
+    assert found.definition(FILE, 3, "f").function == "f"
+
+
+def test_a_line_beyond_the_end_has_no_text() -> None:
+    assert SOURCE.at(FILE, 999, "f") == Location(file=FILE, line=999, function="f", text="")
+
+
+def test_the_innermost_line_of_the_project_in_a_stack() -> None:
+    stack = (
+        Location(file=FILE, line=21, function="train"),
+        Location(file=FILE, line=17, function="step"),
+        Location(file=LIBRARY, line=3, function="forward"),
+    )
+
+    assert SOURCE.innermost(stack) == written.place(FILE, 17, "step")
+    assert SOURCE.innermost(stack[2:]) is None
+
+
+def test_two_checkouts_name_a_file_alike() -> None:
+    assert SOURCE.identity(written.place(*written.LOOP)) == ("model.py", "Model.step", "print(row)")
+    assert SOURCE.identity(Location(file="/src/other.py", line=3)) == ("/src/other.py", "", "")
+    assert SOURCE.identity(None) == ()
+
+
+# ---------------------------------------------------------------- what binds a name, what a branch returns
+
+BINDS = """\
+state = 0
+
+
+class Model:
+    def __init__(self):
+        self.state = 1
+
+    def step(self, new, /, *more, key=None, **rest):
+        self.state = new
+        local, self.state = 1, 2
+        self.weight.data = new
+        options["state"] = new
+        state = new
+
+    def load(self, tensors):
+        for name, tensor in tensors.items():
+            setattr(self, name, tensor)
+
+
+def swap():
+    global state
+    state = 2
+
+
+def choose(x):
+    return torch.cond(
+        x.sum() > 0,
+        lambda t: t.sin(),
+        part,
+        (x,),
+    )
+
+
+def part(t):
+    if t.dim():
+        return t[0].view(-1)
+    return t * 2
+"""
+
+
+def test_the_lines_that_bind_a_name_outside_of_constructors() -> None:
+    program = source(BINDS)
+
+    assert [place.line for place in program.rebound("state")] == [9, 10, 12, 22]
+    assert [place.line for place in program.rebound("weight")] == [11]
+
+
+def test_a_computed_name_stands_in_where_no_line_has_the_name() -> None:
+    (place,) = source(BINDS).rebound("table")
+
+    assert (place.line, place.function) == (17, "Model.load")
+
+
+def test_the_arguments_of_a_function_behind_its_own_break_as_well() -> None:
+    program = source(BINDS)
+
+    whole = ("self", "new", "key", "more", "rest")
+    assert program.arguments(written.FILE, 8, "step") == whole
+    assert program.arguments(written.FILE, 10, "torch_dynamo_resume_in_step_at_10") == whole
+    assert program.arguments(written.FILE, 99, "nowhere") == ()
+
+
+def test_of_two_branches_the_one_that_plainly_returns_its_argument() -> None:
+    program = source(BINDS)
+    cond = program.at(written.FILE, 26)
+
+    assert [place.line for place in program.branches(cond, "cond")] == [36]
+    assert program.branches(program.at(written.FILE, 21), "cond") == ()
+
+
+def test_where_none_does_so_plainly_both_are_named() -> None:
+    program = source("def f(x):\n    return cond(x.any(), lambda t: g(t),\n        lambda t: t + 1, (x,))\n")
+
+    assert [place.line for place in program.branches(program.at(written.FILE, 2), "cond")] == [2, 3]

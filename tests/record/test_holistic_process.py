@@ -1,0 +1,134 @@
+"""HTA in its own process: its figures are ours where both can be right, and every call says how it ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof.measures import kernels
+from kgprof.model import DeviceIdle, Holistic, KernelBreakdown, PassName, Skipped
+from kgprof.reading import kineto
+from kgprof.record.holistic_process import GRAPHS_UNKNOWN, ON_A_CPU
+from tests.analysis.events import event, step, write
+from tests.conftest import SHARED
+
+H200 = SHARED / "traces" / "h200"
+TRACES = (
+    "strategies_all_nosched",
+    "strategies_one_eager",
+    "strategies_one_fused",
+    "strategies_one_reduce_overhead",
+    "strategies_one_torch_cond",
+    "trace_default_plain",
+    "trace_eager_plain",
+    "trace_reduce-overhead_plain",
+    "trace_reduce-overhead_stack",
+)
+CPU_TRACE = Path(__file__).parent / "traces" / "cpu_eager.json.gz"
+Answer = Holistic | Skipped
+
+
+def asked(tmp_path: Path, *traces: Path) -> Answer:
+    answer = tmp_path / "holistic.json"
+    command = [sys.executable, "-P", "-m", "kgprof.record.holistic_process", str(answer), *map(str, traces)]
+    subprocess.run(command, check=True, timeout=120, cwd=Path(__file__).parents[2])
+    return msgspec.json.decode(answer.read_bytes(), type=Answer)
+
+
+def called(found: Holistic) -> dict[str, str]:
+    return {call.name: call.outcome for call in found.calls}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", TRACES)
+def test_kernel_and_idle_totals_are_ours(tmp_path: Path, name: str) -> None:
+    trace = H200 / f"{name}.json.gz"
+    ours = kernels.breakdown(kineto.read(trace), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    assert isinstance(ours, KernelBreakdown)
+    assert isinstance(ours.idle, DeviceIdle)
+
+    found = asked(tmp_path, trace)
+
+    assert isinstance(found, Holistic)
+    (rank,) = found.ranks
+    assert isinstance(rank.idle_us, float)
+    assert isinstance(rank.window_us, float)
+    # HTA adds up floats; and its window begins with the first device event, so it knows no idle time at the edges.
+    assert rank.kernels == pytest.approx({row.name: row.total_us for row in ours.rows}, rel=1e-9)
+    assert rank.idle_us == pytest.approx(ours.idle_us - ours.idle.edges_us, rel=1e-4)
+    assert rank.window_us - rank.idle_us == pytest.approx(ours.busy_us, rel=1e-4)
+    # Its host_wait is the whole of a gap whose launch came late; of that gap ours counts as the host's what came before
+    # the launch.
+    host_wait = sum(cause.total_us for cause in rank.idle_causes if cause.cause == "host_wait")
+    assert ours.idle.host_us <= host_wait <= ours.idle_us
+
+
+@pytest.mark.shared
+def test_what_hta_gets_wrong_under_cuda_graphs_is_not_asked(tmp_path: Path) -> None:
+    found = asked(tmp_path, H200 / "strategies_one_reduce_overhead.json.gz")
+
+    assert isinstance(found, Holistic)
+    assert found.ranks[0].queue_length == {}
+    refused = [call.name for call in found.calls if call.reason == GRAPHS_UNKNOWN]
+    assert refused == ["get_queue_length_summary", "get_cuda_kernel_launch_stats", "critical_path_analysis"]
+
+
+@pytest.mark.shared
+def test_two_ranks_are_told_apart(tmp_path: Path) -> None:
+    found = asked(tmp_path, H200 / "strategies_one_eager.json.gz", H200 / "strategies_one_torch_cond.json.gz")
+
+    assert isinstance(found, Holistic)
+    assert [sum(rank.kernels.values()) for rank in found.ranks] == pytest.approx([3977.81, 2394.959])
+    assert [rank.queue_length for rank in found.ranks] == [{"7": 25.0}, {"7": 5.0}]
+    assert set(found.versions) >= {"pandas", "numpy"}
+
+
+def test_a_cpu_trace_is_not_for_hta(tmp_path: Path) -> None:
+    assert asked(tmp_path, CPU_TRACE) == Skipped(reason=ON_A_CPU)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the trace is empty"),
+        (b'{"traceEvents": []}', ON_A_CPU),
+        (b"PK\x03\x04", "this is no Kineto trace"),
+    ],
+)
+def test_what_is_no_trace_is_said(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+
+    found = asked(tmp_path, path)
+
+    assert isinstance(found, Skipped)
+    assert reason in found.reason
+
+
+def test_a_trace_that_hta_cannot_load_says_what_it_raised(tmp_path: Path) -> None:
+    # given: a file that breaks off, of which kgprof reads the beginning
+    whole = write(tmp_path / "whole.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)])
+    path = tmp_path / "t.json"
+    path.write_bytes(whole.read_bytes()[:-1])
+
+    found = asked(tmp_path, path)
+
+    assert isinstance(found, Skipped)
+    assert found.reason.startswith("HTA could not load the trace: JSONDecodeError")
+
+
+def test_a_call_that_raises_is_listed_with_its_words(tmp_path: Path) -> None:
+    # given: one kernel that nothing on the host launched
+    path = write(tmp_path / "t.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)])
+
+    found = asked(tmp_path, path)
+
+    assert isinstance(found, Holistic)
+    assert called(found)["get_gpu_kernel_breakdown"] == "ok"
+    assert found.ranks[0].kernels == {"k": 2.0}
+    for call in found.calls:
+        assert (call.outcome in ("raised", "not called")) == bool(call.reason)
