@@ -42,12 +42,20 @@ class Compiled:
 class RunTrace:
     """One run's records, frames and graphs, with the source text that explains them."""
 
-    def __init__(self, run: m.RunKey, records: m.CompileRecords, *, calls: int, steady_from: int) -> None:
+    def __init__(
+        self,
+        run: m.RunKey,
+        records: m.CompileRecords,
+        *,
+        calls: int,
+        steady_from: int,
+        source: SourceText | None = None,
+    ) -> None:
         self.run = run
         self.all = records
         self.calls = calls  # that the COMPILE pass made
         self.steady_from = steady_from
-        self.source = SourceText(records.sources)
+        self.source = source or SourceText(records.sources)
         self._names = _interned(records.records)
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kgprof.model import Compilation, Skipped
-from kgprof.model.compile_records import TraceRecord
+from kgprof import model as m
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
@@ -106,7 +105,7 @@ def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
             written.write(json.dumps(line, default=str) + "\n")
 
 
-def as_lines(records: Iterable[TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:
+def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:
     """For the file of records, cut to their limits; ``left_out`` counts those that were not kept for want of room."""
     settings_seen = False
     for record in records:
@@ -136,7 +135,7 @@ def _slim_span(payload: str | None) -> str | None:
     return json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
 
 
-def compilations(records: Iterable[TraceRecord]) -> Iterable[Compilation]:
+def compilations(records: Iterable[m.TraceRecord]) -> Iterable[m.Compilation]:
     """A row for each compilation_metrics record, in torch's order."""
     for record in records:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
@@ -144,13 +143,13 @@ def compilations(records: Iterable[TraceRecord]) -> Iterable[Compilation]:
                 yield _compilation(metrics, backward=name.startswith("bwd"))
 
 
-def _compilation(metrics: Metadata, *, backward: bool) -> Compilation:
+def _compilation(metrics: Metadata, *, backward: bool) -> m.Compilation:
     file, line = metrics.get("co_filename"), metrics.get("co_firstlineno")
     duration_us = metrics.get("duration_us")
-    return Compilation(
+    return m.Compilation(
         compile_id=str(metrics.get("compile_id") or ""),
         function=str(metrics.get("co_name") or ("(backward)" if backward else "")),
         location=f"{file}:{line}" if file else "",
-        duration_s=Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
+        duration_s=m.Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
         fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
     )

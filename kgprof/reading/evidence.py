@@ -1,0 +1,97 @@
+"""What a Recording holds, each thing read once: its traces, records and sources, and whatever is derived from them.
+
+    Evidence ──runs──► RunEvidence ──trace(pass)──► kineto.Trace | Skipped
+        │                   ├──compiler──► RunTrace | None       torch's structured records of COMPILE
+        │                   ├──source──► SourceText              the project's files as they were recorded
+        └──once(derive)     └──once(derive)                      derive(evidence), computed at the first call
+
+Collectors turn Evidence into events; analysis takes Evidence and asks for their events by ``evidence.once(collect)``.
+Nothing to the right of this room opens a file of a Recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+from kgprof import model as m
+from kgprof.errors import InputError
+from kgprof.reading import kineto, layout
+from kgprof.reading.source_text import SourceText
+from kgprof.reading.structured_trace import RunTrace
+
+T = TypeVar("T")
+
+
+class _Derived:
+    """Keeps what was computed from it, by the function that computed it."""
+
+    def __init__(self) -> None:
+        self._derived: dict[Callable[..., Any], Any] = {}
+
+    def once(self, derive: Callable[[Self], T]) -> T:
+        """``derive(self)``, computed at the first call and kept; ``derive`` is told apart by identity."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: T = self._derived[derive]
+        return found
+
+
+class Evidence(_Derived):
+    """One Recording. ``kind_overrides``: the project's own kinds of kernels, for every figure of every kernel."""
+
+    def __init__(self, recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = ()) -> None:
+        super().__init__()
+        self.recording = recording
+        self.kind_overrides = tuple(kind_overrides)
+        self.device = recording.header.plan.device
+        self.runs = tuple(RunEvidence(self, run) for run in recording.runs)
+
+    def run(self, key: m.RunKey) -> RunEvidence | None:
+        return next((run for run in self.runs if run.key == key), None)
+
+
+class RunEvidence(_Derived):
+    """One run of a Recording."""
+
+    def __init__(self, whole: Evidence, record: m.RunRecord) -> None:
+        super().__init__()
+        self.whole = whole
+        self.record = record
+        self.key = record.key
+        self._traces: dict[m.PassName, kineto.Trace | m.Skipped] = {}
+
+    def trace(self, name: m.PassName) -> kineto.Trace | m.Skipped:
+        """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the file is missing or cannot be read."""
+        if name not in self._traces:
+            try:
+                self._traces[name] = kineto.read(layout.trace_path(self.whole.recording, self.key, name))
+            except InputError as error:
+                self._traces[name] = m.Skipped(reason=error.message)
+        return self._traces[name]
+
+    @cached_property
+    def source(self) -> SourceText:
+        records = self.record.records
+        return SourceText(m.Sources() if isinstance(records, m.Skipped) else records.sources)
+
+    @cached_property
+    def compiler(self) -> RunTrace | None:
+        """None where the COMPILE pass did not come to its end."""
+        run = self.record
+        if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
+            return None
+        calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
+        return RunTrace(run.key, run.records, calls=calls, steady_from=run.compile.steady_from, source=self.source)
+
+    @cached_property
+    def cut_off_compiler(self) -> RunTrace | None:
+        """Of a run that raised within COMPILE, as torch does that was asked for a full graph and cannot give it.
+
+        What it says has happened; which calls would have come after it is not known, so nothing is in steady state.
+        """
+        run = self.record
+        if not isinstance(run.compile, m.Skipped) or isinstance(run.records, m.Skipped):
+            return None
+        return RunTrace(run.key, run.records, calls=0, steady_from=0, source=self.source)
