@@ -10,9 +10,9 @@ import msgspec
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
 from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
-from kgprof.render.evaluation_table import Table
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
+from kgprof.render.table import Table, plain
 from kgprof.render.visible import one_line
 from kgprof.wording import relative
 
@@ -74,7 +74,7 @@ class RunPart:
     summary: str
     bars: tuple[SideBar, ...]
     missing: str  # why there are none
-    tables: tuple[tuple[str, Table], ...]
+    tables: tuple[Table, ...]
     phases: Table
     settings: Table
     notes: tuple[str, ...]
@@ -326,13 +326,13 @@ def _bar(name: str, trace: m.TraceDifference, *, after: bool, scale_us: float) -
     )
 
 
-def _tables(trace: m.TraceDifference | None, limits: Limits) -> tuple[tuple[str, Table], ...]:
+def _tables(trace: m.TraceDifference | None, limits: Limits) -> tuple[Table, ...]:
     if trace is None or trace.missing:
         return ()
     rows = min(KERNELS, limits.kernel_rows)
     # A page that is too large for any kernel keeps the kinds.
     bounded = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
-    return trace_table.difference_tables(bounded, limits, rows=rows or KERNELS).tables
+    return trace_table.difference(bounded, limits, rows=rows or KERNELS).tables
 
 
 def _phases(run: m.RunComparison, limits: Limits) -> Table:
@@ -345,7 +345,9 @@ def _phases(run: m.RunComparison, limits: Limits) -> Table:
         )
         for phase in run.phases[: limits.lines]
     )
-    return Table(headings=("compile stage", "was, s", "is, s", "difference"), rows=rows)
+    return plain(
+        "Stages of the compilations", ("compile stage", "was, s", "is, s", "difference"), rows, style="", first="name"
+    )
 
 
 def _signed_seconds(seconds: float) -> str:
@@ -409,7 +411,5 @@ def _settings(changes: Sequence[m.SettingChange], limits: Limits) -> Table:
 
 
 def _changes_table(headings: tuple[str, ...], rows: Sequence[tuple[str, str, str]], limits: Limits) -> Table:
-    return Table(
-        headings=headings,
-        rows=tuple(tuple(one_line(cell, limits.name) or DASH for cell in row) for row in rows[: limits.lines]),
-    )
+    shown = tuple(tuple(one_line(cell, limits.name) or DASH for cell in row) for row in rows[: limits.lines])
+    return plain("What differs", headings, shown, style="", first="name")

@@ -5,7 +5,7 @@ templates/partials/macros.html.jinja. A cell holds what its figure is, what qual
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kgprof import model as m
@@ -157,13 +157,13 @@ def known(value: _Value | m.Skipped, cell: Callable[[_Value], Cell]) -> Cell:
     return missing(value) if isinstance(value, m.Skipped) else cell(value)
 
 
-def number(value: float | m.Skipped, *details: str, scale: float = 1.0) -> Cell:
-    """Three digits of ``value`` times ``scale``; sorted by the value itself."""
-    return known(value, lambda known_value: Cell(figure(known_value * scale), details=details, value=known_value))
+def number(value: float | m.Skipped, *details: str) -> Cell:
+    """Three digits."""
+    return known(value, lambda shown: Cell(figure(shown), details=details, value=shown))
 
 
 def whole(value: int | m.Skipped, *details: str) -> Cell:
-    return known(value, lambda known_value: Cell(f"{known_value:,}", details=details, value=known_value))
+    return known(value, lambda shown: Cell(f"{shown:,}", details=details, value=shown))
 
 
 def share(value: float) -> Cell:
@@ -188,13 +188,17 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
 
 def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
     """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells of the first."""
-    styles = (first, *[""] * (words - 1), *["number"] * (len(names) - words))
+    styles = [first, *[""] * (words - 1)] if words else []
+    styles += ["number"] * (len(names) - words)
     return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
 
 
-def plain(label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], style: str = "sortable") -> Table:
-    """A table of texts, the first of each row its name."""
-    return Table(label=label, columns=columns(*headings), rows=tuple(row(*cells) for cells in rows), style=style)
+def plain(
+    label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, style: str = "sortable", first: str = ""
+) -> Table:
+    """A table of texts, the first of each row its name; ``first``: the style of the names."""
+    made = tuple(row(*cells) for cells in rows)
+    return Table(label=label, columns=columns(*headings, first=first), rows=made, style=style)
 
 
 # ---------------------------------------------------------------- printing
@@ -207,7 +211,9 @@ def bounded(content: _Value, limits: Limits) -> _Value:
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple):
         made = tuple(bounded(part, limits) for part in content)
-    elif isinstance(content, Small | Cell | Column | Row | Table | Fold | Fact | Facts):
+    elif isinstance(content, dict):
+        made = {name: bounded(part, limits) for name, part in content.items()}
+    elif is_dataclass(content) and not isinstance(content, type):
         made = replace(content, **{part.name: bounded(getattr(content, part.name), limits) for part in fields(content)})
     return made  # type: ignore[no-any-return]
 
@@ -219,8 +225,8 @@ def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[st
         return f"| {' | '.join(cells)} |"
 
     def printed(cell: Cell) -> str:
-        text = escaped(cell.plain)
-        return f"{text}<br><sub>{escaped(cell.detail)}</sub>" if cell.details and cell.measured else text
+        text = f"**{escaped(cell.plain)}**" if cell.wrong else escaped(cell.plain)
+        return f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>" if cell.details and cell.measured else text
 
     rule = [":--" if index < words else "--:" for index in range(len(table.columns))]
     head = line([escaped(column.name) for column in table.columns]), line(rule)
@@ -238,7 +244,7 @@ def terminal(table: Table) -> RichTable:
         printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))
         details = [
             ", ".join(detail.removesuffix(f", {EXTREMES}") for detail in cell.details[: column.details * cell.measured])
-            for column, cell in zip(table.columns, made.cells, strict=True)
+            for column, cell in zip(table.columns, made.cells, strict=False)
         ]
         if any(details):
             printed.add_row(*(one_line(detail, _TERMINAL) for detail in details), style="dim")
