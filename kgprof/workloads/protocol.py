@@ -84,6 +84,14 @@ class WeighedWorkload(Workload, Protocol):
 
 
 @runtime_checkable
+class CountingWorkload(Workload, Protocol):
+    """A workload that says what its work is counted in, so that reports have the time of a unit and units a second."""
+
+    @property
+    def unit(self) -> m.WorkUnit: ...
+
+
+@runtime_checkable
 class ComparableWorkload(Workload, Protocol):
     """A workload that can judge the results of its runs."""
 
