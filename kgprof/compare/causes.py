@@ -13,7 +13,7 @@ from kgprof import model as m
 from kgprof.compare.claims import timed, untimed
 from kgprof.compare.facts import facts, results, settings
 from kgprof.compare.intervals import WORSE
-from kgprof.compare.metrics import CANDIDATE, EVALUATION, STEP, Sides
+from kgprof.compare.metrics import STEP, Sides
 from kgprof.compare.order import CLOCKLESS, in_order
 from kgprof.compare.parts import parts
 from kgprof.compare.slower import Slower, longer, named, slower, trace_scale
@@ -63,9 +63,7 @@ def explained(
 def _decided_by(metrics: Sequence[m.ComparedMetric], worse: Slower | None) -> str:
     if worse is not None:
         return worse.metric.name
-    return next(
-        (name for name in (STEP, EVALUATION, CANDIDATE) if (metric := named(metrics, name)) and metric.decides), ""
-    )
+    return next((metric.name for metric in metrics if metric.time_of and metric.decides), "")
 
 
 def _sums(

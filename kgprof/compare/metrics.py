@@ -27,7 +27,7 @@ from kgprof.compare.intervals import (
 from kgprof.compare.machine import DEVICE, LEAST_DRIFT, rounds_of, told, widened
 from kgprof.wording import short
 
-STEP, EVALUATION, CANDIDATE = "step", "evaluation", "ms/candidate"
+STEP, EVALUATION, UNIT = "step", "evaluation", "unit"  # what a time is the time of; the budget's name
 KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
 READS, STEPS = "reads a step", "steps an evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
@@ -90,6 +90,9 @@ class Sides:
         before, after = self.base.evaluation, self.head.evaluation
         if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation) and before.steps != after.steps:
             return f"{before.steps:,} -> {after.steps:,} steps an evaluation"
+        was, now = self.base.unit.per_step, self.head.unit.per_step
+        if was and now and was != now:
+            return f"{was:,} -> {now:,} {self.head.unit.plural} a step"
         return ""
 
     @property
@@ -97,10 +100,10 @@ class Sides:
         """Why a whole evaluation is not; empty where it is."""
         before, after = self.base.evaluation, self.head.evaluation
         if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation):
-            if before.candidates != after.candidates:
-                return f"{before.candidates:,} -> {after.candidates:,} candidates"
+            if before.units != after.units:
+                return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
             if before.unfinished or after.unfinished:
-                return f"unfinished candidates: {before.unfinished:,} -> {after.unfinished:,}"
+                return f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
             return ""
         return self.other_step
 
@@ -124,52 +127,63 @@ def plain(value: float | m.Skipped) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Time:
-    name: str
-    unit: str
+    of: str
+    unit: str  # empty: milliseconds for a unit of work
     medians: Callable[[m.RunReport, m.Rounds], Sequence[float]]  # one a round
     spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of one process
 
 
-def _candidate_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
-    assert isinstance(run.evaluation, m.Evaluation)  # or there is no time a candidate
-    return [1000 * seconds / run.evaluation.candidates for seconds in rounds.evaluation_s]
+def _unit_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
+    if rounds.evaluation_s:
+        assert isinstance(run.evaluation, m.Evaluation)  # or there is no time for a unit
+        return [1000 * seconds / run.evaluation.units for seconds in rounds.evaluation_s]
+    assert run.unit.per_step is not None
+    return [us / 1000 / run.unit.per_step for us in rounds.step_us]
 
 
 _TIMES = (
-    _Time(name=STEP, unit="us", medians=lambda run, rounds: rounds.step_us, spread=lambda run: run.step),
+    _Time(of=STEP, unit="us", medians=lambda run, rounds: rounds.step_us, spread=lambda run: run.step),
     _Time(
-        name=EVALUATION,
+        of=EVALUATION,
         unit="s",
         medians=lambda run, rounds: rounds.evaluation_s,
         spread=lambda run: run.evaluation_time,
     ),
-    _Time(name=CANDIDATE, unit="ms/candidate", medians=_candidate_medians, spread=lambda run: run.ms_per_candidate),
+    _Time(of=UNIT, unit="", medians=_unit_medians, spread=lambda run: run.per_unit),
 )
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
-    """The step decides where it is the same work, the evaluation where that is, else the time a candidate."""
+    """The step decides where it is the same work, the evaluation where that is, else the time of a unit."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation}
-    on_both = {one.name for one in _TIMES if _samples(one, sides.base) and _samples(one, sides.head)}
+    on_both = {one.of for one in _TIMES if _samples(one, sides.base) and _samples(one, sides.head)}
     deciding = {name for name in on_both & {STEP, EVALUATION} if not other_work[name]}
-    if EVALUATION not in deciding and CANDIDATE in on_both:
-        deciding.add(CANDIDATE)
+    whole = sides.base.counts_units and sides.head.counts_units
+    if UNIT in on_both and (EVALUATION if whole else STEP) not in deciding:
+        deciding.add(UNIT)
+    known = [one for one in _TIMES if one.of != UNIT or _counts(sides.base) or _counts(sides.head)]
     return [
-        _time(one, sides, budgets, other_work=other_work.get(one.name, ""), decides=one.name in deciding)
-        for one in _TIMES
+        _time(one, sides, budgets, other_work=other_work.get(one.of, ""), decides=one.of in deciding) for one in known
     ]
+
+
+def _counts(run: m.RunReport) -> bool:
+    return run.counts_units or bool(run.unit.per_step)
 
 
 def _time(
     one: _Time, sides: Sides, budgets: Mapping[str, float], *, other_work: str, decides: bool
 ) -> m.ComparedMetric:
     base, head = _samples(one, sides.base), _samples(one, sides.head)
-    budget = budgets.get(one.name, budgets[EVALUATION])
+    budget = budgets.get(one.of, budgets[EVALUATION])
+    unit = one.unit or sides.head.unit.time
     before, after = _middle(one, sides.base), _middle(one, sides.head)
     metric = m.ComparedMetric(
-        name=one.name,
+        name=one.of if one.unit else unit,
         run=sides.head.key,
-        unit=one.unit,
+        unit=unit,
+        time_of=one.of,
+        rate="" if one.unit else sides.head.unit.rate,
         measured_in=m.PassName.TIMING,
         base=before,
         head=after,
@@ -241,14 +255,14 @@ def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) 
         yield f"the interval allows for a {' and '.join(one.loop for one in changed)} that changed by itself"
 
 
-def round_times(name: str, run: m.RunReport) -> Sequence[float]:
-    """As _samples, of one of the times by its name."""
-    return next((_samples(one, run) for one in _TIMES if one.name == name), ())
+def round_times(time_of: str, run: m.RunReport) -> Sequence[float]:
+    """As _samples, of one of the times."""
+    return next((_samples(one, run) for one in _TIMES if one.of == time_of), ())
 
 
-def one_process(name: str, run: m.RunReport) -> m.Spread | m.Skipped:
+def one_process(time_of: str, run: m.RunReport) -> m.Spread | m.Skipped:
     """The samples of the first process."""
-    return next(one.spread(run) for one in _TIMES if one.name == name)
+    return next(one.spread(run) for one in _TIMES if one.of == time_of)
 
 
 def _samples(one: _Time, run: m.RunReport) -> Sequence[float]:
@@ -348,7 +362,7 @@ _MEASURED_IN = {
     STEPS: m.PassName.TIMING,
 }
 # Metrics that a budget can be put on, in percent of what base has.
-BUDGETED = (STEP, EVALUATION, *_SITES, *(name for name, _, _ in _COUNTS))
+BUDGETED = (STEP, EVALUATION, UNIT, *_SITES, *(name for name, _, _ in _COUNTS))
 
 
 def _count(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kgprof import model as m
 from kgprof.compare.intervals import INCONCLUSIVE, WORSE
-from kgprof.compare.metrics import CANDIDATE, EVALUATION, STEP, Sides, one_process, round_times
+from kgprof.compare.metrics import EVALUATION, STEP, UNIT, Sides, one_process, round_times
 from kgprof.compare.parts import HOST, Part
 
 # A part below this share of the regression is no cause; it stays in the remainder.
@@ -28,8 +28,7 @@ FEWEST_TO_RANK = 5
 # one of head's is explained only from here on, and only if nine of ten of its samples are above nine of ten of base's.
 FAR_APART = 1.5
 
-_PER = {STEP: "step", EVALUATION: "evaluation", CANDIDATE: "candidate"}  # what each time is of
-_US = {STEP: 1.0, EVALUATION: 1e6, CANDIDATE: 1e3}  # of its unit
+_US = {STEP: 1.0, EVALUATION: 1e6, UNIT: 1e3}  # of each time's unit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,8 +79,9 @@ def slower(
         return None
     more = longer(metric)
     assert not isinstance(more, m.Skipped)  # or it would not be worse
-    per, delta_us = _PER[metric.name], more * _US[metric.name]
-    steps = _Steps.of(sides, metrics, per)
+    delta_us = more * _US[metric.time_of]
+    per = sides.head.unit.name if metric.time_of == UNIT else metric.time_of
+    steps = _Steps.of(sides, metrics, metric.time_of, per)
     more_steps = steps.more(delta_us)
     left_us = delta_us - (more_steps.us if more_steps else 0.0)
     scale = _fitted(trace_scale(metrics, trace), _longer(found) * steps.mean, left_us)
@@ -118,7 +118,7 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
     program's part in it."""
     if not sides.comparable:
         return None
-    deciding = [metric for name in _PER if (metric := named(metrics, name)) is not None and metric.decides]
+    deciding = [metric for metric in metrics if metric.time_of and metric.decides]
     worse = [metric for metric in deciding if metric.verdict == WORSE]
     worse = worse or [metric for metric in deciding if metric.verdict == INCONCLUSIVE and _far_apart(metric, sides)]
     return worse[0] if worse else None
@@ -130,10 +130,10 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
         return False
     if not isinstance(metric.machine, m.Skipped):
         return False  # rounds may lie apart because the machine did, and the interval knows how much
-    base, head = (round_times(metric.name, side) for side in (sides.base, sides.head))
+    base, head = (round_times(metric.time_of, side) for side in (sides.base, sides.head))
     if min(len(base), len(head)) > 1:
         return min(len(base), len(head)) >= FEWEST_TO_RANK and min(head) > max(base)
-    before, after = (one_process(metric.name, side) for side in (sides.base, sides.head))
+    before, after = (one_process(metric.time_of, side) for side in (sides.base, sides.head))
     if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
         return False
     return metric.ratio >= FAR_APART and min(before.samples, after.samples) > 1 and after.p10 > before.p90
@@ -153,14 +153,14 @@ class _Steps:
     after_us: float | None
 
     @classmethod
-    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], per: str) -> _Steps:
+    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: str, per: str) -> _Steps:
         step = named(metrics, STEP)
         more = m.Skipped(reason="there is no step") if step is None else longer(step)
         if step is None or isinstance(step.base, m.Skipped) or isinstance(more, m.Skipped):
             times: tuple[float | None, float | None] = (None, None)
         else:
             times = (step.base, step.base + more)
-        before, after = (_number(side, per) for side in (sides.base, sides.head))
+        before, after = (_number(side, time_of) for side in (sides.base, sides.head))
         return cls(per=per, before=before, after=after, before_us=times[0], after_us=times[1])
 
     @property
@@ -177,8 +177,9 @@ class _Steps:
         """What more steps cost. Where each takes less than before (a smaller batch), what both come to."""
         if self.after <= self.before:
             return None
-        figure = ",.0f" if self.per == "evaluation" else ",.3g"
-        text = f"{self.after:{figure}} steps {_A[self.per]}, {self.before:{figure}} in base"
+        figure = ",.0f" if self.per == EVALUATION else ",.3g"
+        article = "an" if self.per[0] in "aeio" else "a"  # u as in unit and user is no vowel
+        text = f"{self.after:{figure}} steps {article} {self.per}, {self.before:{figure}} in base"
         if self.before_us is None or self.after_us is None:
             return MoreSteps(text=text, us=0.0)
         us = (self.after - self.before) * (self.before_us + self.after_us) / 2
@@ -188,16 +189,13 @@ class _Steps:
         return MoreSteps(text=text, us=min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0)
 
 
-_A = {"evaluation": "an evaluation", "candidate": "a candidate"}
-
-
-def _number(run: m.RunReport, per: str) -> float:
-    """A step is one; of an evaluation all of it; of a candidate a part, because a step advances many."""
-    if per == "step":
+def _number(run: m.RunReport, time_of: str) -> float:
+    """A step is one, an evaluation has several, and a unit of work is a part of one, because a step advances many."""
+    if time_of == STEP:
         return 1.0
     if isinstance(run.evaluation, m.Skipped):
-        return 0.0
-    return run.evaluation.steps / (run.evaluation.candidates if per == "candidate" else 1)
+        return 1 / run.unit.per_step if time_of == UNIT and run.unit.per_step else 0.0
+    return run.evaluation.steps / (run.evaluation.units if time_of == UNIT else 1)
 
 
 # ---------------------------------------------------------------- what the traces show of it

@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.claims import SEEN_AS
 from kgprof.compare.intervals import BETTER, INCONCLUSIVE, WORSE
-from kgprof.compare.metrics import CANDIDATE, EVALUATION, NOT_OBSERVED, ONE_ROUND_NOTES, STEP, plain
+from kgprof.compare.metrics import NOT_OBSERVED, ONE_ROUND_NOTES, plain
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -27,7 +27,6 @@ _LEADS = {  # before the first reason, where the status alone would not say what
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
     EXIT_INTERRUPTED: "no verdict, interrupted: ",
 }
-TIMES = (STEP, EVALUATION, CANDIDATE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,8 +109,8 @@ def _inconclusive(compared: m.Comparison) -> Iterator[Reason]:
                 same_for_all=metric.note if metric.note in ONE_ROUND_NOTES else "",
             )
         unseen = [metric for metric in run.metrics if metric.decides and metric.verdict == NOT_OBSERVED]
-        unseen += [metric for metric in run.metrics if metric.name in TIMES and _on_one_side(metric)][:1]
-        timed = any(metric.decides and metric.name in TIMES for metric in run.metrics)
+        unseen += [metric for metric in run.metrics if metric.time_of and _on_one_side(metric)][:1]
+        timed = any(metric.decides and metric.time_of for metric in run.metrics)
         if not timed and (
             other := next((metric for metric in run.metrics if metric.note.startswith("not the same work")), None)
         ):
@@ -200,7 +199,7 @@ def _percent(ratio: float) -> str:
 
 
 def _passed(compared: m.Comparison) -> str:
-    times = [metric for run in compared.runs for metric in run.metrics if metric.decides and metric.name in TIMES]
+    times = [metric for run in compared.runs for metric in run.metrics if metric.decides and metric.time_of]
     faster = [metric for metric in times if metric.verdict == BETTER]
     common = sum(run.status == "both" for run in compared.runs)
     if faster:

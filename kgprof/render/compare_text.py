@@ -14,8 +14,6 @@ _NAME = 60
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
-# Of what is the same, the lines that a reader looks for.
-_ALWAYS = ("step", "evaluation", "ms/candidate")
 
 
 def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
@@ -88,7 +86,7 @@ def _table(compared: m.Comparison) -> Iterable[str]:
 
 
 def _is_shown(metric: m.ComparedMetric) -> bool:
-    return metric.decides or metric.verdict in ("worse", "better") or (metric.name in _ALWAYS and _measured(metric))
+    return metric.decides or metric.verdict in ("worse", "better") or (bool(metric.time_of) and _measured(metric))
 
 
 def _measured(metric: m.ComparedMetric) -> bool:

@@ -18,7 +18,7 @@ SYMBOLS = {
     "better": "\N{CHECK MARK}",
     "same": "=",
 }
-_IN_PERCENT = ("us", "s", "ms/candidate", "bytes")
+_IN_PERCENT = ("us", "s", "bytes")
 STATUSES = ("new", "fixed", "unchanged")
 STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
 
@@ -43,6 +43,8 @@ def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
         return size(round(side))
     if metric.unit == "s":
         return f"{figure(side)} s"
+    if metric.rate and side > 0:
+        return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
     said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
     if said:
         return _plain(side)
@@ -60,7 +62,7 @@ def change(metric: m.ComparedMetric) -> str:
     if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, m.Skipped)):
         return "0"
     percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
-    if percent and metric.unit in _IN_PERCENT:
+    if percent and (metric.time_of or metric.unit in _IN_PERCENT):
         return percent
     more = metric.head - metric.base
     return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")

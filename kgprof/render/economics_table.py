@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
@@ -29,7 +30,7 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
     table = Table(
         label="Compile time against time saved, per run",
         columns=columns("run", *HEADINGS),
-        rows=tuple(row(one.run.slug, *_figures(one)) for one in shown),
+        rows=tuple(row(one.run.slug, *_figures(one, profile.unit)) for one in shown),
         notes=_unknown(shown, limits),
         style="sortable",
     )
@@ -47,25 +48,25 @@ def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
     return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
 
 
-def _figures(one: m.Economics) -> tuple[Cell, ...]:
+def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     saved: tuple[str, ...] = ()
     if not isinstance(one.saved_us, m.Skipped):
         saved = (f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
-    scale, unit = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
+    scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
     return (
         Cell(WORDS.get(one.verdict, one.verdict), details=saved),
-        known(one.cold, _break_even),
-        known(one.warm, _break_even),
+        known(one.cold, partial(_break_even, unit)),
+        known(one.warm, partial(_break_even, unit)),
         number(one.cold_s),
         timed(one.warm_s),
         number(one.eager_s),
-        timed(one.compiled_time, scale, unit),
-        timed(one.eager_time, scale, unit),
+        timed(one.compiled_time, scale, per),
+        timed(one.eager_time, scale, per),
     )
 
 
-def _break_even(found: m.BreakEven) -> Cell:
-    work = () if isinstance(found.candidates, m.Skipped) else (plural(round(found.candidates), "candidate"),)
+def _break_even(unit: m.WorkUnit, found: m.BreakEven) -> Cell:
+    work = () if isinstance(found.units, m.Skipped) else (plural(round(found.units), unit.name, unit.plural),)
     return Cell(
         plural(round(found.steps), "step"), details=(*work, f"{figure(found.after_s)} s of them"), value=found.steps
     )

@@ -42,7 +42,7 @@ _METRICS = 8  # columns of the table of runs
 _COMPARED = 8  # rows of compared metrics, and of what else differs
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
-_ON_THE_PAGE = ("dropped",)  # columns that are nowhere else
+_ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 _ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
@@ -200,7 +200,7 @@ def _link(url: str) -> Section | None:
 
 
 def _runs(profile: m.Profile) -> Section:
-    shown = [column for column in summary.columns(profile) if column.name not in _ON_THE_PAGE][:_METRICS]
+    shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][:_METRICS]
     table = run_table.run_table(profile.runs, shown, "", anchored=True)
     return _tabled(table, "runs", tail=tuple(_lines(summary.footnotes(profile))))
 

@@ -48,7 +48,7 @@ from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import logs
 from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
 from kgprof.render.quantity import count, figure, milliseconds
-from kgprof.render.table import Facts, Fold, bounded
+from kgprof.render.table import Facts, bounded
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
@@ -223,7 +223,6 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
     notes = (*run_table.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
     strategies = run_table.strategies(profile)[: limits.lines]
-    settings = Facts(evaluation_table.settings(runs, limits))
     return _section(
         limits,
         "results",
@@ -232,9 +231,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=(*notes, Facts(strategies)) if strategies else notes,
-        outcomes=evaluation_table.classes(runs),
-        metrics=evaluation_table.metrics(runs, limits),
-        settings=Fold("Settings of the evaluation", blocks=(settings,), style=""),
+        evaluation=evaluation_table.evaluation_folds(profile.unit.plural, runs, limits),
     )
 
 

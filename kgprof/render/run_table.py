@@ -15,11 +15,13 @@ def run_table(
     runs: Sequence[m.RunReport], shown: Sequence[summary.RunColumn], label: str, *, anchored: bool = False
 ) -> Table:
     """``anchored``: links to a run lead to this table, and it says how a run ended."""
-    figures = {column.name: [column.cell(run) for run in runs] for column in shown}
-    for name in (column.name for column in shown if column.bar and len(runs) > 1):
-        cells = figures[name]
-        if scale := max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0):
-            figures[name] = [cell if cell.value is None else replace(cell, bar=cell.value / scale) for cell in cells]
+    figures = []
+    for column in shown:
+        cells = [column.cell(run) for run in runs]
+        scale = max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0)
+        if column.bar and scale and len(runs) > 1:
+            cells = [cell if cell.value is None else replace(cell, bar=cell.value / scale) for cell in cells]
+        figures.append(cells)
     rows = []
     for index, run in enumerate(runs):
         ended = summary.ended(run) if anchored else ""
@@ -27,7 +29,7 @@ def run_table(
         head = Cell(run.key.strategy, name=run.key.slug, below=tags, details=(ended,) if ended else ())
         rows.append(
             Row(
-                cells=(head, *(cells[index] for cells in figures.values())),
+                cells=(head, *(cells[index] for cells in figures)),
                 anchor=anchor(index) if anchored else "",
                 style="dead" if ended else "",
             )

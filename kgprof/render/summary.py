@@ -12,8 +12,6 @@ from kgprof.render.spread import of_speedup
 from kgprof.render.table import Cell, missing, timed
 from kgprof.wording import plural
 
-TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
-SIDE = "both"
 UNKNOWN_MARK = "\N{DAGGER}"
 
 
@@ -24,20 +22,20 @@ class RunColumn:
     name: str
     title: str  # what the figure is: unit, pass, statistic
     cell: Callable[[m.RunReport], Cell]
+    key: str = ""  # of a column of the runs: the same whatever the workload calls its unit and its metrics
     details: int = 0  # how many of a cell's details a terminal has room for
     bar: bool = False  # the page shows by a bar how the runs compare
 
 
 def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
-    """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
-    plural = any(isinstance(run.ms_per_candidate, m.Spread) for run in profile.runs)
-    over_rounds = next((column for column in OVER_ROUNDS if _anywhere(column, profile)), None)
+    """The columns that at least one run has a figure for; a workload without an evaluation has no metrics."""
+    counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in profile.runs)
     return tuple(
         column
-        for column in _all_columns(profile.baseline, over_rounds)
+        for column in _all_columns(profile, counted=counted)
         if (_anywhere(column, profile) or column is STEP)
         and not (column is SPEEDUP and len(profile.runs) == 1)  # the baseline alone
-        and not (column is EVALUATION and plural)  # the same times, as a candidate's share
+        and not (column is EVALUATION and counted)  # the same times, as a unit's share
     )
 
 
@@ -45,15 +43,46 @@ def _anywhere(column: RunColumn, profile: m.Profile) -> bool:
     return any(column.cell(run).measured for run in profile.runs)
 
 
-def _all_columns(baseline: m.RunKey | None, over_rounds: RunColumn | None) -> tuple[RunColumn, ...]:
+def _all_columns(profile: m.Profile, *, counted: bool) -> tuple[RunColumn, ...]:
+    """``counted``: whole evaluations are timed by their units of work."""
+    unit, metric = profile.unit, next((headline[0] for run in profile.runs if (headline := headlines(run))), None)
+    each = RunColumn(
+        key="unit",
+        name=unit.time,
+        title=f"TIMING: whole evaluation over its {unit.plural}; median, range, n evaluations"
+        if counted
+        else f"TIMING: step over its {unit.plural}; median, range, n steps",
+        cell=_unit,
+        details=3,
+        bar=True,
+    )
+    rounds_of_units = RunColumn(
+        key="rounds",
+        name=f"{unit.time}, rounds",
+        title=_EACH,
+        cell=_over_rounds(lambda found: found.per_unit, 1.0),
+        details=3,
+    )
+    # The first of which there is a figure: the quantity that runs are ranked by.
+    over_rounds = ((rounds_of_units,) if counted else ()) + OVER_ROUNDS
     results = RunColumn(
+        key="results",
         name="results",
         title="against the baseline run in full, against the reference on a sample",
-        cell=partial(_results, baseline=baseline),
+        cell=partial(_results, baseline=profile.baseline),
         details=1,
     )
-    further = () if over_rounds is None else (over_rounds,)
-    return (STEP, CANDIDATE, EVALUATION, *further, SPEEDUP, results, *LATER_COLUMNS)
+    finished = RunColumn(
+        key="finished",
+        name="finished",
+        title=f"{unit.plural} with a result, of all; what became of them; the steps of an evaluation",
+        cell=_finished,
+    )
+    metrics = (
+        () if metric is None else (RunColumn(key="metrics", name=metric.label, title=metric.title, cell=_metrics),)
+    )
+    further = [column for column in over_rounds if _anywhere(column, profile)][:1]
+    return (STEP, each, EVALUATION, *further, SPEEDUP, results, finished, *metrics, DROPPED, FIRST_CALL)
 
 
 def ended(run: m.RunReport) -> str:
@@ -83,23 +112,15 @@ def footnotes(profile: m.Profile) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
 
 
-# What makes two evaluations comparable: the setting's name and how it is said.
-_CONDITIONS = (
-    ("corruptions evaluated", "corruptions {}"),
-    ("policy", "policy {}"),
-    ("dtype", "dtype {}"),
-    ("depth", "depth {}"),
-)
-
-
 def _conditions(profile: m.Profile) -> str:
-    """The line without which the ranking metrics mean nothing to a stranger."""
-    evaluations = [run.evaluation for run in profile.runs if isinstance(run.evaluation, m.Evaluation)]
-    said = [f"ties {TIES}"] if any(headline_metrics(run) for run in profile.runs) else []
-    for name, words in _CONDITIONS:
-        values = dict.fromkeys(found.settings[name] for found in evaluations if name in found.settings)
-        said += [words.format(" or ".join(values))] if values else []
-    return f"The evaluation: {', '.join(said)}." if said else ""
+    """The line without which the metrics mean nothing to a stranger."""
+    values: dict[str, dict[str, None]] = {}
+    for run in profile.runs:
+        declared = run.evaluation.conditions if isinstance(run.evaluation, m.Evaluation) else {}
+        for name, value in declared.items():
+            values.setdefault(name, {})[value] = None
+    conditions = [f"{name} {' or '.join(known)}" for name, known in values.items()]
+    return f"The evaluation: {', '.join(conditions)}." if conditions else ""
 
 
 EAGER = "eager"
@@ -170,25 +191,30 @@ def _unknown(profile: m.Profile) -> tuple[str, ...]:
     """One line for all runs with the same counts."""
     lines: dict[str, list[str]] = {}
     for run in profile.runs:
-        if isinstance(run.evaluation, m.Evaluation) and overflows(run):
-            evaluation = run.evaluation
-            unknown = f"{count(evaluation.overflow)} of {plural(evaluation.candidates, 'candidate')} "
-            lines.setdefault(f"{unknown}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
-    return tuple(
-        f"{UNKNOWN_MARK} {', '.join(runs)}: {said}: a cap dropped children on their path, so they rank as unproved."
-        for said, runs in lines.items()
-    )
+        if isinstance(run.evaluation, m.Evaluation) and (tally := run.evaluation.undecided) is not None:
+            units = run.evaluation.units
+            of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
+            unknown = f"{of_all} ({percent(tally.count / units)}) are unknown{f': {tally.why}' if tally.why else ''}"
+            lines.setdefault(", ".join(part for part in (unknown, tally.effect) if part), []).append(run.key.slug)
+    return tuple(f"{UNKNOWN_MARK} {', '.join(runs)}: {unknown}." for unknown, runs in lines.items())
 
 
 # ---------------------------------------------------------------- cells
+
+
+def _unit(run: m.RunReport) -> Cell:
+    cell, rate = timed(run.per_unit), run.throughput
+    if isinstance(rate, m.Skipped):
+        return cell
+    return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
 
 
 def _over_rounds(quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float) -> Callable[[m.RunReport], Cell]:
     def cell(run: m.RunReport) -> Cell:
         if isinstance(run.rounds, m.Skipped):
             return missing(run.rounds)
-        lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
         found = timed(quantity(run.rounds), scale)
+        lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
         return replace(found, details=(*found.details, *lost))
 
     return cell
@@ -198,25 +224,22 @@ def _finished(run: m.RunReport) -> Cell:
     evaluation = run.evaluation
     if isinstance(evaluation, m.Skipped):
         return missing(evaluation)
-    text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
+    if not evaluation.units:
+        return missing(f"its evaluation counts no {run.unit.plural}")
+    text = f"{count(evaluation.finished)}/{count(evaluation.units)}"
     return Cell(
         text,
-        details=(*classes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
+        details=(*outcomes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
         value=float(evaluation.finished),
         wrong=evaluation.unfinished > 0,
     )
 
 
-def classes(evaluation: m.Evaluation) -> tuple[str, ...]:
-    """The classes that hold candidates, proved and failed always."""
-    plural = {
-        "proved": evaluation.proved,
-        "failed": evaluation.failed,
-        "truncated": evaluation.depth_truncated,
-        "overflow": evaluation.overflow,
-        "unfinished": evaluation.unfinished,
-    }
-    return tuple(f"{count(n)} {name}" for name, n in plural.items() if n or name in ("proved", "failed"))
+def outcomes(evaluation: m.Evaluation) -> tuple[str, ...]:
+    """Those that hold units of work, and those that the workload wants shown always."""
+    kinds = (m.TallyKind.OUTCOME, m.TallyKind.UNDECIDED, m.TallyKind.UNFINISHED)
+    tallies = evaluation.tallied(*kinds)
+    return tuple(f"{count(tally.count)} {tally.name}" for tally in tallies if tally.count or tally.always)
 
 
 def _speedup(run: m.RunReport) -> Cell:
@@ -256,36 +279,38 @@ def compared(agreement: m.RunAgreement, *, against: m.RunKey | None, baseline: m
     return tuple(parts)
 
 
-def headline_metrics(run: m.RunReport) -> m.RankMetrics | None:
-    """Both sides together under the realistic tie rule."""
+def headlines(run: m.RunReport) -> tuple[m.Metric, ...]:
+    """The metrics that the workload wants beside the times."""
     if not isinstance(run.evaluation, m.Evaluation):
-        return None
-    return next((metric for metric in run.evaluation.metrics if metric.side == SIDE and metric.ties == TIES), None)
+        return ()
+    return tuple(metric for metric in run.evaluation.metrics if metric.headline)
+
+
+def metric_value(metric: m.Metric) -> str:
+    value = figure(metric.value) if metric.decimals is None else fixed(metric.value, metric.decimals)
+    return f"{value} {metric.unit}".rstrip()
 
 
 def _metrics(run: m.RunReport) -> Cell:
-    metrics = headline_metrics(run)
-    if metrics is None:
-        evaluation = run.evaluation
-        return missing(evaluation.reason if isinstance(evaluation, m.Skipped) else "the workload ranks nothing")
-    hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
-    details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
-    mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
-    return Cell(f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
-
-
-def overflows(run: m.RunReport) -> bool:
-    """So many of its candidates are unknown that its metrics must not stand without saying so."""
-    return isinstance(run.evaluation, m.Evaluation) and run.evaluation.overflow_share > m.OVERFLOW_TO_SAY
+    if isinstance(run.evaluation, m.Skipped):
+        return missing(run.evaluation)
+    metrics = headlines(run)
+    if not metrics:
+        return missing("its evaluation has no metric")
+    mark = f" {UNKNOWN_MARK}" if run.evaluation.undecided is not None else ""
+    details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
+    return Cell(f"{metric_value(metrics[0])}{mark}", details=details, value=metrics[0].value)
 
 
 def _dropped(run: m.RunReport) -> Cell:
     if isinstance(run.evaluation, m.Skipped):
         return missing(run.evaluation)
-    dropped = run.evaluation.dropped
-    plural = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
-    details = tuple(f"{count(n)} {name}" for name, n in plural.items() if n)
-    return Cell(count(dropped.total), details=details, value=float(dropped.total))
+    dropped = run.evaluation.tallied(m.TallyKind.DROPPED)
+    if not dropped:
+        return missing("its evaluation has no limit that drops work")
+    total = sum(tally.count for tally in dropped)
+    details = tuple(f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count)
+    return Cell(count(total), details=details, value=float(total))
 
 
 def _first_call(run: m.RunReport) -> Cell:
@@ -302,16 +327,15 @@ def _first_call(run: m.RunReport) -> Cell:
 
 
 STEP = RunColumn(
-    name="ms/step", title="TIMING: median, range, n steps", cell=lambda run: timed(run.step, 1e-3), details=2, bar=True
-)
-CANDIDATE = RunColumn(
-    name="ms/candidate",
-    title="TIMING: whole evaluation over its candidates; median, range, n evaluations",
-    cell=lambda run: timed(run.ms_per_candidate),
+    key="step",
+    name="ms/step",
+    title="TIMING: median, range, n steps",
+    cell=lambda run: timed(run.step, 1e-3),
     details=2,
     bar=True,
 )
 EVALUATION = RunColumn(
+    key="evaluation",
     name="s/evaluation",
     title="TIMING: whole evaluation; median, range, n evaluations",
     cell=lambda run: timed(run.evaluation_time),
@@ -319,36 +343,30 @@ EVALUATION = RunColumn(
     bar=True,
 )
 _EACH = "TIMING in several processes, one figure (its median) from each round; median of these, range, n rounds"
-OVER_ROUNDS = (  # the first of which there is a figure: the quantity that runs are ranked by
+OVER_ROUNDS = (
     RunColumn(
-        name="ms/candidate, rounds",
+        key="rounds",
+        name="s/evaluation, rounds",
         title=_EACH,
-        cell=_over_rounds(lambda found: found.ms_per_candidate, 1.0),
+        cell=_over_rounds(lambda found: found.evaluation_time, 1.0),
         details=3,
     ),
     RunColumn(
-        name="s/evaluation, rounds", title=_EACH, cell=_over_rounds(lambda found: found.evaluation_time, 1.0), details=3
+        key="rounds", name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3), details=3
     ),
-    RunColumn(name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3), details=3),
 )
 SPEEDUP = RunColumn(
+    key="speed-up",
     name="speed-up",
     title="baseline's median over this run's; range from the extremes of evaluations, or p10 and p90 of steps; what it "
     "is taken on",
     cell=_speedup,
     details=1,
 )
-LATER_COLUMNS = (
-    RunColumn(
-        name="finished",
-        title="candidates with a result, of all; their classes; the steps of an evaluation",
-        cell=_finished,
-    ),
-    RunColumn(
-        name="MRR",
-        title="filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties",
-        cell=_metrics,
-    ),
-    RunColumn(name="dropped", title="children, facts and rules that a cap of the engine dropped", cell=_dropped),
-    RunColumn(name="first call s", title="COMPILE: wall time of the first call on a cold cache", cell=_first_call),
+DROPPED = RunColumn(key="dropped", name="dropped", title="work that the workload's limits left out", cell=_dropped)
+FIRST_CALL = RunColumn(
+    key="first call",
+    name="first call s",
+    title="COMPILE: wall time of the first call on a cold cache",
+    cell=_first_call,
 )

@@ -38,7 +38,7 @@ WIDTH = 120
 _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
-_ON_THE_PAGE = ("dropped", "first call s")  # columns that are not here
+_ON_THE_PAGE = ("dropped", "first call")  # keys of columns that are not here
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
@@ -118,7 +118,7 @@ def _head(console: Console, profile: m.Profile) -> None:
 
 
 def _runs(console: Console, profile: m.Profile) -> None:
-    shown = [column for column in summary.columns(profile) if column.name not in _ON_THE_PAGE]
+    shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
     console.print(terminal(run_table.run_table(profile.runs, shown, "")))
     _say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
