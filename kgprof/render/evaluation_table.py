@@ -20,8 +20,8 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     if tallied.rows:
         folds.append(Fold(f"What became of the {units}, and what limits dropped", blocks=(tallied,), style=""))
     if measured.rows:
-        blocks = (*metrics_notes(runs, limits), measured)
-        folds.append(Fold("Every metric of the evaluation", blocks=blocks, style=""))
+        notes = metrics_notes(runs, limits)
+        folds.append(Fold("Every metric of the evaluation", blocks=(*notes, measured), style=""))
     if declared:
         folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),), style=""))
     return tuple(folds)

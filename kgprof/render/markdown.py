@@ -75,37 +75,26 @@ class Markdown:
         self._report_url = report_url
 
     def render(self, profile: m.Profile) -> str:
-        runs = _traces(profile) if profile.trace_files else _runs(profile)
-        findings = _findings(profile)
-        open_to_all = (
-            _verdict(profile),
-            _link(self._report_url),
-            *_compared(profile),
-            *(() if profile.comparison else (runs,)),
-            _ranks(profile),
-            *(_difference(one) for one in profile.differences),
-            _budgets(profile),
-            *(() if profile.comparison else (findings,)),
-            _accepted(profile),
-        )
-        details = (
-            *((runs, findings) if profile.comparison else ()),
-            _trade_offs(profile),
-            _economics(profile),
-            _checklist(profile),
-            _time(profile),
-            _origins(profile),
-            _holistic(profile),
-            _memory(profile),
-        )
-        folded = (_roofline(profile), _more_findings(profile), _gaps(profile))
-        last = (_contents(profile), _environment(profile))
-        sections = (*open_to_all, *_folded("Details", details), *folded)
-        return _fitted(_present(sections), last=_present(last), limit=self._limit, size=self._size)
-
-
-def _present(sections: Iterable[Section | None]) -> list[Section]:
-    return [section for section in sections if section is not None]
+        runs, findings = _traces(profile) if profile.trace_files else _runs(profile), _findings(profile)
+        compared = profile.comparison is not None
+        sections = [_verdict(profile)]
+        if _ADDRESS.fullmatch(self._report_url):  # of what is no address nothing is made
+            sections.append(Section(head=(f"[The whole report]({self._report_url})",)))
+        sections += _compared(profile)
+        sections += [] if compared else [runs]
+        sections += _of_traces(profile)
+        if profile.gate is not None and profile.gate.budgets:
+            limits = replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets))
+            table = gate_table.budget_table(profile.gate, limits).only("run", "budget", "limit", "observed", "status")
+            sections.append(_tabled(table, "budgets", words=2))
+        sections += [] if compared else [findings]
+        sections += _accepted(profile)
+        if inside := [*((runs, findings) if compared else ()), *_details(profile)]:
+            close = ("</details>",)
+            sections.append(Section(head=("<details><summary>Details</summary>",), opens=close))
+            sections += [*inside, Section(head=close, closes=True)]
+        sections += _folded(profile)
+        return _fitted(sections, last=_last(profile), limit=self._limit, size=self._size)
 
 
 def _bytes(text: str) -> int:
@@ -129,7 +118,14 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
             )
             lines += ["", *closing]
             break
-        rows, cut = _rows_that_fit(section.rows, room - fixed, size)
+        rows: list[str] = []
+        left = room - fixed
+        for line in section.rows:
+            left -= size(line) + 1
+            if left < 0:
+                break
+            rows.append(line)
+        cut = len(section.rows) - len(rows)
         body = [*section.head, *rows, *section.tail]
         if cut:
             body.append(f"*{cut:,} more {section.noun} cut; report.json holds them.*")
@@ -139,33 +135,10 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
     return "\n".join([*lines, *end]).rstrip("\n") + "\n"
 
 
-def _folded(title: str, sections: Iterable[Section | None]) -> list[Section]:
-    """The sections behind one line that opens them; none where there is none."""
-    inside = _present(sections)
-    if not inside:
-        return []
-    close = ("</details>",)
-    return [
-        Section(head=(f"<details><summary>{title}</summary>",), opens=close),
-        *inside,
-        Section(head=close, closes=True),
-    ]
-
-
 def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
     """Rows behind one line that opens them."""
     head = (f"<details><summary>{title}</summary>", "")
     return Section(head=head, rows=tuple(rows), tail=("", "</details>"), noun=noun)
-
-
-def _rows_that_fit(rows: Sequence[str], room: int, size: Callable[[str], int]) -> tuple[list[str], int]:
-    kept: list[str] = []
-    for line in rows:
-        room -= size(line) + 1
-        if room < 0:
-            break
-        kept.append(line)
-    return kept, len(rows) - len(kept)
 
 
 def _tabled(
@@ -194,11 +167,6 @@ def _verdict(profile: m.Profile) -> Section:
     return Section(head=(title, "", status, ""), rows=tuple(reasons), noun="reasons")
 
 
-def _link(url: str) -> Section | None:
-    """Of what is no address nothing is made."""
-    return Section(head=(f"[The whole report]({url})",)) if _ADDRESS.fullmatch(url) else None
-
-
 def _runs(profile: m.Profile) -> Section:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][:_METRICS]
     table = run_table.run_table(profile.runs, shown, "", anchored=True)
@@ -212,28 +180,16 @@ def _traces(profile: m.Profile) -> Section:
     return _tabled(table, "traces", words=2, tail=("", *notes))
 
 
-def _ranks(profile: m.Profile) -> Section | None:
-    if profile.rank_balance is None:
-        return None
-    blocks = trace_table.rank_blocks(profile.rank_balance, trace_table.IN_TEXT)
-    return Section(
-        head=(f"**Ranks**: {escaped(profile.rank_balance.text, 600)}",), rows=tuple(_lines(blocks)), noun="lines"
-    )
-
-
-def _difference(found: m.TraceDifference) -> Section:
-    """By kind, and the kernels that changed most."""
-    shown = trace_table.difference(
-        found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel")
-    )
-    return Section(head=(f"**{escaped(shown.title)}**: {escaped(shown.text, 600)}",), rows=tuple(_lines(shown.tables)))
-
-
-def _budgets(profile: m.Profile) -> Section | None:
-    if profile.gate is None or not profile.gate.budgets:
-        return None
-    table = gate_table.budget_table(profile.gate, replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets)))
-    return _tabled(table.only("run", "budget", "limit", "observed", "status"), "budgets", words=2)
+def _of_traces(profile: m.Profile) -> Iterable[Section]:
+    """The ranks beside each other; what changed between two traces, by kind, and the kernels that changed most."""
+    limits = trace_table.IN_TEXT
+    if profile.rank_balance is not None:
+        lines = tuple(_lines(trace_table.rank_blocks(profile.rank_balance, limits)))
+        yield Section(head=(f"**Ranks**: {escaped(profile.rank_balance.text, 600)}",), rows=lines, noun="lines")
+    for each in profile.differences:
+        shown = trace_table.difference(each, limits, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel"))
+        title = f"**{escaped(shown.title)}**: {escaped(shown.text, 600)}"
+        yield Section(head=(title,), rows=tuple(_lines(shown.tables)))
 
 
 def _compared(profile: m.Profile) -> Iterable[Section]:
@@ -334,13 +290,6 @@ def _findings(profile: m.Profile) -> Section:
     )
 
 
-def _more_findings(profile: m.Profile) -> Section | None:
-    rest = _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]
-    if not rest:
-        return None
-    return _behind("More findings", (_finding_line(group, profile) for group in rest), noun="findings")
-
-
 def _by_weight(profile: m.Profile) -> list[Grouped]:
     failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
     same = [group for group in grouped(profile.findings) if not group.first.accepted]
@@ -367,12 +316,10 @@ def _finding(group: Grouped, profile: m.Profile) -> str:
     return escaped(f"{where}{group.message}{times}", 400) + cost
 
 
-def _accepted(profile: m.Profile) -> Section | None:
+def _accepted(profile: m.Profile) -> Iterable[Section]:
     groups = [group for group in grouped(profile.findings) if group.first.accepted]
     entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [entry for entry in entries if entry.status == "expired"]
-    if not groups and not expired:
-        return None
     rows = [
         f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s> accepted by "
         f"{escaped(group.first.accepted, 400)}"
@@ -383,56 +330,46 @@ def _accepted(profile: m.Profile) -> Section | None:
         f"({escaped(entry.owner)}: {escaped(entry.reason)})"
         for entry in expired
     ]
-    return _behind("Accepted findings", rows, noun="accepted findings")
+    if rows:
+        yield _behind("Accepted findings", rows, noun="accepted findings")
 
 
-def _trade_offs(profile: m.Profile) -> Section | None:
-    if not profile.trade_offs:
-        return None
-    rows = tuple(f"- **{escaped(weighed.verdict)}**: {escaped(weighed.text, 400)}" for weighed in profile.trade_offs)
-    return Section(head=("**Trade-offs**", ""), rows=rows, noun="trade-offs")
-
-
-def _economics(profile: m.Profile) -> Section | None:
-    """Of the runs that pay; the others are findings."""
-    rows = tuple(f"- {escaped(said, 600)}" for said in economics_table.sentences(profile))
-    return Section(head=("**Economics**", ""), rows=rows, noun="runs") if rows else None
-
-
-def _checklist(profile: m.Profile) -> Section | None:
-    """What failed; the rest is a count."""
-    if not profile.checklist:
-        return None
-    failed = tuple(
-        f"- {escaped(item.title)}: {escaped(item.evidence, 400)}" for item in profile.checklist if item.status == "fail"
-    )
-    head = f"**Checklist**: {practices.tally(profile.checklist)}"
-    return Section(head=(head, ""), rows=failed, noun="items")
-
-
-def _memory(profile: m.Profile) -> Section | None:
-    columns = memory_table.columns(profile.runs)
-    if not columns:
-        return None
-    table = run_table.run_table(profile.runs, columns, "")
-    return _tabled(table, "runs", title=("**Reads and memory**", ""))
-
-
-def _time(profile: m.Profile) -> Section | None:
-    table = breakdown.time_table(profile.runs)
-    title = "**Where the time went** (ms per traced step; idle includes the profiler's own cost)"
-    return _tabled(table, "runs", title=(title, "")) if table.rows else None
-
-
-def _origins(profile: m.Profile) -> Section | None:
-    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
-    if not broken_down:
-        return None
-    rows = tuple(
-        f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, profile.environment.source_root), 1500)}"
-        for run, kernels in broken_down
-    )
-    return Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
+def _details(profile: m.Profile) -> Iterable[Section]:
+    """In a line or a row a run: trade-offs, runs that pay, what failed of the checklist, times, lines, memory."""
+    if profile.trade_offs:
+        weighed = tuple(f"- **{escaped(each.verdict)}**: {escaped(each.text, 400)}" for each in profile.trade_offs)
+        yield Section(head=("**Trade-offs**", ""), rows=weighed, noun="trade-offs")
+    if paying := tuple(f"- {escaped(sentence, 600)}" for sentence in economics_table.sentences(profile)):
+        yield Section(head=("**Economics**", ""), rows=paying, noun="runs")
+    if profile.checklist:
+        failed = (item for item in profile.checklist if item.status == "fail")
+        rows = tuple(f"- {escaped(item.title)}: {escaped(item.evidence, 400)}" for item in failed)
+        head = f"**Checklist**: {practices.tally(profile.checklist)}"
+        yield Section(head=(head, ""), rows=rows, noun="items")
+    times = breakdown.time_table(profile.runs)
+    if times.rows:
+        head = "**Where the time went** (ms per traced step; idle includes the profiler's own cost)"
+        yield _tabled(times, "runs", title=(head, ""))
+    root = profile.environment.source_root
+    traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
+    if traced:
+        rows = tuple(f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
+        yield Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
+    checks = holistic_table.compared(profile.runs)
+    if checks:
+        # What HTA was not asked, or did not say, once for all runs.
+        calls = (call for _, check in checks for call in check.calls if call.reason)
+        reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
+        sentences = ((run.key.slug, holistic_table.sentence(check)) for run, check in checks)
+        yield Section(
+            head=("**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)", ""),
+            rows=tuple(f"- {escaped(run)}: {escaped(sentence, 600)}" for run, sentence in sentences),
+            tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else (),
+            noun="runs",
+        )
+    if columns := memory_table.columns(profile.runs):
+        table = run_table.run_table(profile.runs, columns, "")
+        yield _tabled(table, "runs", title=("**Reads and memory**", ""))
 
 
 def _origin(kernels: m.KernelBreakdown, root: str) -> str:
@@ -444,11 +381,11 @@ def _origin(kernels: m.KernelBreakdown, root: str) -> str:
     return "; ".join((*said, *origin_table.sentences(kernels)))
 
 
-def _roofline(profile: m.Profile) -> Section | None:
+def _roofline(profile: m.Profile) -> Iterable[Section]:
     """The largest kernels of the run of which most could be placed, and how much of each run was."""
     found = roofline_table.placed(profile.runs)
     if not found:
-        return None
+        return
     _, run, _, roofline = max(found, key=lambda each: each[3].placed_us / (each[2].total_us or 1.0))
     table = roofline_table.roofline_table(run, roofline, replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=CELL))
     ceilings = ", ".join(
@@ -458,7 +395,7 @@ def _roofline(profile: m.Profile) -> Section | None:
     against = f"Measured on this card: {ceilings}" if ceilings else f"No ceilings: {roofline.without}"
     placed = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
     title = f"<details><summary>The largest kernels of {escaped(run.key.slug)} against the card</summary>"
-    return _tabled(
+    yield _tabled(
         table.only(*roofline_table.IN_MARKDOWN),
         "kernels",
         title=(title, "", f"<sub>{escaped(against, 600)}.</sub>", ""),
@@ -467,43 +404,21 @@ def _roofline(profile: m.Profile) -> Section | None:
     )
 
 
-def _holistic(profile: m.Profile) -> Section | None:
-    """Kernel and idle time, and what differs; then what HTA was not asked, or did not say."""
-    compared = holistic_table.compared(profile.runs)
-    if not compared:
-        return None
-    reasons: dict[str, None] = {}
-    for _, found in compared:
-        reasons.update({f"{call.name} {call.outcome}: {call.reason}": None for call in found.calls if call.reason})
-    tail = (f"\n<sub>HTA: {escaped('; '.join(reasons), 2000)}</sub>",) if reasons else ()
-    return Section(
-        head=("**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)", ""),
-        rows=tuple(
-            f"- {escaped(run.key.slug)}: {escaped(holistic_table.sentence(found), 600)}" for run, found in compared
-        ),
-        tail=tail,
-        noun="runs",
-    )
-
-
-def _gaps(profile: m.Profile) -> Section | None:
-    gaps = gathered(profile.omissions)
-    if not gaps:
-        return None
+def _folded(profile: m.Profile) -> Iterable[Section]:
+    yield from _roofline(profile)
+    if rest := _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]:
+        yield _behind("More findings", (_finding_line(group, profile) for group in rest), noun="findings")
     rows = []
-    for gap in gaps:
+    for gap in gathered(profile.omissions):
         runs = f" ({escaped(', '.join(gap.runs))})" if gap.runs else ""
         rows.append(f"- {escaped(', '.join(gap.what))}: {escaped(gap.reason, 400)}{runs}")
-    return _behind("Not measured", rows, noun="lines")
+    if rows:
+        yield _behind("Not measured", rows, noun="lines")
 
 
-def _contents(profile: m.Profile) -> Section:
-    """What a reader should know before this is shown to others."""
-    facts = contents.facts(profile)
-    return _behind(contents.TITLE, (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in facts))
-
-
-def _environment(profile: m.Profile) -> Section:
+def _last(profile: m.Profile) -> tuple[Section, Section]:
+    """What a reader should know before this is shown to others, and how it was made."""
+    held = (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in contents.facts(profile))
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (
@@ -515,4 +430,5 @@ def _environment(profile: m.Profile) -> Section:
         profile.created_utc,
     )
     command = f"<sub>Again: {escaped(shlex.join(profile.command), 600)}</sub>"
-    return Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
+    made = Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
+    return _behind(contents.TITLE, held), made

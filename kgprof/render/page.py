@@ -292,7 +292,8 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             folds=compile_table.compilation_folds(runs, limits),
         )
     if economics_table.weighed(profile):
-        yield _section(limits, "economics", "Economics", table=economics_table.economics_table(profile, limits))
+        table = economics_table.economics_table(profile, limits)
+        yield _section(limits, "economics", "Economics", table=table, units=profile.unit.plural)
     if columns := memory_table.columns(profile.runs):
         yield _section(
             limits,
