@@ -7,19 +7,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kgprof import model as m
 from kgprof.cli.ci import Job, job_of
-from kgprof.errors import (
-    UsageError,
-)
-
-if TYPE_CHECKING:
-    from kgprof.render import Renderer
-
+from kgprof.errors import UsageError
 
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
@@ -67,10 +61,6 @@ PLACE = Place()
 
 def be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     ctx.ensure_object(Context).verbose = value
-
-
-def parsed_formats(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Output, ...]:
-    return parse_formats(values)
 
 
 def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,16 +128,53 @@ def sharing_options(command: Any) -> Any:
     return command
 
 
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One ``--format``: to a file, or to stdout."""
+
+    form: str
+    path: Path | None
+
+
+def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
+    if not values:
+        return ()
+    from kgprof import render
+
+    outputs = []
+    for value in values:
+        name, _, path = value.partition("=")
+        outputs.append(Output(form=render.by_name(name).name, path=Path(path) if path else None))
+    if sum(output.path is None for output in outputs) > 1:
+        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
+    for output in outputs:
+        if output.path is not None:
+            refuse_unwritable(output.path)
+    return tuple(outputs)
+
+
+class FormatOption(click.Option):
+    """Its help names every format; the renderers are imported only when somebody reads it."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from kgprof.render import RENDERERS
+
+        *names, last = (renderer.name for renderer in RENDERERS)
+        self.help = f"Say it as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
+        return super().get_help_record(ctx)
+
+
 def format_option(verb: str) -> Callable[[Any], Any]:
     """``--format`` of one verb. Where a parameter has another name than its option, its variable is named here."""
     return click.option(
         "--format",
         "outputs",
+        cls=FormatOption,
         envvar=f"KGPROF_{verb}_FORMAT",
         multiple=True,
         metavar="FORMAT[=PATH]",
-        callback=parsed_formats,
-        help="Say it as text, json, markdown, html, sarif, junit or github, on stdout or into PATH. Repeatable.",
+        callback=parse_formats,
     )
 
 
@@ -300,39 +327,12 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     return add
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """One ``--format``: to a file, or to stdout."""
-
-    renderer: Renderer
-    path: Path | None
-
-
-def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
-    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
-    if not values:
-        return ()
-    from kgprof import render
-
-    outputs = []
-    for value in values:
-        name, _, path = value.partition("=")
-        outputs.append(Output(renderer=render.by_name(name), path=Path(path) if path else None))
-    if sum(output.path is None for output in outputs) > 1:
-        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
-    for output in outputs:
-        if output.path is not None and not could_be_written(output.path):
-            raise UsageError(f"cannot write to {output.path}", hint="name a file in a folder that can be written")
-    return tuple(outputs)
-
-
-def could_be_written(path: Path) -> bool:
-    """No folder itself, and nothing but folders above it; the missing ones are made when it is written. Nor the name of
-    a stream that says something else: stdout is asked for by no name."""
-    if str(path) in ("/dev/stdout", "/dev/stderr"):
-        return False
+def refuse_unwritable(path: Path) -> None:
+    """Raises UsageError for a folder, for a file with anything but folders above it (the missing ones are made when it
+    is written), and for the name of a stream that says something else: stdout is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    return not path.is_dir() and above is not None and above.is_dir()
+    if str(path) in ("/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
+        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
 
 
 def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:

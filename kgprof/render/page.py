@@ -18,8 +18,8 @@ from kgprof.render import (
     economics_table,
     environment_facts,
     evaluation_table,
+    first_answers,
     gaps,
-    glance,
     holistic_table,
     kernel_table,
     memory_table,
@@ -28,29 +28,28 @@ from kgprof.render import (
     summary,
     timeline_chart,
 )
-from kgprof.render.carried import Packed
 from kgprof.render.chart import Bar, LegendEntry, TimeTable
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.compile_table import CompileTable, compile_table
+from kgprof.render.embedded_profile import Packed
 from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
 from kgprof.render.flame_chart import FlameChart, drawable, flame_charts
 from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
 from kgprof.render.flame_difference_chart import FlameDifferenceChart, differing, flame_difference_charts
 from kgprof.render.gate_table import GateTable, gate_table
-from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
 from kgprof.render.holistic_table import HolisticTable
 from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import Log, logs
 from kgprof.render.looked_for import looked_for
 from kgprof.render.observer_table import ObserverTable, observers, passes
-from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
 from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.recompile_table import RecompileTable, recompile_table
 from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
 from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
+from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.render.trace_table import TracesPart, traces_part
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
@@ -88,7 +87,7 @@ class Page:
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
-    glance: tuple[glance.Answer, ...]
+    glance: tuple[first_answers.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     gate: GateTable | None
@@ -121,8 +120,8 @@ class Page:
     flame_differences: tuple[FlameDifferenceChart, ...]
     flame_legend: tuple[tuple[str, str, str], ...]
     holistic: tuple[HolisticTable, ...]
-    hand_off: tuple[HandOffLine, ...]
-    own: OwnCopy
+    hand_off: tuple[TraceLink, ...]
+    own: Packed
     compare: ComparePart | None
     evaluations: Table
     metrics: Table
@@ -152,7 +151,7 @@ def build(
     profile: m.Profile,
     limits: Limits,
     own: Packed,
-    traces: Sequence[TraceToHandOff] = (),
+    traces: Sequence[TraceFile] = (),
     carried: Collection[m.RunKey] = (),
 ) -> Page:
     runs = profile.runs[: limits.runs]
@@ -174,7 +173,7 @@ def build(
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
-        glance=glance.answers(profile, found, limits),
+        glance=first_answers.answers(profile, found, limits),
         facts=environment_facts.headline(profile, limits),
         sections=_sections(profile, handed_off=bool(traces)),
         gate=gate_table(profile.gate, limits),
@@ -207,8 +206,8 @@ def build(
         flame_differences=flame_difference_charts(_compared_runs(profile), profile.environment.source_root, limits),
         flame_legend=FLAME_DIFFERENCES,
         holistic=holistic_table.holistic_tables(runs, limits),
-        hand_off=hand_off(traces, carried, limits),
-        own=own_copy(own, profile),
+        hand_off=trace_links(traces, carried, limits),
+        own=own,
         compare=compare_part(profile, found.anchors, limits),
         evaluations=evaluation_table.classes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
@@ -229,7 +228,7 @@ def build(
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
         kind_overrides=tuple(breakdown.overrides(profile, limits)),
         logs=logs(runs, limits),
-        left_out=(*_left_out(profile, limits), *not_carried(own)),
+        left_out=(*_left_out(profile, limits), *own.missing),
         device=one_line(profile.device, limits.name),
         passes=passes(profile),
         steps=profile.options.steps,

@@ -414,7 +414,18 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
 
     def poisoned(value: object, name: str = "") -> object:
         # These are words of the model, not strings from outside.
-        if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties"):
+        if name in (
+            "kind",
+            "verdict",
+            "level",
+            "status",
+            "outcome",
+            "measured_in",
+            "observer",
+            "side",
+            "ties",
+            "fail_on",
+        ):
             return value
         if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds", "passes"):
             return value
