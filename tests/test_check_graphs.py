@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +18,7 @@ from kgprof.cli import reading, writing
 from kgprof.collectors import accepted
 from kgprof.gate import judge
 from kgprof.gate.settings import Configuration, combined, parse_options
-from kgprof.model import Profile
+from kgprof.model import AcceptedEntry, Profile
 from kgprof.reading import recordings
 from kgprof.record.private_names import private_names
 from tests.analysis.recordings import died, run
@@ -311,12 +310,12 @@ def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys:
 
 @pytest.mark.parametrize(("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])])
 def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_observed(
-    metric: str, kept: list[accepted.Entry], tmp_path: Path
+    metric: str, kept: list[AcceptedEntry], tmp_path: Path
 ) -> None:
     # given: seconds can be observed on a CPU, CUDA graphs cannot
     file = tmp_path / "accepted.toml"
     limits = gated.settings((metric, 99), entries=[gated.entry("KGP103")])
-    settings = replace(limits, accepted_path=str(file))
+    settings = msgspec.structs.replace(limits, accepted_path=str(file))
 
     assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 

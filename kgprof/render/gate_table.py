@@ -11,13 +11,13 @@ from kgprof.render.quantity import DASH, amount, count
 from kgprof.render.visible import one_line
 
 INDUCTOR = "inductor"
-_ORDER = ("exceeded", "not observed", "held")
 _FAILS_ON = {
-    "error": "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
-    "warning": "the gate fails on every budget that is exceeded, and on an error or a warning that no budget counts.",
-    "never": "no finding and no budget fails the gate (--fail-on never).",
+    m.FailOn.ERROR: "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
+    m.FailOn.WARNING: "the gate fails on every budget that is exceeded, and on an error or a warning that no budget "
+    "counts.",
+    m.FailOn.NEVER: "no finding and no budget fails the gate (--fail-on never).",
 }
-_MARKS = {"exceeded": "\u2715", "not observed": "?", "held": "\u2713"}
+_MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m.BudgetStatus.HELD: "\u2713"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def gate_table(gate: m.Gate | None, limits: Limits) -> GateTable | None:
         return None
     return GateTable(
         backend=one_line(backend_words(gate), limits.name),
-        fails_on=one_line(_FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}."), limits.name),
+        fails_on=one_line(_FAILS_ON[gate.fail_on], limits.name),
         budgets=tuple(_budget(budget, limits) for budget in by_weight(gate.budgets)[: limits.lines]),
         accepted=tuple(_accepted(entry, limits) for entry in gate.accepted[: limits.lines]),
         notes=tuple(one_line(note, limits.name) for note in gate.notes[: limits.lines]),
@@ -73,37 +73,35 @@ def backend_words(gate: m.Gate) -> str:
 
 def by_weight(budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     """What was exceeded first, then what nobody saw."""
-    return sorted(budgets, key=lambda budget: _ORDER.index(budget.status) if budget.status in _ORDER else 0)
+    order = tuple(m.BudgetStatus)
+    return sorted(budgets, key=lambda budget: order.index(budget.status))
 
 
 def _budget(budget: m.BudgetCheck, limits: Limits) -> BudgetLine:
     seen = budget.observed
+    noun = "" if budget.unit == "s" else budget.unit  # seconds carry their unit in the figure
     return BudgetLine(
         run=one_line(budget.run.slug, limits.name),
         metric=one_line(budget.metric, limits.name),
-        limit=f"{amount(budget.limit, budget.unit)} {one_line(_noun(budget.unit), limits.name)}".strip(),
+        limit=f"{amount(budget.limit, budget.unit)} {one_line(noun, limits.name)}".strip(),
         observed=DASH if isinstance(seen, m.Skipped) else amount(seen, budget.unit),
         why=one_line(seen.reason, limits.name) if isinstance(seen, m.Skipped) else "",
         accepted=count(budget.accepted) if budget.accepted else "",
-        mark=_MARKS.get(budget.status, "?"),
-        status=one_line(budget.status, limits.name),
+        mark=_MARKS[budget.status],
+        status=budget.status,
         origin=one_line(budget.origin, limits.name),
-        exceeded=budget.status == "exceeded",
+        exceeded=budget.status is m.BudgetStatus.EXCEEDED,
     )
 
 
-def _noun(unit: str) -> str:
-    return "" if unit == "s" else unit  # seconds carry their unit in the figure
-
-
 def _accepted(entry: m.AcceptedFinding, limits: Limits) -> AcceptedLine:
-    status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
+    used = entry.status is m.AcceptedStatus.USED
     return AcceptedLine(
         rule=one_line(entry.rule, limits.name),
         place=one_line(f"{entry.file} {entry.function} {entry.graph_break_id}".strip(), limits.name),
         reason=one_line(entry.reason, limits.name),
         owner=one_line(entry.owner, limits.name),
         expires=one_line(entry.expires, limits.name),
-        status=one_line(status, limits.name),
-        wrong=entry.status == "expired",
+        status=f"used by {count(entry.findings)}" if used else entry.status,
+        wrong=entry.status is m.AcceptedStatus.EXPIRED,
     )

@@ -26,18 +26,18 @@ def observers(runs: Sequence[m.RunReport], limits: Limits) -> ObserverTable:
     passes = tuple(name for name in _OBSERVERS if name in seen)
     rows = []
     for run in runs:
-        costs = {cost.observer: cost for cost in run.observers}
+        costs = {cost.observer: cost.ratio for cost in run.observers}
+        samples = {cost.observer: plural(cost.samples, "step") for cost in run.observers}
+        cells = []
+        for name in passes:
+            cost = costs.get(name, m.Skipped(reason="no such pass"))
+            if isinstance(cost, m.Skipped):
+                cells.append((DASH, one_line(cost.reason, limits.name)))
+            else:
+                cells.append((ratio(cost), samples[name]))
         if costs:
-            rows.append((run_name(run, limits), tuple(_observer(costs.get(name), limits) for name in passes)))
+            rows.append((run_name(run, limits), tuple(cells)))
     return ObserverTable(passes=tuple(name.upper() for name in passes), rows=tuple(rows))
-
-
-def _observer(cost: m.ObserverCost | None, limits: Limits) -> tuple[str, str]:
-    if cost is None:
-        return DASH, "no such pass"
-    if isinstance(cost.ratio, m.Skipped):
-        return DASH, one_line(cost.ratio.reason, limits.name)
-    return ratio(cost.ratio), plural(cost.samples, "step")
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

@@ -48,20 +48,33 @@ def watch(
     function, declared = _told_apart(fn_or_tensors, buffers)
     if warmup < 0:
         raise UsageError(f"warmup is a number of steps, not {warmup}")
-    return Watch(function, buffers=declared, warmup=warmup, device=device, files=_files(function, sys._getframe(1)))
+    inner = getattr(function, "_torchdynamo_orig_callable", function)
+    code = getattr(inner, "__code__", None)
+    files = {sys._getframe(1).f_code.co_filename, *([code.co_filename] if code is not None else [])}
+    return Watch(function, buffers=declared, warmup=warmup, device=device, files=tuple(files))
 
 
 def _told_apart(
     given: Any, buffers: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 ) -> tuple[Callable[..., Any] | None, Callable[[], Mapping[str, Any]] | None]:
+    """The function, and what its buffers are in each step."""
     function = given if callable(given) and not is_tensor(given) else None
     tensors = None if function is not None else given
     if tensors is not None and buffers is not None:
         raise UsageError("the tensors to watch were given twice", hint="Give a function, or tensors, or buffers= .")
-    found = buffers if tensors is None else _named(tensors)
-    if found is None:
+    if tensors is None:
+        named = buffers
+    elif isinstance(tensors, Mapping):
+        named = tensors
+    elif is_tensor(tensors):
+        named = {"tensor": tensors}
+    elif isinstance(tensors, Iterable):
+        named = {f"tensor {index}": tensor for index, tensor in enumerate(tensors)}
+    else:
+        raise UsageError(f"a function or tensors are watched, not {type(tensors).__name__}")
+    if named is None:
         return function, None
-    declared = found if callable(found) else functools.partial(_itself, found)
+    declared = named if callable(named) else functools.partial(_itself, named)
     for name, tensor in declared().items():
         if not is_tensor(tensor):
             raise UsageError(f"{name!r} is no tensor but {type(tensor).__name__}")
@@ -70,23 +83,6 @@ def _told_apart(
 
 def _itself(buffers: Mapping[str, Any]) -> Mapping[str, Any]:
     return buffers
-
-
-def _named(tensors: Any) -> Mapping[str, Any]:
-    if isinstance(tensors, Mapping):
-        return tensors
-    if is_tensor(tensors):
-        return {"tensor": tensors}
-    if isinstance(tensors, Iterable):
-        return {f"tensor {index}": tensor for index, tensor in enumerate(tensors)}
-    raise UsageError(f"a function or tensors are watched, not {type(tensors).__name__}")
-
-
-def _files(function: Callable[..., Any] | None, caller: Any) -> tuple[str, ...]:
-    """Where the watched code stands."""
-    inner = getattr(function, "_torchdynamo_orig_callable", function)
-    code = getattr(inner, "__code__", None)
-    return tuple({caller.f_code.co_filename, *([code.co_filename] if code is not None else [])})
 
 
 class Watch:
@@ -232,7 +228,8 @@ class Watch:
     @property
     def compilations(self) -> int:
         """That ended while it was watched, the failed ones among them."""
-        return len(self._compiled.compilations) if self._compiled is not None else 0
+        compiled = None if self.recording is None else self.recording.runs[0].compile
+        return len(compiled.compilations) if isinstance(compiled, m.CompilePass) else 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -261,12 +258,6 @@ class Watch:
         """Of the one run; none before the first step."""
         return () if self.recording is None else tuple(memory.summaries(self.recording).values())
 
-    @property
-    def _compiled(self) -> m.CompilePass | None:
-        recording = self.recording
-        compiled = None if recording is None else recording.runs[0].compile
-        return compiled if isinstance(compiled, m.CompilePass) else None
-
     def _collected(self) -> tuple[m.Recording, tuple[m.Finding, ...]] | None:
         if self._listening is None:
             return None
@@ -283,10 +274,9 @@ class Watch:
 
     def _head(self) -> str:
         reads = self.syncs_per_step
-        said = "reads per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} reads per step"
-        count = len(self.findings)
-        findings = "no finding" if not count else "1 finding" if count == 1 else f"{count} findings"
-        return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {said}"
+        words = "reads per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} reads per step"
+        findings = plural(len(self.findings), "finding") if self.findings else "no finding"
+        return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {words}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
