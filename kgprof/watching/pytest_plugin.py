@@ -19,7 +19,7 @@ import pytest
 from kgprof.wording import plural
 
 if TYPE_CHECKING:
-    from kgprof.watching import Watch
+    from kgprof.watching.watch import Watch
 
 SYNCS = ("KGP201", "KGP202")
 RECOMPILES = ("KGP103", "KGP104", "KGP105")
@@ -49,7 +49,7 @@ class Guard:
 
     def __call__(self, fn_or_tensors: Any = None, **options: Any) -> Watch:
         """``kgprof.watch(fn_or_tensors, **options)``, one at a time: the one before stops listening."""
-        from kgprof.watching import watch
+        from kgprof.watching.watch import watch
 
         self.stop()
         self._watched.append(watch(fn_or_tensors, **options))
@@ -92,7 +92,7 @@ class Guard:
 
     def _demand(self, demand: str, rules: tuple[str, ...], *, notes: bool, compiled: bool = True) -> None:
         from kgprof import model as m
-        from kgprof.watching import line_of
+        from kgprof.watching.watch import line_of
 
         __tracebackhide__ = True
         if not self._watched:

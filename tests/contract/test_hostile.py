@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kgprof.model import Profile, Skipped
-from kgprof.render import by_name, embedded_profile
+from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.markdown import LIMIT as MARKDOWN_LIMIT
@@ -95,6 +95,12 @@ def test_html_takes_nothing_for_more_than_text(shift: int) -> None:
     shown = "".join((*page.text, *(value for _, value in page.attributes)))
     assert visible(shown, keep="\n\t") == shown
     assert len(text.encode("utf-8")) <= MAX_BYTES
+
+
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
+@every_shift
+def test_no_format_writes_what_steers_a_terminal(renderer: Renderer, shift: int) -> None:
+    assert re.findall("[\x00-\x08\x0b-\x1f\x7f]", renderer.render(hostile(shift))) == []
 
 
 @every_shift
