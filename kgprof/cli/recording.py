@@ -21,16 +21,12 @@ if TYPE_CHECKING:
     from kgprof.record.ranks import Launch
 
 
-def traced_folder(output: Path | None, torch_trace: Path) -> Path:
-    from kgprof.record import default_folder
+def read_torch_trace(options: m.Options, torch_trace: Path, output: Path | None, context: Context) -> tuple[Path, Path]:
+    """The output folder and the Recording in it."""
+    from kgprof.record import default_folder, torch_trace_files
 
-    return output if output is not None else default_folder(torch_trace.absolute().name)
-
-
-def read_torch_trace(options: m.Options, torch_trace: Path, folder: Path) -> Path:
-    from kgprof.record import torch_trace_files
-
-    return torch_trace_files.record_directory(torch_trace, folder, options)
+    context.folder = output if output is not None else default_folder(torch_trace.absolute().name)
+    return context.folder, torch_trace_files.record_directory(torch_trace, context.folder, options)
 
 
 def run_here(options: m.Options, output: Path | None, quiet: bool, context: Context) -> tuple[Path, Path] | int:

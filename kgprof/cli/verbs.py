@@ -47,7 +47,6 @@ from kgprof.cli.recording import (
     read_torch_trace,
     run_here,
     sigterm_as_ctrl_c,
-    traced_folder,
 )
 from kgprof.cli.writing import (
     add_to_job_summary,
@@ -60,12 +59,7 @@ from kgprof.cli.writing import (
     write_baseline,
     write_report,
 )
-from kgprof.errors import (
-    EXIT_GATE_FAILED,
-    EXIT_OK,
-    EXIT_USAGE,
-    UsageError,
-)
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
 
@@ -305,17 +299,15 @@ def check_graphs(
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         options = traced_options(ctx, torch_trace, workload_args)
-        folder = traced_folder(output, torch_trace)
-        context.folder = folder
-        recording = read_torch_trace(options, torch_trace, folder)
+        ran: tuple[Path, Path] | int = read_torch_trace(options, torch_trace, output, context)
     else:
         refuse_other_platforms()
         gates_own = {"passes": passes(settings), "backend": settings.backend}
         options = asked_for(workload, workload_args, **{**given, **gates_own})
         ran = run_here(options, output, quiet, context)
-        if isinstance(ran, int):
-            return ran
-        folder, recording = ran
+    if isinstance(ran, int):
+        return ran
+    folder, recording = ran
     store.write_gate(recording, settings)
     found = read(recording, sharing=context.sharing)
     report = write_report(folder, found, recording)
@@ -363,19 +355,18 @@ def report(
 
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
+    context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        output = traced_folder(output, torch_trace)
-        recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
+        output, recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output, context)
     assert recording is not None
     folder = layout.resolve(recording)
-    context = ctx.ensure_object(Context)
     found = read(folder, hta=hta, sharing=context.sharing)
     add_to_job_summary(found, context.job)
     if output is None and outputs:
         emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
     where = output if output is not None else layout.output_folder(folder)
-    ctx.ensure_object(Context).folder = where
+    context.folder = where
     emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
     return EXIT_OK
 
