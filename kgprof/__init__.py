@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kgprof._version import __version__
 
 if TYPE_CHECKING:
-    from kgprof.watching import watch as watch
+    from kgprof.watching.watch import watch as watch
 
 __all__ = ["__version__", "step", "watch"]
 
@@ -29,7 +29,7 @@ def step() -> None:
 def __getattr__(name: str) -> Any:
     """``watch`` brings torch along, which ``import kgprof`` does not."""
     if name == "watch":
-        from kgprof.watching import watch
+        from kgprof.watching.watch import watch
 
         return watch
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,8 +7,7 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 import click
 
@@ -48,33 +47,20 @@ def choose(*, quiet: bool, live: bool = True, stream: TextIO | None = None) -> A
     return Live(stream) if live else Plain(stream)
 
 
-class Silent:
-    def __enter__(self) -> Silent:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+class Silent(AbstractContextManager["Silent"]):
+    def __exit__(self, *_: object) -> None:
         return None
 
     def phase(self, name: str, key: m.RunKey | None) -> None:
         return None
 
 
-class Plain:
+class Plain(Silent):
     """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the command began."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._began = time.monotonic()
-
-    def __enter__(self) -> Plain:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def phase(self, name: str, key: m.RunKey | None) -> None:
         tell(_line(time.monotonic() - self._began, name, key), self._stream)
@@ -101,16 +87,13 @@ class Live:
         self._task = self._bars.add_task("starting", total=None)
 
     def __enter__(self) -> Live:
-        self._screen: AbstractContextManager[object] = self._bars
-        self._screen.__enter__()
+        self._bars.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         with self._lock:
             self._finish()
-        self._screen.__exit__(kind, error, trace)
+        self._bars.__exit__(*raised)
 
     def phase(self, name: str, key: m.RunKey | None) -> None:
         with self._lock:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,9 +16,9 @@ from kgprof import cli
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli import reading, writing
 from kgprof.collectors import accepted
-from kgprof.gate import Settings, judge
-from kgprof.gate.settings import Written, combined, parse_options
-from kgprof.model import Profile
+from kgprof.gate import judge
+from kgprof.gate.settings import Configuration, combined, parse_options
+from kgprof.model import AcceptedEntry, Profile
 from kgprof.reading import recordings
 from kgprof.record.private_names import private_names
 from tests.analysis.recordings import died, run
@@ -115,7 +114,7 @@ def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str
 
 
 def test_nothing_compiled_is_no_pass(recorded: tuple[subprocess.CompletedProcess[str], Profile]) -> None:
-    judged = judge(alone(recorded[1], "compiles_nothing"), Settings())
+    judged = judge(alone(recorded[1], "compiles_nothing"), combined(Configuration()))
 
     assert (judged.exit_code, judged.verdict.status) == (5, "inconclusive")
 
@@ -189,7 +188,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
 
     # when: what fails is written down
     recording = reading.judged_profile(recordings.load(tmp_path / "out"), ())
-    code = writing.write_baseline(judge(recording, Settings()), Settings(), whole=True)
+    code = writing.write_baseline(judge(recording, combined(Configuration())), combined(Configuration()), whole=True)
 
     # then: the gate waits for a reason and an owner
     assert code == 0
@@ -202,7 +201,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     file = tmp_path / accepted.FILE
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace('reason = ""', 'reason = "a demo"').replace('owner = ""', 'owner = "ana"'), "utf-8")
-    judged = judge(recording, reading.gate_settings(Written(), []))
+    judged = judge(recording, reading.gate_settings(Configuration(), []))
 
     assert judged.exit_code == 0
     assert [finding.accepted.startswith("ana, until ") for finding in judged.findings] == [True]
@@ -285,7 +284,7 @@ def test_the_configuration_is_found_above_but_not_beyond_the_repository(
 
 def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "accepted.toml"
-    settings = Settings(accepted_path=str(file))
+    settings = combined(Configuration(), path=str(file))
     dead = judge(gated.profile(gated.finding(), runs=(run(gated.FUSED), died(gated.BATCHED))), settings)
 
     assert writing.write_baseline(dead, settings, whole=True) == 4
@@ -295,14 +294,14 @@ def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: 
 
 def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "accepted.toml"
-    settings = Settings(accepted_path=str(file))
+    settings = combined(Configuration(), path=str(file))
 
     assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 
     said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file may be deleted"
     assert capsys.readouterr().err == f"kgprof: {file}: {said}\n"
     # when: the gate reads what was written
-    read = reading.gate_settings(Written(accepted=str(file)), [])
+    read = reading.gate_settings(Configuration(accepted=str(file)), [])
     assert read.notes == (
         "accepted.toml accepts nothing: --update-baseline writes what fails now into it; else it may be deleted",
     )
@@ -311,12 +310,12 @@ def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys:
 
 @pytest.mark.parametrize(("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])])
 def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_observed(
-    metric: str, kept: list[accepted.Entry], tmp_path: Path
+    metric: str, kept: list[AcceptedEntry], tmp_path: Path
 ) -> None:
     # given: seconds can be observed on a CPU, CUDA graphs cannot
     file = tmp_path / "accepted.toml"
     limits = gated.settings((metric, 99), entries=[gated.entry("KGP103")])
-    settings = replace(limits, accepted_path=str(file))
+    settings = msgspec.structs.replace(limits, accepted_path=str(file))
 
     assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 

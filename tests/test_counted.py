@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kgprof.collectors import addresses, mutations
 from kgprof.collectors.addresses import AddressChange
 from kgprof.collectors.mutations import FIXED, Mutation
-from kgprof.gate import Settings, judge
+from kgprof.gate import judge
 from kgprof.gate.budgets import DEFAULTS
 from kgprof.wording import plural
 from tests.gate import gated
@@ -77,6 +78,6 @@ def test_one_written_tensor_is_and_several_are(names: tuple[str, ...], said: str
 
 
 def test_one_budget_is_no_budgets() -> None:
-    judged = judge(gated.profile(), Settings(budgets=DEFAULTS[:1]))
+    judged = judge(gated.profile(), msgspec.structs.replace(gated.settings(), budgets=DEFAULTS[:1]))
 
     assert judged.verdict.text == "gate passed: 1 budget held over 1 run"

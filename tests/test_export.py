@@ -14,7 +14,7 @@ import pytest
 from kgprof import cli
 from kgprof.model import PassName
 from kgprof.reading import layout
-from kgprof.render.hand_off import CARRIED_BYTES
+from kgprof.render.trace_links import EMBEDDED_BYTES
 from tests.export.test_speedscope import faults, whole_ns
 from tests.record import handmade
 
@@ -38,7 +38,7 @@ def trace_of(recorded: Path, slug: str, name: str = "trace") -> Path:
 
 def make_larger(path: Path) -> None:
     """Beyond what a page carries: random bytes that gzip cannot shrink, where a reader looks for nothing."""
-    filler = {"schemaVersion": os.urandom(CARRIED_BYTES).hex()}
+    filler = {"schemaVersion": os.urandom(EMBEDDED_BYTES).hex()}
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     path.write_bytes(gzip.compress(json.dumps({**filler, "traceEvents": events}).encode(), mtime=0))
 

@@ -19,7 +19,7 @@ from kgprof.analysis.rank_balance import rank_balance
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
-from kgprof.collectors.accepted import EXPIRED, apply_recorded, expired_words
+from kgprof.collectors import accepted
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
@@ -62,7 +62,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             uncompared=_why_uncompared(recording),
             balance=balance,
             differences=changed,
-            expired=[expired_words(entry) for entry in known if entry.status == EXPIRED],
+            expired=[accepted.expired_words(entry) for entry in known if entry.status is m.AcceptedStatus.EXPIRED],
         ),
         environment=plan.environment,
         device=plan.device,
@@ -89,7 +89,7 @@ def _accepted(
     """A gate marks them itself; the day that counts is the one of the recording."""
     header = recording.header
     root, today = header.plan.environment.source_root, header.created_utc[:10]
-    return apply_recorded(recording.accepted, findings, root=root, today=today)
+    return accepted.apply(recording.accepted, findings, root=root, today=today)
 
 
 def _with_its_kernels(override: m.KindOverride, runs: Sequence[m.RunReport]) -> m.KindOverride:

@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.measures.times import FEWEST_TO_RANK, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
 from kgprof.wording import figure, plural
 
-OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
+OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 # How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
@@ -84,9 +84,9 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _headlines(
     runs: Sequence[m.RunReport], findings: Sequence[m.Finding], *, interrupted: bool
-) -> list[tuple[str, str]]:
+) -> list[tuple[m.VerdictStatus, str]]:
     """(status, sentence), worst first."""
-    lines: list[tuple[str, str]] = []
+    lines: list[tuple[m.VerdictStatus, str]] = []
     if interrupted:
         ended = sum(run.exit.outcome == "ok" for run in runs)
         lines.append((INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete"))

@@ -16,13 +16,7 @@ import click
 from kgprof.cli.options import Context
 from kgprof.cli.verbs import cli
 from kgprof.cli.writing import say
-from kgprof.errors import (
-    EXIT_INTERNAL,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-    KgprofError,
-)
+from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
 
 _NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
@@ -47,7 +41,8 @@ def run(args: Sequence[str] | None = None) -> int:
         say("interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        say(lower_first(error.format_message()), help_hint(error))
+        text = error.format_message()  # click begins its messages with a capital and ends them with a full stop
+        say(text[:1].lower() + text[1:].removesuffix("."), help_hint(error))
         return EXIT_USAGE
     except SystemExit:  # click's way out where whoever read --help has gone away
         return EXIT_OK
@@ -75,11 +70,6 @@ def help_hint(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and context.info_name == "profile":
         return f"see {context.command_path} --help; the workload's own options stand after --"
     return f"see {context.command_path} --help"
-
-
-def lower_first(text: str) -> str:
-    """click begins its messages with a capital and ends them with a full stop."""
-    return text[:1].lower() + text[1:].removesuffix(".")
 
 
 def internal_error(error: Exception, context: Context) -> int:

@@ -7,24 +7,18 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kgprof import model as m
 from kgprof.cli.ci import Job, job_of
-from kgprof.errors import (
-    UsageError,
-)
-
-if TYPE_CHECKING:
-    from kgprof.render import Renderer
-
+from kgprof.errors import UsageError
 
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
 PASSES = tuple(str(name) for name in m.PassName)
-MODULE = "kgprof.module"
+MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
 
@@ -46,9 +40,6 @@ class Context:
     job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
 
 
-WORKLOAD_ARGS = "kgprof.workload_args"
-
-
 class Place(click.Path):
     """A file or folder by its name. Empty it would be the working directory, which a variable that is not set asks of
     nobody."""
@@ -65,12 +56,19 @@ class Place(click.Path):
 PLACE = Place()
 
 
-def be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Context).verbose = value
-
-
-def parsed_formats(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Output, ...]:
-    return parse_formats(values)
+def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """What concerns every verb is no parameter of any: it goes to the Context."""
+    context = ctx.ensure_object(Context)
+    if param.name == "verbose":
+        context.verbose = value
+    elif param.name == "no_redact":
+        context.sharing = replace(context.sharing, redact=not value)
+    elif param.name == "include_source":
+        context.sharing = replace(context.sharing, source=value)
+    elif param.name == "no_ci":
+        context.job = Job() if value else job_of(os.environ)
+    else:
+        raise AssertionError(f"nothing remembers {param.name}")
 
 
 def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -88,22 +86,8 @@ def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) ->
 
 
 verbose_option = click.option(
-    "-v", "--verbose", is_flag=True, expose_value=False, callback=be_verbose, help="Show the traceback of a crash."
+    "-v", "--verbose", is_flag=True, expose_value=False, callback=remembered, help="Show the traceback of a crash."
 )
-
-
-def be_in_no_ci(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Context).job = Job() if value else job_of(os.environ)
-
-
-def be_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    context = ctx.ensure_object(Context)
-    context.sharing = replace(context.sharing, redact=not value)
-
-
-def show_source(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    context = ctx.ensure_object(Context)
-    context.sharing = replace(context.sharing, source=value)
 
 
 def sharing_options(command: Any) -> Any:
@@ -113,7 +97,7 @@ def sharing_options(command: Any) -> Any:
             "--no-redact",
             is_flag=True,
             expose_value=False,
-            callback=be_unredacted,
+            callback=remembered,
             help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
         ),
         click.option(
@@ -122,14 +106,14 @@ def sharing_options(command: Any) -> Any:
             default="repo",
             show_default=True,
             expose_value=False,
-            callback=show_source,
+            callback=remembered,
             help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
         ),
         click.option(
             "--no-ci",
             is_flag=True,
             expose_value=False,
-            callback=be_in_no_ci,
+            callback=remembered,
             help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
         ),
     )
@@ -138,21 +122,54 @@ def sharing_options(command: Any) -> Any:
     return command
 
 
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One ``--format``: to a file, or to stdout."""
+
+    form: str
+    path: Path | None
+
+
+def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
+    if not values:
+        return ()
+    from kgprof import render
+
+    outputs = []
+    for value in values:
+        name, _, path = value.partition("=")
+        outputs.append(Output(form=render.by_name(name).name, path=Path(path) if path else None))
+    if sum(output.path is None for output in outputs) > 1:
+        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
+    for output in outputs:
+        if output.path is not None:
+            refuse_unwritable(output.path)
+    return tuple(outputs)
+
+
+class FormatOption(click.Option):
+    """Its help names every format; the renderers are imported only when somebody reads it."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from kgprof.render import RENDERERS
+
+        *names, last = (renderer.name for renderer in RENDERERS)
+        self.help = f"Say it as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
+        return super().get_help_record(ctx)
+
+
 def format_option(verb: str) -> Callable[[Any], Any]:
     """``--format`` of one verb. Where a parameter has another name than its option, its variable is named here."""
     return click.option(
         "--format",
         "outputs",
+        cls=FormatOption,
         envvar=f"KGPROF_{verb}_FORMAT",
         multiple=True,
         metavar="FORMAT[=PATH]",
-        callback=parsed_formats,
-        help="Say it as text, json, markdown, html, sarif, junit or github, on stdout or into PATH. Repeatable.",
+        callback=parse_formats,
     )
-
-
-def named_module(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    ctx.meta[MODULE] = value
 
 
 def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -183,7 +200,7 @@ module_option = click.option(
     metavar="MODULE",
     is_eager=True,
     expose_value=False,
-    callback=named_module,
+    callback=lambda ctx, param, value: ctx.meta.update({MODULE: value}),
     help="Run a module as a program, as python -m does; in place of WORKLOAD.",
 )
 
@@ -300,39 +317,12 @@ def run_options(verb: str) -> Callable[[Any], Any]:
     return add
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """One ``--format``: to a file, or to stdout."""
-
-    renderer: Renderer
-    path: Path | None
-
-
-def parse_formats(values: Sequence[str]) -> tuple[Output, ...]:
-    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
-    if not values:
-        return ()
-    from kgprof import render
-
-    outputs = []
-    for value in values:
-        name, _, path = value.partition("=")
-        outputs.append(Output(renderer=render.by_name(name), path=Path(path) if path else None))
-    if sum(output.path is None for output in outputs) > 1:
-        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
-    for output in outputs:
-        if output.path is not None and not could_be_written(output.path):
-            raise UsageError(f"cannot write to {output.path}", hint="name a file in a folder that can be written")
-    return tuple(outputs)
-
-
-def could_be_written(path: Path) -> bool:
-    """No folder itself, and nothing but folders above it; the missing ones are made when it is written. Nor the name of
-    a stream that says something else: stdout is asked for by no name."""
-    if str(path) in ("/dev/stdout", "/dev/stderr"):
-        return False
+def refuse_unwritable(path: Path) -> None:
+    """Raises UsageError for a folder, for a file with anything but folders above it (the missing ones are made when it
+    is written), and for the name of a stream that says something else: stdout is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    return not path.is_dir() and above is not None and above.is_dir()
+    if str(path) in ("/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
+        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
 
 
 def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
@@ -340,13 +330,22 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
 
     Raises UsageError for a workload that cannot be one, before a child is started for it.
     """
-    from kgprof.workloads import loading
+    from kgprof.workloads import loading, programs
 
     loading.find(workload)
     loading.check_arguments(workload, workload_args)
-    checked_warmup(given["warmup"], given["steps"])
+    if given["warmup"] >= given["steps"]:
+        lacking = f"--warmup {given['warmup']} leaves none of --steps {given['steps']} for steady state"
+        raise UsageError(lacking, hint="ask for more --steps")
     given["passes"] = passes_of(workload, given)
-    checked_rounds(workload, given.get("rounds", DEFAULTS.rounds), given["passes"])
+    rounds = given.get("rounds", DEFAULTS.rounds)
+    if rounds > 1 and programs.is_program(workload):
+        raise UsageError(
+            f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
+            hint="profile a function of it, file.py:name, or the script several times",
+        )
+    if rounds > 1 and given["passes"] and m.PassName.TIMING not in given["passes"]:
+        raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
     return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
@@ -380,27 +379,6 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[m.PassName, ...]:
                 f"{option} is for scripts, and {workload} is none", hint="a script is script.py, or -m pkg.mod"
             )
     return passes
-
-
-def checked_warmup(warmup: int, steps: int) -> None:
-    if warmup >= steps:
-        raise UsageError(
-            f"--warmup {warmup} leaves none of --steps {steps} for steady state", hint="ask for more --steps"
-        )
-
-
-def checked_rounds(workload: str, rounds: int, passes: tuple[m.PassName, ...]) -> None:
-    from kgprof.workloads import programs
-
-    if rounds == 1:
-        return
-    if programs.is_program(workload):
-        raise UsageError(
-            f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
-            hint="profile a function of it, file.py:name, or the script several times",
-        )
-    if passes and m.PassName.TIMING not in passes:
-        raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.cli.options import Sharing
-from kgprof.progress import tell as to_stderr
+from kgprof.cli.writing import inform
 
 if TYPE_CHECKING:
-    from kgprof import model as m
-    from kgprof.collectors.accepted import Entry
     from kgprof.compare import CompareSettings
-    from kgprof.gate import Settings
-    from kgprof.gate.settings import Written
-
+    from kgprof.gate.settings import Configuration
 
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 
@@ -36,70 +31,61 @@ def read(
     kinds = kernel_kinds()
     loaded = recordings.load(recording)
     if hta is not False:
-        loaded = with_holistic(loaded, again=bool(hta), quiet=quiet)
-    found = judged_profile(loaded, kinds)
-    return redacted(found, loaded.header.private, source=sharing.source, redact=sharing.redact)
+        from kgprof.record import holistic
+
+        loaded = holistic.asked(loaded, again=bool(hta), say=(lambda text: None) if quiet else inform)
+    profile = judged_profile(loaded, kinds)
+    return redacted(profile, loaded.header.private, source=sharing.source, redact=sharing.redact)
 
 
 def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.Profile:
     """As it was recorded: what must not be shown is still in it."""
     from kgprof.analysis import analyse
     from kgprof.gate import judge
-    from kgprof.gate.settings import from_record
+    from kgprof.gate.settings import check_recorded
     from kgprof.reading import layout
 
-    found = analyse(loaded, kinds)
+    profile = analyse(loaded, kinds)
     if loaded.gate is None:
-        return found
-    return judge(found, from_record(loaded.gate, Path(loaded.folder) / layout.GATE))
+        return profile
+    check_recorded(loaded.gate, Path(loaded.folder) / layout.GATE)
+    return judge(profile, loaded.gate)
 
 
-def with_holistic(loaded: m.Recording, *, again: bool, quiet: bool) -> m.Recording:
-    from kgprof.record import holistic
-
-    def tell(text: str) -> None:
-        if not quiet:
-            to_stderr(f"kgprof: {text}")
-
-    return holistic.asked(loaded, again=again, say=tell)
-
-
-def gate_settings(options: Written, faults: list[str]) -> Settings:
+def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
+    import msgspec
+
     from kgprof.collectors import accepted
     from kgprof.gate.settings import combined, refuse
 
-    folder, written = gate_configuration(faults)
-    if options.accepted is not None:
-        path = Path(options.accepted)
-    elif written is not None and written.accepted is not None:
-        path = folder / written.accepted
-    else:
-        path = folder / accepted.FILE
+    folder, file = gate_configuration(faults)
+    path = accepted_path(options.accepted, folder, file)
     text = text_of(path, faults)
     entries = accepted.parse(text, str(path), faults) if text is not None else ()
     refuse(faults)
     if text is None and options.accepted is not None:
-        to_stderr(f"kgprof: there is no {path}: nothing is accepted")
-    settings = combined(options, written, entries, str(path))
+        inform(f"there is no {path}: nothing is accepted")
+    settings = combined(options, file, entries, str(path))
     if text is None or entries:
         return settings
     empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; else it may be deleted"
-    return replace(settings, notes=(*settings.notes, empty))
+    return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
 
 
-def gate_configuration(faults: list[str]) -> tuple[Path, Written | None]:
+def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
     """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
-    from kgprof.gate.settings import File, parse_file
+    from kgprof.gate.settings import parse_file
 
     here = Path.cwd()
     for folder in (here, *here.parents):
-        files = [File(path=str(folder / name), text=text_of(folder / name, faults)) for name in CONFIGURATION]
-        found = [written for file in files if (written := parse_file(file, faults)) is not None]
-        if len(found) > 1:
+        texts = {str(folder / name): text_of(folder / name, faults) for name in CONFIGURATION}
+        parsed = [parse_file(path, text, faults) for path, text in texts.items() if text is not None]
+        saying = [configuration for configuration in parsed if configuration is not None]
+        if len(saying) > 1:
             faults.append(f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one")
-        if found:
-            return folder, found[0]
+        if saying:
+            return folder, saying[0]
         if (folder / ".git").exists():
             break
     return here, None
@@ -110,9 +96,9 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
     from kgprof.gate.settings import refuse
 
     faults: list[str] = []
-    _, written = gate_configuration(faults)
+    _, file = gate_configuration(faults)
     refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
-    return written.kernel_kinds if written is not None else ()
+    return file.kernel_kinds if file is not None else ()
 
 
 def text_of(path: Path, faults: list[str]) -> str | None:
@@ -133,13 +119,13 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
     """
     from kgprof.errors import InputError
     from kgprof.reading import layout
-    from kgprof.render import carried
+    from kgprof.render import embedded_profile
 
     file = path / "report.json" if path.is_dir() else path
     if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
         return read(layout.resolve(path), sharing=sharing)
     if file.suffix.lower() in (".html", ".htm"):
-        return carried.read(file).profile
+        return embedded_profile.read(file).profile
     try:
         data = file.read_bytes()
     except FileNotFoundError as error:
@@ -147,7 +133,7 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
         raise InputError("no such file or folder", path=path, hint=hint) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
-    return carried.decoded(data, file)
+    return embedded_profile.decoded(data, file)
 
 
 def named_side(path: Path, sharing: Sharing) -> str:
@@ -177,8 +163,8 @@ def recording_of(path: Path) -> Path | None:
 
 
 def compare_settings(
-    budgets: tuple[str, ...], fail_on: str | None, accepted_path: str | None, allow_different_environment: bool
-) -> tuple[CompareSettings, tuple[Entry, ...]]:
+    budgets: tuple[str, ...], fail_on: str | None, accepted: str | None, allow_different_environment: bool
+) -> tuple[CompareSettings, tuple[m.AcceptedEntry, ...]]:
     """Options over the configuration file over the defaults. Raises UsageError with every fault of all."""
     from kgprof.compare import FAIL_ON as NEW_FINDINGS
     from kgprof.compare import CompareSettings
@@ -187,45 +173,51 @@ def compare_settings(
     from kgprof.gate.settings import refuse
 
     faults: list[str] = []
-    folder, written = gate_configuration(faults)
-    table = written.max_regression if written is not None else None
+    folder, file = gate_configuration(faults)
+    table = file.max_regression if file is not None else None
     from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
     from_options = regressions.parse_options(budgets, BUDGETED, faults)
-    entries = accepted_entries(accepted_path, folder, written, faults)
+    entries = accepted_entries(accepted, folder, file, faults)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="what compare is told")
     settings = CompareSettings(
         budgets={**from_file, **from_options},
-        fail_on=fail_on or (written.fail_on if written is not None else None) or NEW_FINDINGS,
+        fail_on=fail_on or (file.fail_on if file is not None else None) or NEW_FINDINGS,
         allow_different_environment=allow_different_environment,
     )
     return settings, entries
 
 
-def accepted_entries(given: str | None, folder: Path, written: Written | None, faults: list[str]) -> tuple[Entry, ...]:
+def accepted_path(given: str | None, folder: Path, file: Configuration | None) -> Path:
+    """The file of accepted findings: the option's, the configuration's in its ``folder``, or the usual name there."""
     from kgprof.collectors import accepted
 
-    path = Path(given) if given is not None else folder / ((written and written.accepted) or accepted.FILE)
+    return Path(given) if given is not None else folder / ((file and file.accepted) or accepted.FILE)
+
+
+def accepted_entries(
+    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
+) -> tuple[m.AcceptedEntry, ...]:
+    from kgprof.collectors import accepted
+
+    path = accepted_path(given, folder, file)
     text = text_of(path, faults)
     if text is None and given is not None:
         faults.append(f"{path}: there is no such file")
     return accepted.parse(text, str(path), faults) if text is not None else ()
 
 
-def accepted_here(given: str | None) -> tuple[m.GateEntry, ...]:
-    """What the project accepts, as a Recording keeps it. Raises UsageError with every fault of the files."""
-    from dataclasses import asdict
-
-    from kgprof import model as m
+def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
+    """What the project accepts. Raises UsageError with every fault of the files."""
     from kgprof.gate.settings import refuse
 
     faults: list[str] = []
-    folder, written = gate_configuration(faults)
-    entries = accepted_entries(given, folder, written, faults)
+    folder, file = gate_configuration(faults)
+    entries = accepted_entries(given, folder, file, faults)
     refuse(faults, hint="nothing has been run", where="what the project accepts")
-    return tuple(m.GateEntry(**asdict(entry)) for entry in entries)
+    return entries
 
 
-def with_accepted(found: m.Profile, entries: Sequence[Entry]) -> m.Profile:
+def with_accepted(found: m.Profile, entries: Sequence[m.AcceptedEntry]) -> m.Profile:
     """Its findings, marked where the project accepts them."""
     import msgspec
 

@@ -12,71 +12,61 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kgprof import model as m
 from kgprof.cli.ci import Job
+from kgprof.cli.options import Context
 from kgprof.cli.reading import read
 from kgprof.cli.writing import complain_of_runs
-from kgprof.errors import (
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_WORKLOAD,
-)
+from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from kgprof.progress import Progress
     from kgprof.record.ranks import Launch
 
 
-def traced_folder(output: Path | None, torch_trace: Path) -> Path:
-    from kgprof.record import default_folder
+def read_torch_trace(options: m.Options, torch_trace: Path, output: Path | None, context: Context) -> tuple[Path, Path]:
+    """The output folder and the Recording in it."""
+    from kgprof.record import default_folder, torch_trace_files
 
-    return output if output is not None else default_folder(torch_trace.absolute().name)
-
-
-def read_torch_trace(options: m.Options, torch_trace: Path, folder: Path) -> Path:
-    from kgprof.record import torch_trace_files
-
-    return torch_trace_files.record_directory(torch_trace, folder, options)
+    context.folder = output if output is not None else default_folder(torch_trace.absolute().name)
+    return context.folder, torch_trace_files.record_directory(torch_trace, context.folder, options)
 
 
-def launch_of(workload: str) -> Launch | None:
-    """This process's place among torchrun's ranks, for a script."""
-    from kgprof.record import ranks
+def run_here(options: m.Options, output: Path | None, quiet: bool, context: Context) -> tuple[Path, Path] | int:
+    """The output folder and the Recording in it; an exit code on a rank that leaves the rest to rank 0.
+
+    For a script this process may be one of torchrun's ranks.
+    """
+    from kgprof.record import default_folder, folder_name, ranks
     from kgprof.workloads import programs
 
-    return ranks.launch(os.environ) if programs.is_program(workload) else None
-
-
-def output_folder(output: Path | None, workload: str, launched: Launch | None) -> Path:
-    from kgprof.record import default_folder, folder_name, ranks
-
-    if output is not None:
-        return output
-    return ranks.agreed_folder(folder_name(workload), launched) if launched else default_folder(workload)
+    launched = ranks.launch(os.environ) if programs.is_program(options.workload) else None
+    if output is None:
+        agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
+        output = agreed or default_folder(options.workload)
+    context.folder = output
+    recording = recorded(options, output, quiet, launched, context.job)
+    if recording is not None:
+        return output, recording
+    assert launched is not None
+    return rank_exit_code(output, launched)
 
 
 def recorded(options: m.Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
     """The Recording's folder; None on a rank that leaves the rest to rank 0."""
+    from kgprof import progress
     from kgprof.cli.ci import fenced
     from kgprof.record import ranks, record
-
-    with sigterm_as_ctrl_c():
-        if launched is None:
-            with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
-                return record(options, folder, progress, echo=printed)
-        ranks.begin(folder, launched)
-        with shown(options, quiet) as progress, fenced(echo(quiet), job) as printed:
-            record(options, launched.folder(folder), progress, echo=printed)
-        ranks.done(folder, launched)
-        return ranks.gather(folder, launched) if launched.rank == 0 else None
-
-
-def shown(options: m.Options, quiet: bool) -> AbstractContextManager[Progress]:
-    """A live line and what a script prints would write over each other."""
-    from kgprof import progress
     from kgprof.workloads import programs
 
-    return progress.choose(quiet=quiet, live=not programs.is_program(options.workload))
+    # A live line and what a script prints would write over each other.
+    shown = progress.choose(quiet=quiet, live=not programs.is_program(options.workload))
+    with sigterm_as_ctrl_c():
+        if launched is not None:
+            ranks.begin(folder, launched)
+        with shown as phases, fenced(echo(quiet), job) as printed:
+            recording = record(options, launched.folder(folder) if launched else folder, phases, echo=printed)
+        if launched is None:
+            return recording
+        ranks.done(folder, launched)
+        return ranks.gather(folder, launched) if launched.rank == 0 else None
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:
@@ -92,15 +82,14 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
     return to_stderr
 
 
-def rank_exit_code(folder: Path, launched: Launch | None) -> int:
+def rank_exit_code(folder: Path, launched: Launch) -> int:
     """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
     from kgprof.reading import layout
 
-    assert launched is not None
     recording = launched.folder(folder) / layout.FOLDER
-    found = read(recording)
-    complain_of_runs(found, recording)
-    return found.exit_code if found.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
+    profile = read(recording)
+    complain_of_runs(profile, recording)
+    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 class sigterm_as_ctrl_c:  # noqa: N801  used as a statement

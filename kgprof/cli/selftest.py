@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from kgprof import model as m
 from kgprof.analysis import analyse
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record
+
+T = TypeVar("T")
 
 WORKLOAD = Path(__file__).resolve().parents[1] / "workloads" / "known_answers.py"
 STEPS, WARMUP, RESIZED_AT, PRODUCTS = 8, 3, 5, 3  # the latter two stand in WORKLOAD as well
@@ -83,17 +87,21 @@ def asked(device: str, *, timeout_s: float) -> m.Options:
 def compare(recording: m.Recording) -> Answers:
     """The answers in a Recording of the workload against those that its source says."""
     profile = analyse(recording)
-    environment = profile.environment
+    seen, environment = Seen(recording, profile), profile.environment
     release = ".".join(environment.torch.split(".")[:2])
+    triton, cuda = (
+        value if isinstance(value, str) else f"none ({value.reason})"
+        for value in (environment.triton, environment.cuda)
+    )
     return Answers(
         kgprof=environment.kgprof,
         torch=environment.torch,
         python=environment.python,
-        triton=_words(environment.triton),
-        cuda=_words(environment.cuda),
+        triton=triton,
+        cuda=cuda,
         device=f"{profile.device}: {environment.device_name}",
         platform=environment.platform,
-        checks=tuple(_checks(recording, profile)),
+        checks=tuple(probe.check(seen) for probe in PROBES),
         differences=KNOWN_DIFFERENCES.get(release, ()),
     )
 
@@ -118,10 +126,6 @@ def lines(answers: Answers) -> Iterator[str]:
     yield ", ".join(f"{count} {status}" for count, status in counts)
 
 
-def _words(value: str | m.Skipped) -> str:
-    return value if isinstance(value, str) else f"none ({value.reason})"
-
-
 # ---------------------------------------------------------------- the answers
 
 
@@ -129,7 +133,7 @@ class Seen:
     """The one run, and where the marks of its source are."""
 
     def __init__(self, recording: m.Recording, profile: m.Profile) -> None:
-        self.profile = profile
+        self.profile, self.report = profile, profile.runs[0]
         self.run: m.RunRecord = recording.runs[0]
         self.ceilings = recording.ceilings
         self.on_cuda = profile.device == "cuda"
@@ -137,7 +141,6 @@ class Seen:
         text = WORKLOAD.read_text(encoding="utf-8").splitlines()
         marks = ((re.search(r"# answer: (.+)$", line), number) for number, line in enumerate(text, start=1))
         self.line = {mark[1].strip(): number for mark, number in marks if mark}
-        self.records = self.run.records if isinstance(self.run.records, m.CompileRecords) else None
         unavailable = self.run.compile.capture_unavailable if isinstance(self.run.compile, m.CompilePass) else ()
         if isinstance(self.run.memory, m.MemoryPass):
             unavailable += self.run.memory.capture_unavailable
@@ -159,134 +162,159 @@ class Seen:
         return "; ".join(finding.message for finding in self.profile.findings if finding.rule == rule)
 
 
-Answer = tuple[str, str] | m.Skipped  # (expected, got), equal where the capture is right
+class Unavailable(Exception):  # noqa: N818  no error: the check has no answer
+    """There is nothing to compare, and why."""
 
 
-def _checks(recording: m.Recording, profile: m.Profile) -> Iterator[Checked]:
-    seen = Seen(recording, profile)
-    for name, ask in CHECKS:
-        answer = ask(seen)
-        if isinstance(answer, m.Skipped):
-            yield Checked(capture=name, status=UNAVAILABLE, expected="", got=answer.reason)
-        else:
-            expected, got = answer
-            yield Checked(capture=name, status=WORKS if expected == got else WRONG, expected=expected, got=got)
+Answer = tuple[str, str]  # (expected, got), equal where the capture is right
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """``source``: what has to have been listened to; ``compiled``: whether there have to be records of compilations;
+    ``device``: the only one on which there is something to see."""
+
+    capture: str
+    answer: Callable[[Seen], Answer]
+    source: str
+    compiled: bool
+    device: str
+
+    def check(self, seen: Seen) -> Checked:
+        try:
+            if self.device and (self.device == "cuda") is not seen.on_cuda:
+                raise Unavailable(ELSEWHERE[self.device])
+            if why := seen.lacking(self.source) if self.source else "":
+                raise Unavailable(why)
+            if self.compiled:
+                there(seen.run.records)
+            expected, got = self.answer(seen)
+        except Unavailable as why:
+            return Checked(capture=self.capture, status=UNAVAILABLE, expected="", got=str(why))
+        return Checked(capture=self.capture, status=WORKS if expected == got else WRONG, expected=expected, got=got)
+
+
+PROBES: list[Probe] = []  # in the order in which they are told
+ELSEWHERE = {
+    "cuda": "CUDA graphs are not observable on a CPU run",
+    "cpu": "on CUDA the trace itself names the device's kernels",
+}
+
+
+def probe(
+    capture: str, *, source: str = "", compiled: bool = False, device: str = ""
+) -> Callable[[Callable[[Seen], Answer]], Callable[[Seen], Answer]]:
+    def enter(answer: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
+        PROBES.append(Probe(capture=capture, answer=answer, source=source, compiled=compiled, device=device))
+        return answer
+
+    return enter
+
+
+def there(value: T | m.Skipped) -> T:
+    """Raises Unavailable for what was not measured."""
+    if isinstance(value, m.Skipped):
+        raise Unavailable(value.reason)
+    return value
+
+
+def listed(values: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, values))) or "none"
+
+
+def at_line(what: str, line: int, seen: Iterable[int]) -> Answer:
+    return f"{what} line {line}", f"{what} line {', '.join(map(str, sorted(seen))) or 'none'}"
+
+
+def demand(expected: str, right: bool, got: str) -> Answer:
+    return expected, expected if right else got
+
+
+@probe("structured trace: graph break", source="structured trace", compiled=True)
 def _graph_break(seen: Seen) -> Answer:
-    if why := seen.lacking("structured trace") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    named = PRINT_BREAK if PRINT_BREAK in seen.messages("KGP101") else "no id"
-    at = sorted(seen.findings("KGP101"))
-    return f"KGP101 at line {seen.line['graph break']}, {PRINT_BREAK}", f"KGP101 at line {_list(at)}, {named}"
+    want, got = at_line("KGP101 at", seen.line["graph break"], seen.findings("KGP101"))
+    return f"{want}, {PRINT_BREAK}", f"{got}, {PRINT_BREAK if PRINT_BREAK in seen.messages('KGP101') else 'no id'}"
 
 
+@probe("structured trace: recompile", source="structured trace", compiled=True)
 def _recompile(seen: Seen) -> Answer:
-    if why := seen.lacking("structured trace") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    said = seen.messages("KGP103")
-    what = "size" if "size of x, dimension 0: expected 8, got 9" in said else said or "nothing"
-    calls = re.search(r"in call (\d+)", said)
-    at = sorted(seen.findings("KGP103"))
-    want = f"KGP103 at line {seen.line['recompile']}, size, in call {RESIZED_AT}"
-    return want, f"KGP103 at line {_list(at)}, {what}, in call {calls[1] if calls else 'none'}"
+    message = seen.messages("KGP103")
+    what = "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
+    calls = re.search(r"in call (\d+)", message)
+    want, got = at_line("KGP103 at", seen.line["recompile"], seen.findings("KGP103"))
+    return f"{want}, size, in call {RESIZED_AT}", f"{got}, {what}, in call {calls[1] if calls else 'none'}"
 
 
+@probe("skip records", source="skip records", compiled=True)
 def _skipped_frame(seen: Seen) -> Answer:
-    if why := seen.lacking("skip records") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    return f"KGP102 at line {seen.line['skipped frame']}", f"KGP102 at line {_list(sorted(seen.findings('KGP102')))}"
+    return at_line("KGP102 at", seen.line["skipped frame"], seen.findings("KGP102"))
 
 
+@probe("frame hook", source="frame hook", compiled=True)
 def _frames(seen: Seen) -> Answer:
-    if why := seen.lacking("frame hook") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    assert seen.records is not None
-    rows = [row for row in seen.records.frames if row.file == str(WORKLOAD)]
+    rows = [row for row in there(seen.run.records).frames if row.file == str(WORKLOAD)]
     resumed = f"torch_dynamo_resume_in_breaks_at_{seen.line['graph break']}"
-    outcomes = {
-        name: _list(sorted({r.outcome for r in rows if r.function == name})) for name in ("breaks", resumed, "loops")
-    }
     want = {"breaks": "compiled", resumed: "compiled", "loops": "skipped"}
-    return _pairs(want), _pairs(outcomes)
+    got = {name: listed({row.outcome for row in rows if row.function == name}) for name in want}
+    expected, outcome = (", ".join(f"{name} {value}" for name, value in side.items()) for side in (want, got))
+    return expected, outcome
 
 
+@probe("graph hook", source="graph hook", compiled=True)
 def _graphs(seen: Seen) -> Answer:
     """A graph of ``resized`` runs once in each call: the first in those before the size changed."""
-    if why := seen.lacking("graph hook") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    assert seen.records is not None
-    frames = {row.compile_id for row in seen.records.frames if row.function == "resized" and row.compile_id}
-    runs = sorted(sum(graph.runs.values()) for graph in seen.records.graphs if graph.compile_id in frames)
-    return f"runs {_list(sorted([RESIZED_AT, STEPS - RESIZED_AT]))}", f"runs {_list(runs)}"
+    records = there(seen.run.records)
+    frames = {row.compile_id for row in records.frames if row.function == "resized" and row.compile_id}
+    runs = sorted(sum(graph.runs.values()) for graph in records.graphs if graph.compile_id in frames)
+    want, got = (", ".join(map(str, side)) or "none" for side in (sorted([RESIZED_AT, STEPS - RESIZED_AT]), runs))
+    return f"runs {want}", f"runs {got}"
 
 
+@probe("sources agree", compiled=True)
 def _disagreements(seen: Seen) -> Answer:
-    if seen.records is None:
-        return m.Skipped(reason=_no_compile(seen))
     return "no KGP503", seen.messages("KGP503") or "no KGP503"
 
 
+@probe("torch logs", source="torch logs")
 def _torch_logs(seen: Seen) -> Answer:
-    if why := seen.lacking("torch logs"):
-        return m.Skipped(reason=why)
-    return (
-        "torch's text of the break",
-        "torch's text of the break" if "Graph break" in seen.run.log else "none in the log",
-    )
+    return demand("torch's text of the break", "Graph break" in seen.run.log, "none in the log")
 
 
+@probe("graph-break registry", compiled=True)
 def _registry(seen: Seen) -> Answer:
-    if seen.records is None:
-        return m.Skipped(reason=_no_compile(seen))
-    registry = seen.records.sources.registry
+    registry = there(seen.run.records).sources.registry
     if not registry:
-        return m.Skipped(reason="this torch ships no graph_break_registry.json")
+        raise Unavailable("this torch ships no graph_break_registry.json")
     entry = registry.get(PRINT_BREAK)
-    explained = bool(entry and entry.explanation)
-    return f"{PRINT_BREAK} explained", f"{PRINT_BREAK} explained" if explained else f"only {_list(sorted(registry))}"
+    return demand(f"{PRINT_BREAK} explained", bool(entry and entry.explanation), f"only {listed(registry)}")
 
 
-def _cuda_graph_log(seen: Seen) -> Answer:
-    if not seen.on_cuda:
-        return m.Skipped(reason="CUDA graphs are not observable on a CPU run")
-    if why := seen.lacking("cuda graph log") or _no_compile(seen):
-        return m.Skipped(reason=why)
-    assert seen.records is not None
-    recorded = any("ecord" in line.text for line in seen.records.logs)
-    return "a recording is logged", "a recording is logged" if recorded else f"{len(seen.records.logs)} other messages"
-
-
-def _cuda_graphs(seen: Seen) -> Answer:
-    kernels = seen.profile.runs[0].kernels
-    if not seen.on_cuda:
-        return m.Skipped(reason="CUDA graphs are not observable on a CPU run")
-    if isinstance(kernels, m.Skipped):
-        return kernels
-    launched = kernels.graph_launches
-    if isinstance(launched, m.Skipped):
-        return launched
-    return f"{STEPS} launches in {STEPS} steps", f"{launched} launches in {kernels.steps} steps"
-
-
+@probe("Inductor")
 def _inductor(seen: Seen) -> Answer:
-    if isinstance(seen.environment.compiler, m.Skipped) and not seen.on_cuda:
-        return seen.environment.compiler
-    if not isinstance(seen.run.compile, m.CompilePass):
-        return m.Skipped(reason=seen.run.compile.reason)
-    rows = [row for row in seen.run.compile.compilations if row.function == "generated"]
-    return "generated compiles once, without fault", _compiled_times(len(rows), any(row.fail_reason for row in rows))
+    if not seen.on_cuda:
+        there(seen.environment.compiler)
+    rows = [row for row in there(seen.run.compile).compilations if row.function == "generated"]
+    times = "once" if len(rows) == 1 else f"{len(rows)} times"
+    failed = any(row.fail_reason for row in rows)
+    got = f"generated compiles {times}, {'and fails' if failed else 'without fault'}"
+    return "generated compiles once, without fault", got
 
 
-def _compiled_times(count: int, failed: bool) -> str:
-    times = "once" if count == 1 else f"{count} times"
-    return f"generated compiles {times}, {'and fails' if failed else 'without fault'}"
+@probe("CUDA-graph log", source="cuda graph log", compiled=True, device="cuda")
+def _cuda_graph_log(seen: Seen) -> Answer:
+    logs = there(seen.run.records).logs
+    return demand("a recording is logged", any("ecord" in line.text for line in logs), f"{len(logs)} other messages")
 
 
+@probe("CUDA graphs launched", device="cuda")
+def _cuda_graphs(seen: Seen) -> Answer:
+    kernels = there(seen.report.kernels)
+    return f"{STEPS} launches in {STEPS} steps", f"{there(kernels.graph_launches)} launches in {kernels.steps} steps"
+
+
+@probe("TIMING clock")
 def _clock(seen: Seen) -> Answer:
-    timing = seen.run.timing
-    if not isinstance(timing, m.TimingPass):
-        return timing
+    timing = there(seen.run.timing)
     clock = "cuda events" if seen.on_cuda else "perf_counter"
     whole = all(len(group) == STEPS and min(group) > 0 for group in timing.step_us)
     return (
@@ -295,72 +323,62 @@ def _clock(seen: Seen) -> Answer:
     )
 
 
+@probe("TRACE")
 def _trace(seen: Seen) -> Answer:
-    kernels = seen.profile.runs[0].kernels
-    if isinstance(kernels, m.Skipped):
-        return kernels
+    rows = there(seen.report.kernels).rows
     if seen.on_cuda:
-        products = sum(row.count for row in kernels.rows if row.kind == "gemm")
-        want = f"at least {PRODUCTS * STEPS} GEMM kernels on the device"
-        return want, want if products >= PRODUCTS * STEPS else f"{products} GEMM kernels"
-    products = sum(row.count for row in kernels.rows if row.name == "aten::mm")
+        products = sum(row.count for row in rows if row.kind == "gemm")
+        least = PRODUCTS * STEPS
+        return demand(f"at least {least} GEMM kernels on the device", products >= least, f"{products} GEMM kernels")
+    products = sum(row.count for row in rows if row.name == "aten::mm")
     return f"aten::mm {PRODUCTS * STEPS} times", f"aten::mm {products} times"
 
 
+@probe("C++ kernel profile", device="cpu")
 def _cpp_kernels(seen: Seen) -> Answer:
-    if seen.on_cuda:
-        return m.Skipped(reason="on CUDA the trace itself names the device's kernels")
-    if isinstance(seen.run.kernels, m.Skipped):
-        return seen.run.kernels
-    kernels = seen.profile.runs[0].kernels
+    there(seen.run.kernels)
+    kernels = seen.report.kernels
     named = isinstance(kernels, m.KernelBreakdown) and any(row.generator == "cpp" for row in kernels.rows)
-    return "a C++ kernel by name", "a C++ kernel by name" if named else "none"
+    return demand("a C++ kernel by name", named, "none")
 
 
+@probe("lines of eager calls", source="eager calls")
 def _eager_calls(seen: Seen) -> Answer:
-    if isinstance(seen.run.kernel_origins, m.Skipped):
-        return seen.run.kernel_origins
-    if why := seen.lacking("eager calls"):
-        return m.Skipped(reason=why)
-    products = [origin for origin in seen.run.kernel_origins.origins if origin.kernel == "aten.mm"]
-    at = sorted({line.line for origin in products for line in origin.lines})
-    want = f"aten.mm called {PRODUCTS} times at line {seen.line['eager call']}"
-    return want, f"aten.mm called {len(products)} times at line {_list(at)}"
+    products = [origin for origin in there(seen.run.kernel_origins).origins if origin.kernel == "aten.mm"]
+    want, got = at_line("at", seen.line["eager call"], {line.line for origin in products for line in origin.lines})
+    return f"aten.mm called {PRODUCTS} times {want}", f"aten.mm called {len(products)} times {got}"
 
 
+@probe("lines of library calls")
 def _library_calls(seen: Seen) -> Answer:
     """The generated code calls ATen for a scatter, which torch itself says nothing of."""
-    if isinstance(seen.run.kernel_origins, m.Skipped):
-        return seen.run.kernel_origins
-    if isinstance(seen.environment.compiler, m.Skipped) and not seen.on_cuda:
-        return seen.environment.compiler
-    origins = seen.run.kernel_origins.origins
-    scatters = [one for one in origins if one.compile_id and one.kernel.startswith("aten.scatter_reduce")]
-    at = sorted({line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)})
-    return f"a scatter from line {seen.line['library call']}", f"a scatter from line {_list(at)}"
+    origins = there(seen.run.kernel_origins).origins
+    if not seen.on_cuda:
+        there(seen.environment.compiler)
+    scatters = [origin for origin in origins if origin.compile_id and origin.kernel.startswith("aten.scatter_reduce")]
+    lines = {line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)}
+    return at_line("a scatter from", seen.line["library call"], lines)
 
 
+@probe("ceilings of the card")
 def _ceilings(seen: Seen) -> Answer:
-    if isinstance(seen.ceilings, m.Skipped):
-        return seen.ceilings
-    measured = {one.operation for one in seen.ceilings.measured if one.per_s and min(one.per_s) > 0}
-    want = f"{m.COPY} and {m.MATMUL} above 0 a second"
-    return want, want if measured == {m.COPY, m.MATMUL} else f"{_list(sorted(measured))} above 0 a second"
+    measured = {row.operation for row in there(seen.ceilings).measured if row.per_s and min(row.per_s) > 0}
+    wanted = {m.COPY, m.MATMUL}
+    return demand(
+        f"{m.COPY} and {m.MATMUL} above 0 a second", measured == wanted, f"{listed(measured)} above 0 a second"
+    )
 
 
+@probe("HOST")
 def _host(seen: Seen) -> Answer:
-    host = seen.run.host
-    if not isinstance(host, m.HostPass):
-        return host
-    calls = sum(row.calls for row in host.rows if row.function.endswith("known_work"))
+    calls = sum(row.calls for row in there(seen.run.host).rows if row.function.endswith("known_work"))
     return f"known_work called {STEPS} times", f"known_work called {calls} times"
 
 
+@probe("STACK")
 def _stacks(seen: Seen) -> Answer:
     """A function of a known name stands under its caller, and its products under it."""
-    flame = seen.profile.runs[0].flame
-    if isinstance(flame, m.Skipped):
-        return flame
+    flame = there(seen.report.flame)
     names = [flame.names[flame.frames[frame].name] for frame in flame.frame]
     at = [node for node, name in enumerate(names) if name == "known_work" and names[flame.parent[node]] == "step"]
     below = set(at)
@@ -372,93 +390,33 @@ def _stacks(seen: Seen) -> Answer:
     return want, f"known_work under {'step' if at else 'nothing'}, {products} products in {flame.steps} steps"
 
 
+@probe("MEMORY: syncs", source="syncs")
 def _syncs(seen: Seen) -> Answer:
-    memory = seen.run.memory
-    if not isinstance(memory, m.MemoryPass):
-        return memory
-    if why := seen.lacking("syncs"):
-        return m.Skipped(reason=why)
-    if not isinstance(memory.syncs, m.SyncRecords):
-        return memory.syncs
-    read = [r for r in memory.syncs.records if r.op == "aten::_local_scalar_dense" and r.frames and not r.compile_id]
+    records = there(there(seen.run.memory).syncs).records
+    read = [r for r in records if r.op == "aten::_local_scalar_dense" and r.frames and not r.compile_id]
     at = sum(sum(record.calls.values()) for record in read if record.frames[0].line == seen.line["sync"])
     elsewhere = sorted({record.frames[0].line for record in read} - {seen.line["sync"]})
-    also = f", and at {_list(elsewhere)}" if elsewhere else ""
+    also = f", and at {', '.join(map(str, elsewhere))}" if elsewhere else ""
     return f"line {seen.line['sync']} reads {STEPS} times", f"line {seen.line['sync']} reads {at} times{also}"
 
 
+@probe("MEMORY: torch.cond")
 def _cond(seen: Seen) -> Answer:
     """A compiled torch.cond reads its predicate, on the CPU as well."""
-    memory = seen.run.memory
-    if not isinstance(memory, m.MemoryPass):
-        return memory
-    if not isinstance(memory.syncs, m.SyncRecords):
-        return memory.syncs
-    read = {r.frames[0].line for r in memory.syncs.records if r.compile_id and r.operator == "cond" and r.frames}
-    return f"a read by torch.cond at line {seen.line['cond']}", f"a read by torch.cond at line {_list(sorted(read))}"
+    records = there(there(seen.run.memory).syncs).records
+    read = {r.frames[0].line for r in records if r.compile_id and r.operator == "cond" and r.frames}
+    return at_line("a read by torch.cond at", seen.line["cond"], read)
 
 
+@probe("MEMORY: tensor probe", source="tensor probe")
 def _tensors(seen: Seen) -> Answer:
-    memory = seen.run.memory
-    if not isinstance(memory, m.MemoryPass):
-        return memory
-    if why := seen.lacking("tensor probe"):
-        return m.Skipped(reason=why)
-    if not isinstance(memory.tensors, m.TensorRecords):
-        return memory.tensors
-    written = {place.frames[0].line for graph in memory.tensors.graphs for place in graph.in_place if place.frames}
-    return f"a write at line {seen.line['in-place']}", f"a write at line {_list(sorted(written))}"
+    graphs = there(there(seen.run.memory).tensors).graphs
+    written = {place.frames[0].line for graph in graphs for place in graph.in_place if place.frames}
+    return at_line("a write at", seen.line["in-place"], written)
 
 
+@probe("MEMORY: peaks")
 def _peaks(seen: Seen) -> Answer:
-    memory = seen.run.memory
-    if not isinstance(memory, m.MemoryPass):
-        return memory
-    if isinstance(memory.peaks, m.Skipped):
-        return memory.peaks
-    peak = memory.peaks.allocated_bytes if seen.on_cuda else memory.peaks.resident_bytes
-    if isinstance(peak, m.Skipped):
-        return peak
-    return "a peak above 0 bytes", "a peak above 0 bytes" if peak > 0 else f"{peak} bytes"
-
-
-def _no_compile(seen: Seen) -> str:
-    """Empty where there are records."""
-    if seen.records is not None:
-        return ""
-    return seen.run.records.reason if isinstance(seen.run.records, m.Skipped) else "no records"
-
-
-def _list(values: object) -> str:
-    return ", ".join(map(str, values)) or "none" if isinstance(values, list) else str(values)
-
-
-def _pairs(values: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-CHECKS: tuple[tuple[str, Callable[[Seen], Answer]], ...] = (
-    ("structured trace: graph break", _graph_break),
-    ("structured trace: recompile", _recompile),
-    ("skip records", _skipped_frame),
-    ("frame hook", _frames),
-    ("graph hook", _graphs),
-    ("sources agree", _disagreements),
-    ("torch logs", _torch_logs),
-    ("graph-break registry", _registry),
-    ("Inductor", _inductor),
-    ("CUDA-graph log", _cuda_graph_log),
-    ("CUDA graphs launched", _cuda_graphs),
-    ("TIMING clock", _clock),
-    ("TRACE", _trace),
-    ("C++ kernel profile", _cpp_kernels),
-    ("lines of eager calls", _eager_calls),
-    ("lines of library calls", _library_calls),
-    ("ceilings of the card", _ceilings),
-    ("HOST", _host),
-    ("STACK", _stacks),
-    ("MEMORY: syncs", _syncs),
-    ("MEMORY: torch.cond", _cond),
-    ("MEMORY: tensor probe", _tensors),
-    ("MEMORY: peaks", _peaks),
-)
+    peaks = there(there(seen.run.memory).peaks)
+    peak = there(peaks.allocated_bytes if seen.on_cuda else peaks.resident_bytes)
+    return demand("a peak above 0 bytes", peak > 0, f"{peak} bytes")

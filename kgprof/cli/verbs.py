@@ -17,12 +17,12 @@ from kgprof.cli.options import (
     Context,
     Output,
     asked_for,
-    could_be_written,
     format_option,
     hta_option,
     module_option,
     named_once,
     parsed_passes,
+    refuse_unwritable,
     run_options,
     sharing_options,
     torch_trace_option,
@@ -44,13 +44,9 @@ from kgprof.cli.reading import (
     with_accepted,
 )
 from kgprof.cli.recording import (
-    launch_of,
-    output_folder,
-    rank_exit_code,
     read_torch_trace,
-    recorded,
+    run_here,
     sigterm_as_ctrl_c,
-    traced_folder,
 )
 from kgprof.cli.writing import (
     add_to_job_summary,
@@ -59,22 +55,17 @@ from kgprof.cli.writing import (
     emit,
     inform,
     say_outcome,
-    speedscope_file,
     to_stdout,
     write_baseline,
     write_report,
 )
-from kgprof.errors import (
-    EXIT_GATE_FAILED,
-    EXIT_OK,
-    EXIT_USAGE,
-    UsageError,
-)
-from kgprof.gate.settings import FAIL_ON
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
+from kgprof.export import EXPORTERS
 from kgprof.progress import tell
 
 HELP_WIDTH = 100
-SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
+FAIL_ON = tuple(str(level) for level in m.FailOn)
+VIEWERS = tuple(exporter.name for exporter in EXPORTERS)
 TRACED_PASSES = (str(m.PassName.TRACE), str(m.PassName.KERNELS), str(m.PassName.STACK))
 
 
@@ -118,6 +109,20 @@ def installed(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def reported(
+    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
+) -> int:
+    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
+    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    page = write_report(folder, profile, recording)
+    complain(profile, recording)
+    if not quiet:
+        inform(profile.verdict.text)
+    add_to_job_summary(profile, context.job)
+    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
+    return profile.exit_code
 
 
 @click.group(
@@ -218,22 +223,13 @@ def profile(
     options = asked_for(workload, workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
-    launched = launch_of(workload)
-    folder = output_folder(output, workload, launched)
-    ctx.ensure_object(Context).folder = folder
     context = ctx.ensure_object(Context)
-    recording = recorded(options, folder, quiet, launched, context.job)
-    if recording is None:
-        return rank_exit_code(folder, launched)
+    ran = run_here(options, output, quiet, context)
+    if isinstance(ran, int):
+        return ran
+    folder, recording = ran
     store.write_accepted(recording, known)
-    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    report = write_report(folder, found, recording)
-    complain(found, recording)
-    if not quiet:
-        inform(found.verdict.text)
-    add_to_job_summary(found, context.job)
-    emit(outputs, found, recording, otherwise=str(report), job=context.job)
-    return found.exit_code
+    return reported(folder, recording, outputs, context, hta=hta, quiet=quiet)
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
@@ -250,7 +246,9 @@ def profile(
     "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
 )
 @click.option(
-    "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="Which findings fail that no budget counts.  [default: error]",
 )
 @click.option(
     "--backend",
@@ -291,7 +289,7 @@ def check_graphs(
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
                   kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
-    from kgprof.gate.settings import parse_options, to_record
+    from kgprof.gate.settings import parse_options, passes
     from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
 
@@ -301,20 +299,16 @@ def check_graphs(
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         options = traced_options(ctx, torch_trace, workload_args)
-        folder = traced_folder(output, torch_trace)
-        ctx.ensure_object(Context).folder = folder
-        recording: Path | None = read_torch_trace(options, torch_trace, folder)
+        ran: tuple[Path, Path] | int = read_torch_trace(options, torch_trace, output, context)
     else:
         refuse_other_platforms()
-        gates_own = {"passes": settings.passes, "backend": settings.backend}
+        gates_own = {"passes": passes(settings), "backend": settings.backend}
         options = asked_for(workload, workload_args, **{**given, **gates_own})
-        launched = launch_of(workload)
-        folder = output_folder(output, workload, launched)
-        ctx.ensure_object(Context).folder = folder
-        recording = recorded(options, folder, quiet, launched, context.job)
-    if recording is None:
-        return rank_exit_code(folder, launched)
-    store.write_gate(recording, to_record(settings))
+        ran = run_here(options, output, quiet, context)
+    if isinstance(ran, int):
+        return ran
+    folder, recording = ran
+    store.write_gate(recording, settings)
     found = read(recording, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain_of_runs(found, recording)
@@ -361,19 +355,18 @@ def report(
 
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
+    context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        output = traced_folder(output, torch_trace)
-        recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output)
+        output, recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output, context)
     assert recording is not None
     folder = layout.resolve(recording)
-    context = ctx.ensure_object(Context)
     found = read(folder, hta=hta, sharing=context.sharing)
     add_to_job_summary(found, context.job)
     if output is None and outputs:
         emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
     where = output if output is not None else layout.output_folder(folder)
-    ctx.ensure_object(Context).folder = where
+    context.folder = where
     emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
     return EXIT_OK
 
@@ -435,15 +428,7 @@ def trace(
         shown_progress.phase("analysis", None)
     for sentence in unread:
         inform(f"left out: {sentence}")
-    context = ctx.ensure_object(Context)
-    found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    report = write_report(where, found, recording)
-    complain(found, recording)
-    if not quiet:
-        inform(found.verdict.text)
-    add_to_job_summary(found, context.job)
-    emit(outputs, found, recording, otherwise=str(report), job=context.job)
-    return found.exit_code
+    return reported(where, recording, outputs, ctx.ensure_object(Context), hta=hta, quiet=quiet)
 
 
 @cli.command()
@@ -475,13 +460,16 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     from kgprof.reading import recordings
     from kgprof.record import kept_traces, store
 
-    if not could_be_written(output):
-        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
+    refuse_unwritable(output)
     kept = kept_traces.asked_for(recordings.load(recording), slug, m.PassName(name) if name is not None else None)
-    if viewer == PERFETTO:
-        store.copy_trace(kept.path, output)
+    exporter = EXPORTERS[VIEWERS.index(viewer)]
+    file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
+    for warning in warnings:
+        inform(warning)
+    if isinstance(file, Path):
+        store.copy_trace(file, output)
     else:
-        store.write_export(output, speedscope_file(kept))
+        store.write_export(output, file)
     to_stdout(str(output))
     return EXIT_OK
 
@@ -498,7 +486,11 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     help="How much worse a metric may be, of what base has: step, evaluation, unit, peak-allocated, kernels-a-step ... "
     "Repeatable.  [default: step=5%, evaluation=5%]",
 )
-@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="Which new findings fail.  [default: warning]",
+)
 @click.option(
     "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
 )
@@ -566,15 +558,14 @@ def extract(report: Path, output: Path | None) -> int:
     For example:  kgprof extract report.html -o report.json
                   kgprof extract report.html | jq .verdict
     """
-    from kgprof import model as m
     from kgprof.record import store
-    from kgprof.render import carried
+    from kgprof.render import embedded_profile
 
-    if output is not None and not could_be_written(output):
-        raise UsageError(f"cannot write to {output}", hint="name a file in a folder that can be written")
-    found = carried.read(report)
-    text = m.encode_json(found.profile).decode()
-    for words in found.left_out:
+    if output is not None:
+        refuse_unwritable(output)
+    embedded = embedded_profile.read(report)
+    text = m.encode_json(embedded.profile).decode()
+    for words in embedded.left_out:
         inform(f"not in this report's copy: {words}")
     if output is None:
         to_stdout(text)
@@ -591,7 +582,6 @@ def schema() -> int:
     \b
     For example:  kgprof schema > kgprof.schema.json
     """
-    from kgprof import model as m
     from kgprof.render import json
 
     to_stdout(m.encode_json(json.schema()).decode())
@@ -618,7 +608,6 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     \b
     For example:  kgprof selftest --device cpu
     """
-    from kgprof import model as m
     from kgprof import progress
     from kgprof.cli.selftest import lines
     from kgprof.cli.selftest import selftest as answers_here
@@ -690,8 +679,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
-    if not could_be_written(path):
-        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
+    refuse_unwritable(path)
     if not force:
         refuse_to_replace(path)
     torch = installed("torch").partition("+")[0]

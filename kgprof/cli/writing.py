@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,12 @@ import click
 from kgprof import model as m
 from kgprof.cli.ci import Job, inert
 from kgprof.cli.options import Output
-from kgprof.errors import (
-    EXIT_GATE_FAILED,
-    EXIT_INCONCLUSIVE,
-    EXIT_NOTHING_MEASURED,
-    EXIT_OK,
-    UsageError,
-)
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, UsageError
 from kgprof.progress import discard, tell
 from kgprof.wording import plural
 
 if TYPE_CHECKING:
-    from kgprof import model as m
-    from kgprof.gate import Settings
-    from kgprof.record.kept_traces import KeptTrace
-    from kgprof.render import Renderer
-    from kgprof.render.hand_off import TraceToHandOff
-
+    from kgprof.render.trace_links import TraceFile
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 
@@ -38,86 +28,67 @@ def say(message: str, hint: str = "") -> None:
     tell(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")))
 
 
-def write_report(folder: Path, found: m.Profile, recording: Path | None) -> Path:
+def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
     """report.json and report.html; the path of the latter."""
-    from kgprof import render
-
-    for name in ("json", "html"):
-        write_rendered(folder / f"report.{name}", render.by_name(name), found, recording)
+    for form in ("json", "html"):
+        write_rendered(folder / f"report.{form}", form, profile, recording)
     return folder / "report.html"
 
 
-def write_rendered(path: Path, renderer: Renderer, found: m.Profile, recording: Path | None) -> None:
-    """A page that stands elsewhere than its Recording gets the traces that it does not carry beside it."""
+def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
     from kgprof.record import store
-    from kgprof.render.html import Html
 
-    if store.is_stream(path):
-        store.write_report(path.parent, path.name, rendered(renderer, found, recording, Job()))
-        return
-    if not isinstance(renderer, Html):
-        store.write_report(path.parent, path.name, renderer.render(found))
-        return
-    kept = traces_of(found, recording)
-    private = private_of(found, recording)
-    page = renderer.with_traces(found, [trace_to_hand_off(trace, path.parent, private) for trace in kept])
-    for trace in kept:
-        if trace.key not in page.carried and not inside(trace.path, path.parent):
-            store.copy_trace(trace.path, path.parent / trace.file_name)
-    store.write_report(path.parent, path.name, page.text)
+    folder = None if store.is_stream(path) else path.parent
+    store.write_report(path.parent, path.name, rendered(form, profile, recording, folder))
 
 
-def rendered(renderer: Renderer, found: m.Profile, recording: Path | None, job: Job) -> str:
-    """For stdout: beside a page there is nothing, and a job that reads commands there gets none that a run wrote."""
-    from kgprof.cli.ci import inert_document
-    from kgprof.render.html import Html
+def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
+    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout."""
+    from kgprof import render
 
-    if isinstance(renderer, Html):
-        private = private_of(found, recording)
-        traces = [trace_to_hand_off(trace, None, private) for trace in traces_of(found, recording)]
-        text = renderer.with_traces(found, traces).text
-    else:
-        text = renderer.render(found)
-    return inert_document(text, renderer.suffix) if job.parses_log else text
+    return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
 
 
-def private_of(found: m.Profile, recording: Path | None) -> m.RecordingHeader | None:
-    """What names the traces must not say either; None where the report may say everything."""
-    from kgprof.reading import recordings
-
-    redacted = found.contents is not None and found.contents.redaction
-    return recordings.load_header(recording) if redacted and recording is not None else None
-
-
-def traces_of(found: m.Profile, recording: Path | None) -> tuple[KeptTrace, ...]:
-    """None where there is no Recording: a comparison of two reports."""
-    from kgprof.record import kept_traces
-
-    return () if recording is None else kept_traces.kept_traces(recording, [run.key for run in found.runs])
-
-
-def trace_to_hand_off(trace: KeptTrace, folder: Path | None, private: m.RecordingHeader | None) -> TraceToHandOff:
-    """``folder``: where the page stands, if it stands anywhere. ``private``: what the page must not carry."""
+def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
+    """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its Recording gets those that
+    it does not carry beside it; a comparison of two reports has no Recording, and none."""
     from urllib.parse import quote
 
-    from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff
+    from kgprof.reading import recordings
+    from kgprof.record import kept_traces, store
+    from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 
-    link = ""
-    if folder is not None:
-        near = inside(trace.path, folder)
-        link = quote(trace.path.resolve().relative_to(folder.resolve()).as_posix() if near else trace.file_name)
-    return TraceToHandOff(
-        run=trace.key,
-        measured_in=trace.measured_in,
-        size_bytes=trace.size_bytes,
-        data=carried_bytes(trace.path, private) if trace.size_bytes <= CARRIED_BYTES else None,
-        file_name=trace.file_name,
-        link=link,
-    )
+    if recording is None:
+        return []
+    redacted = profile.contents is not None and profile.contents.redaction
+    private = recordings.load_header(recording) if redacted else None
+    files = []
+    for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
+        link, place = "", stay
+        if folder is not None:
+            link, path, here = trace.file_name, trace.path.resolve(), folder.resolve()
+            if path.is_relative_to(here):
+                link = path.relative_to(here).as_posix()
+            else:
+                place = partial(store.copy_trace, trace.path, folder / trace.file_name)
+        file = TraceFile(
+            run=trace.key,
+            measured_in=trace.measured_in,
+            size_bytes=trace.size_bytes,
+            data=embeddable(trace.path, private) if trace.size_bytes <= EMBEDDED_BYTES else None,
+            file_name=trace.file_name,
+            link=quote(link),
+            place=place,
+        )
+        files.append(file)
+    return files
 
 
-def carried_bytes(path: Path, private: m.RecordingHeader | None) -> bytes | None:
-    """The trace as a page may carry it, gzipped; None for one that is damaged, which cannot be looked through."""
+def embeddable(path: Path, private: m.RecordingHeader | None) -> bytes | None:
+    """The trace as a page may carry it, gzipped; None for one that is damaged, which cannot be looked through.
+
+    ``private`` names what must not be in it; None where the report may say everything.
+    """
     import gzip
     import zlib
 
@@ -134,38 +105,19 @@ def carried_bytes(path: Path, private: m.RecordingHeader | None) -> bytes | None
     return data if safe == text else gzip.compress(safe.encode("utf-8"), mtime=0)
 
 
-def inside(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
-
-
-def speedscope_file(kept: KeptTrace) -> bytes:
-    """Raises InputError where the trace cannot be read; what of it could not is said on stderr."""
-    from kgprof.errors import InputError
-    from kgprof.export.speedscope import speedscope
-    from kgprof.measures.nesting import nesting
-    from kgprof.reading import kineto
-
-    trace = kineto.read(kept.path)
-    nested = nesting(trace.columns)
-    if not nested.tracks:
-        raise InputError("the trace holds no event of the host's or the device's", path=kept.path)
-    for warning in trace.warnings:
-        inform(f"{kept.path.name}: {warning}")
-    return speedscope(nested, name=f"{kept.key.slug}, {kept.measured_in.upper()}")
-
-
-def add_to_job_summary(found: m.Profile, job: Job) -> None:
+def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     """Where a CI job shows one. Whatever becomes of it, the report stands."""
     if job.summary is None:
         return
     from kgprof.cli.ci import append_summary
     from kgprof.render.markdown import Markdown
 
-    url = job.run_url
-    wrong = append_summary(job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=url).render(found))
-    inform(
-        f"warning: {wrong}" if wrong else f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
-    )
+    def made(room: int) -> str:
+        return Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
+
+    wrong = append_summary(job.summary, made)
+    added = f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
+    inform(f"warning: {wrong}" if wrong else added)
 
 
 def inform(text: str) -> None:
@@ -173,13 +125,22 @@ def inform(text: str) -> None:
     tell(inert(f"kgprof: {text}"))
 
 
-def emit(outputs: Sequence[Output], found: m.Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
-    """Files first; on stdout the one format that was asked for there, or else one line."""
+def emit(outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
+    """Files first; on stdout the one format that was asked for there, or else one line.
+
+    A job that takes commands from its log gets none that a run wrote.
+    """
+    from kgprof import render
+    from kgprof.cli.ci import inert_document
+
+    text = otherwise
     for output in outputs:
         if output.path is not None:
-            write_rendered(output.path, output.renderer, found, recording)
-    on_stdout = [output for output in outputs if output.path is None]
-    text = rendered(on_stdout[0].renderer, found, recording, job) if on_stdout else otherwise
+            write_rendered(output.path, output.form, profile, recording)
+            continue
+        text = rendered(output.form, profile, recording, None)
+        if job.parses_log:
+            text = inert_document(text, render.by_name(output.form).suffix)
     if text:
         to_stdout(text)
 
@@ -192,7 +153,9 @@ def to_stdout(text: str) -> None:
     if sys.stdout is None:  # closed by who started us
         return
     try:
-        click.echo(in_words_of(sys.stdout.encoding, text.removesuffix("\n")))
+        # What a terminal's encoding has no character for is written as Python does, as on stderr: \u2013.
+        shown = text.removesuffix("\n").encode(sys.stdout.encoding, errors="backslashreplace")
+        click.echo(shown.decode(sys.stdout.encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         discard(sys.stdout)
@@ -203,45 +166,36 @@ def to_stdout(text: str) -> None:
         ) from error
 
 
-def in_words_of(encoding: str, text: str) -> str:
-    """What a terminal's encoding has no character for as Python writes it, as on stderr: ``\\u2013``."""
-    return text.encode(encoding, errors="backslashreplace").decode(encoding)
-
-
-def complain(found: m.Profile, recording: Path) -> None:
+def complain(profile: m.Profile, recording: Path) -> None:
     """One error a run that did not end well, and one when nothing was measured."""
-    complain_of_runs(found, recording)
-    if found.exit_code == EXIT_NOTHING_MEASURED:
+    complain_of_runs(profile, recording)
+    if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
 
 
-def complain_of_runs(found: m.Profile, recording: Path) -> None:
+def complain_of_runs(profile: m.Profile, recording: Path) -> None:
     from kgprof.reading import layout
 
-    for failed in found.runs:
-        if failed.exit.outcome != "ok":
-            say(how_it_ended(failed), f"its log: {layout.run_folder(recording, failed.key) / layout.LOG}")
-    for timed in found.runs:
-        for lost in () if isinstance(timed.rounds, m.Skipped) else timed.rounds.lost:
-            say(f"{timed.key.slug}: {lost}", f"its log: {layout.run_folder(recording, timed.key) / 'round_*_log.txt'}")
+    for run in profile.runs:
+        if run.exit.outcome != "ok":
+            code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
+            log = layout.run_folder(recording, run.key) / layout.LOG
+            say(f"{run.key.slug} {run.exit.words}{code}", f"its log: {log}")
+    for run in profile.runs:
+        for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
+            say(f"{run.key.slug}: {lost}", f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}")
 
 
-def how_it_ended(failed: m.RunReport) -> str:
-    code = failed.exit.exit_code
-    suffix = f" (exit code {code})" if code is not None else ""
-    return f"{failed.key.slug} {failed.exit.words}{suffix}"
-
-
-def say_outcome(outputs: Sequence[Output], found: m.Profile, recording: Path | None, *, job: Job) -> None:
+def say_outcome(outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, job: Job) -> None:
     """The gate's text on stdout, unless another format was asked for there."""
     from kgprof import render
 
     to_files_only = all(output.path is not None for output in outputs)
-    otherwise = render.by_name("text").render(found) if to_files_only else ""
-    emit(outputs, found, recording, otherwise=otherwise, job=job)
+    otherwise = render.by_name("text").render(profile) if to_files_only else ""
+    emit(outputs, profile, recording, otherwise=otherwise, job=job)
 
 
-def write_baseline(found: m.Profile, settings: Settings, *, whole: bool) -> int:
+def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool) -> int:
     """The file of accepted findings as of now; what is new waits there for a reason and an owner.
 
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
@@ -252,13 +206,13 @@ def write_baseline(found: m.Profile, settings: Settings, *, whole: bool) -> int:
     from kgprof.collectors import accepted
     from kgprof.record import store
 
-    if found.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or found.gate is None:
+    if profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or profile.gate is None:
         say("the baseline is left as it is", "not every run could be checked")
-        return found.exit_code
-    root, failing = found.environment.source_root, found.gate.failing
-    to_accept = [f for i, f in enumerate(found.findings) if i in failing or f.accepted]
+        return profile.exit_code
+    root, failing = profile.environment.source_root, profile.gate.failing
+    to_accept = [f for i, f in enumerate(profile.findings) if i in failing or f.accepted]
     expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()
-    keep_unused = not whole or found.exit_code == EXIT_INCONCLUSIVE
+    keep_unused = not whole or profile.exit_code == EXIT_INCONCLUSIVE
     entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused)
     path = Path(settings.accepted_path)
     store.write_report(path.parent, path.name, accepted.write(entries))

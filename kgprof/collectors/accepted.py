@@ -19,7 +19,6 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -29,7 +28,6 @@ from kgprof.wording import nearest, shared
 FILE = "kgprof-accepted.toml"
 REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
 OPTIONAL = ("gb",)
-USED, UNUSED, EXPIRED = "used", "unused", "expired"
 _DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _GRAPH_BREAK_ID = re.compile(r"\bGB\d+\b")
 _HEAD = """\
@@ -38,37 +36,24 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    rule: str
-    file: str
-    function: str
-    gb: str
-    reason: str
-    owner: str
-    expires: str
-
-    def matches(self, finding: m.Finding, root: str) -> bool:
-        """Line numbers are left out: they move with every edit above them."""
-        place = finding.location
-        return (
-            finding.rule == self.rule
-            and (shared(place.file, root) if place else "", place.function if place else "")
-            == (shared(self.file, root), self.function)
-            and (not self.gb or self.gb == graph_break_id(finding))
-        )
+def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
+    """Line numbers are left out: they move with every edit above them."""
+    place = finding.location
+    where = (shared(place.file, root), place.function) if place else ("", "")
+    same = finding.rule == entry.rule and where == (shared(entry.file, root), entry.function)
+    return same and (not entry.gb or entry.gb == graph_break_id(finding))
 
 
 def graph_break_id(finding: m.Finding) -> str:
     """torch's own id, as it stands in the message; empty for other findings."""
-    found = _GRAPH_BREAK_ID.search(finding.message)
-    return found[0] if found else ""
+    named = _GRAPH_BREAK_ID.search(finding.message)
+    return named[0] if named else ""
 
 
 # ---------------------------------------------------------------- reading
 
 
-def parse(text: str, path: str, faults: list[str]) -> tuple[Entry, ...]:
+def parse(text: str, path: str, faults: list[str]) -> tuple[m.AcceptedEntry, ...]:
     """Every entry that is whole; what is wrong with the others goes to ``faults``."""
     try:
         document = tomllib.loads(text)
@@ -84,7 +69,7 @@ def parse(text: str, path: str, faults: list[str]) -> tuple[Entry, ...]:
     return tuple(entry for entry in read if entry is not None)
 
 
-def _entry(entry: object, place: str, faults: list[str]) -> Entry | None:
+def _entry(entry: object, place: str, faults: list[str]) -> m.AcceptedEntry | None:
     if not isinstance(entry, dict):
         faults.append(f"{place} is no table")
         return None
@@ -100,27 +85,24 @@ def _entry(entry: object, place: str, faults: list[str]) -> Entry | None:
         faults.append(f"{place}: expires is a day, 2027-06-30, not {texts['expires']!r}")
     if len(faults) > before:
         return None
-    return Entry(**{key: texts.get(key, "") for key in known})
+    return m.AcceptedEntry(**{key: texts.get(key, "") for key in known})
 
 
 # ---------------------------------------------------------------- applying
 
 
 def apply(
-    entries: Sequence[Entry], findings: Sequence[m.Finding], *, root: str, today: str
+    entries: Sequence[m.AcceptedEntry], findings: Sequence[m.Finding], *, root: str, today: str
 ) -> tuple[tuple[m.Finding, ...], tuple[m.AcceptedFinding, ...]]:
     """The findings, marked where they are accepted, and how each entry fared. An expired entry accepts nothing."""
-    valid = [entry for entry in entries if entry.expires >= today]
-    marked = tuple(_marked(finding, valid, root) for finding in findings)
-    return marked, tuple(_fared(entry, findings, root, today) for entry in entries)
-
-
-def apply_recorded(
-    entries: Sequence[m.GateEntry], findings: Sequence[m.Finding], *, root: str, today: str
-) -> tuple[tuple[m.Finding, ...], tuple[m.AcceptedFinding, ...]]:
-    """As ``apply``, with the entries as a Recording keeps them."""
-    read = [Entry(**msgspec.structs.asdict(entry)) for entry in entries]
-    return apply(read, findings, root=root, today=today)
+    marked = []
+    for finding in findings:
+        valid = (entry for entry in entries if entry.expires >= today and matches(entry, finding, root))
+        if entry := next(valid, None):
+            reason = f"{entry.owner}, until {entry.expires}: {entry.reason}"
+            finding = msgspec.structs.replace(finding, accepted=reason)
+        marked.append(finding)
+    return tuple(marked), tuple(_fared(entry, findings, root, today) for entry in entries)
 
 
 def expired_words(entry: m.AcceptedFinding) -> str:
@@ -130,15 +112,9 @@ def expired_words(entry: m.AcceptedFinding) -> str:
     return f"expired on {entry.expires}: accepted {entry.rule}{where} ({entry.owner}: {entry.reason})"
 
 
-def _marked(finding: m.Finding, valid: Sequence[Entry], root: str) -> m.Finding:
-    entry = next((entry for entry in valid if entry.matches(finding, root)), None)
-    if entry is None:
-        return finding
-    return msgspec.structs.replace(finding, accepted=f"{entry.owner}, until {entry.expires}: {entry.reason}")
-
-
-def _fared(entry: Entry, findings: Sequence[m.Finding], root: str, today: str) -> m.AcceptedFinding:
-    matched = sum(entry.matches(finding, root) for finding in findings)
+def _fared(entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, today: str) -> m.AcceptedFinding:
+    matched = sum(matches(entry, finding, root) for finding in findings)
+    used = m.AcceptedStatus.USED if matched else m.AcceptedStatus.UNUSED
     return m.AcceptedFinding(
         rule=entry.rule,
         file=entry.file,
@@ -147,7 +123,7 @@ def _fared(entry: Entry, findings: Sequence[m.Finding], root: str, today: str) -
         reason=entry.reason,
         owner=entry.owner,
         expires=entry.expires,
-        status=EXPIRED if entry.expires < today else USED if matched else UNUSED,
+        status=m.AcceptedStatus.EXPIRED if entry.expires < today else used,
         findings=matched,
     )
 
@@ -156,45 +132,39 @@ def _fared(entry: Entry, findings: Sequence[m.Finding], root: str, today: str) -
 
 
 def updated(
-    entries: Sequence[Entry], findings: Sequence[m.Finding], *, root: str, expires: str, keep_unused: bool
-) -> tuple[Entry, ...]:
+    entries: Sequence[m.AcceptedEntry], findings: Sequence[m.Finding], *, root: str, expires: str, keep_unused: bool
+) -> tuple[m.AcceptedEntry, ...]:
     """The entries that still match something, as they are, then one for each finding that none of them covers.
 
     An expired entry keeps its day: to go on accepting it is a decision, and a file that renews itself takes none.
     """
-    kept = [entry for entry in entries if keep_unused or any(entry.matches(f, root) for f in findings)]
-    new: dict[Entry, None] = {}
+    kept = [entry for entry in entries if keep_unused or any(matches(entry, f, root) for f in findings)]
+    new: dict[m.AcceptedEntry, None] = {}
     for finding in findings:
-        if not any(entry.matches(finding, root) for entry in kept):
-            new[_new_entry(finding, root, expires)] = None
+        if any(matches(entry, finding, root) for entry in kept):
+            continue
+        place = finding.location
+        entry = m.AcceptedEntry(
+            rule=finding.rule,
+            file=shared(place.file, root) if place else "",
+            function=place.function if place else "",
+            gb=graph_break_id(finding),
+            reason="",
+            owner="",
+            expires=expires,
+        )
+        new[entry] = None
     return (*kept, *new)
 
 
-def _new_entry(finding: m.Finding, root: str, expires: str) -> Entry:
-    place = finding.location
-    return Entry(
-        rule=finding.rule,
-        file=shared(place.file, root) if place else "",
-        function=place.function if place else "",
-        gb=graph_break_id(finding),
-        reason="",
-        owner="",
-        expires=expires,
-    )
-
-
-def write(entries: Sequence[Entry]) -> str:
+def write(entries: Sequence[m.AcceptedEntry]) -> str:
     """The file's text."""
-    return "\n".join([_HEAD, *(_table(entry) for entry in entries)])
-
-
-def _table(entry: Entry) -> str:
-    lines = ["[[accepted]]", f"rule = {_quoted(entry.rule)}", f"file = {_quoted(entry.file)}"]
-    lines.append(f"function = {_quoted(entry.function)}")
-    if entry.gb:
-        lines.append(f"gb = {_quoted(entry.gb)}")
-    lines += [f"reason = {_quoted(entry.reason)}", f"owner = {_quoted(entry.owner)}", f"expires = {entry.expires}"]
-    return "\n".join(lines) + "\n"
+    tables = []
+    for entry in entries:
+        fields = {key: getattr(entry, key) for key in ("rule", "file", "function", "gb", "reason", "owner")}
+        lines = [f"{key} = {_quoted(text)}" for key, text in fields.items() if text or key != "gb"]
+        tables.append("\n".join(("[[accepted]]", *lines, f"expires = {entry.expires}\n")))
+    return "\n".join([_HEAD, *tables])
 
 
 def _quoted(text: str) -> str:

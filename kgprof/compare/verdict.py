@@ -21,7 +21,11 @@ from kgprof.errors import (
 from kgprof.wording import plural, relative, short
 
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
-_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+_STATUS = {
+    EXIT_OK: m.VerdictStatus.OK,
+    EXIT_GATE_FAILED: m.VerdictStatus.FAILED,
+    EXIT_WORKLOAD: m.VerdictStatus.FAILED,
+}
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
@@ -133,14 +137,16 @@ def _unseen(metric: m.ComparedMetric) -> str:
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
     if not found:
-        return m.Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
+        return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
     code = found[0].exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         return m.Verdict(
-            status="inconclusive", text=f"no time decides: {found[0].same_for_all}", reasons=_also(compared)
+            status=m.VerdictStatus.INCONCLUSIVE,
+            text=f"no time decides: {found[0].same_for_all}",
+            reasons=_also(compared),
         )
     return m.Verdict(
-        status=_STATUS.get(code, "inconclusive"),
+        status=_STATUS.get(code, m.VerdictStatus.INCONCLUSIVE),
         text=f"{_LEADS.get(code, '')}{found[0].text}{_cause(compared, found[0], root)}",
         reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
     )

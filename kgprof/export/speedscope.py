@@ -6,10 +6,16 @@ names. Times are whole nanoseconds from the trace's first event on, the same zer
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from kgprof._version import __version__
-from kgprof.measures.nesting import Frame, Nesting, Track
+from kgprof.errors import InputError
+
+if TYPE_CHECKING:
+    from kgprof.measures.nesting import Nesting
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -48,24 +54,40 @@ class _File(msgspec.Struct, rename="camel"):
     exporter: str
 
 
+class Speedscope:
+    name = "speedscope"
+
+    def export(self, trace: Path, title: str) -> tuple[bytes, tuple[str, ...]]:
+        from kgprof.measures.nesting import nesting  # with numpy, which no --help has to wait for
+        from kgprof.reading import kineto
+
+        read = kineto.read(trace)
+        nested = nesting(read.columns)
+        if not nested.tracks:
+            raise InputError("the trace holds no event of the host's or the device's", path=trace)
+        return speedscope(nested, name=title), tuple(f"{trace.name}: {warning}" for warning in read.warnings)
+
+
 def speedscope(nesting: Nesting, *, name: str) -> bytes:
     """The file. A nesting without tracks gives one that speedscope refuses to open: say so before."""
+    profiles = [
+        _Profile(
+            type="evented",
+            name=track.name,
+            unit="nanoseconds",
+            start_value=0,
+            end_value=nesting.end_ns,
+            events=[_Event("O" if change.opens else "C", change.at_ns, change.frame) for change in track.changes],
+        )
+        for track in nesting.tracks
+    ]
     return msgspec.json.encode(
         _File(
             schema=SCHEMA,
-            shared=_Shared(frames=[_frame(frame) for frame in nesting.frames]),
-            profiles=[_profile(track, nesting.end_ns) for track in nesting.tracks],
+            shared=_Shared(frames=[_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]),
+            profiles=profiles,
             name=name,
             active_profile_index=0,
             exporter=f"kgprof@{__version__}",
         )
     )
-
-
-def _frame(frame: Frame) -> _Frame:
-    return _Frame(name=frame.name, file=frame.file, line=frame.line)
-
-
-def _profile(track: Track, end_ns: int) -> _Profile:
-    events = [_Event("O" if change.opens else "C", change.at_ns, change.frame) for change in track.changes]
-    return _Profile(type="evented", name=track.name, unit="nanoseconds", start_value=0, end_value=end_ns, events=events)

@@ -6,45 +6,39 @@ the day of the recording.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_OK
 from kgprof.gate import budgets
-from kgprof.gate.settings import Settings
 from kgprof.gate.verdict import causes, failing, unused, verdict
 
-__all__ = ["Settings", "judge"]
+__all__ = ["judge"]
 
 
-def judge(profile: m.Profile, settings: Settings) -> m.Profile:
+def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted findings are marked."""
+    from kgprof.analysis import memory  # with numpy, which no --help has to wait for
+
     root, today = profile.environment.source_root, profile.created_utc[:10]
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
     counted = [finding for finding in findings if not finding.accepted]
     excused = [finding for finding in findings if finding.accepted]
     checks = budgets.check(settings.budgets, profile, counted, excused)
-    found = causes(profile, findings, checks, entries, settings.fail_on, settings.budgets)
+    reasons = causes(profile, findings, checks, entries, settings)
     marked = msgspec.structs.replace(profile, findings=findings)
+    in_warm_up = (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))
     return msgspec.structs.replace(
         marked,
-        exit_code=found[0].exit_code if found else EXIT_OK,
-        verdict=verdict(marked, found, checks, settings.fail_on),
+        exit_code=reasons[0].exit_code if reasons else EXIT_OK,
+        verdict=verdict(marked, reasons, checks, settings.fail_on),
         gate=m.Gate(
             fail_on=settings.fail_on,
             backend=profile.options.backend or m.BACKENDS[0],
             budgets=checks,
             accepted=entries,
             failing=failing(findings, checks, settings.fail_on),
-            notes=(*settings.notes, *unused(entries), *_in_warm_up(profile)),
+            notes=(*settings.notes, *unused(entries), *in_warm_up),
         ),
     )
-
-
-def _in_warm_up(profile: m.Profile) -> Iterator[str]:
-    from kgprof.analysis import memory  # with numpy, which no --help has to wait for
-
-    yield from (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
@@ -48,15 +48,21 @@ def count(
 
     Where it is a lower bound, it is a number only above ``limit``.
     """
-    for reason in (why(metric, run, profile) for why in REASONS):
-        if reason:
-            return m.Skipped(reason=reason)
+    if reason := why_not_observed(metric, run, profile):
+        return m.Skipped(reason=reason)
     if not metric.rules:
-        return _compile_seconds(run)
-    found = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
-    if metric.in_memory:
-        return _reads_per_step(run, found)
-    number = float(sum(finding.count for finding in found) if metric.unit == EVENTS else len(found))
+        assert isinstance(run.compile, m.CompileSummary)
+        durations = [compilation.duration_s for compilation in run.compile.compilations]
+        unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
+        return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
+    mine = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
+    if metric.in_memory:  # an accepted read is off the number
+        if isinstance(run.memory, m.Skipped):
+            return run.memory
+        if isinstance(run.memory.syncs_per_step, m.Skipped):
+            return run.memory.syncs_per_step
+        return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
+    number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
     if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
         return m.Skipped(reason=unjudged)
     return number
@@ -71,42 +77,37 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
     return f"{plural(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
 
 
-def _reads_per_step(run: m.RunReport, found: Sequence[m.Finding]) -> float | m.Skipped:
-    """Of the findings that are held against the run: an accepted read is off the number."""
-    if isinstance(run.memory, m.Skipped):
-        return run.memory
-    if isinstance(run.memory.syncs_per_step, m.Skipped):
-        return run.memory.syncs_per_step
-    return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in found})
-
-
 def counts(metric: Metric, finding: m.Finding) -> bool:
     """A note is told and not held against anybody: a recompile during warm-up, for one."""
     return finding.rule in metric.rules and finding.level is not m.Level.NOTE
 
 
-def _compile_seconds(run: m.RunReport) -> float | m.Skipped:
-    assert isinstance(run.compile, m.CompileSummary)
-    durations = [compilation.duration_s for compilation in run.compile.compilations]
-    unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
-    return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
-
-
 # ---------------------------------------------------------------- why a metric was not observed
 
 
-def _no_rule(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
-    return f"this kgprof has no collector for {', '.join(missing)}" if missing else ""
-
-
-def _no_pass(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
+def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
+    """Empty where it was."""
     if run.exit.outcome != "ok":
         return f"the run {run.exit.words}"
     if metric.in_memory:
-        died = run.probe_exit is not None and run.probe_exit.outcome != "ok"
-        return f"its second process {run.probe_exit.words}" if died and run.probe_exit else ""
-    return run.compile.reason if isinstance(run.compile, m.Skipped) else ""
+        if run.probe_exit is not None and run.probe_exit.outcome != "ok":
+            return f"its second process {run.probe_exit.words}"
+    elif isinstance(run.compile, m.Skipped):
+        return run.compile.reason
+    elif lacking := _no_capture(metric, run, profile):
+        return lacking
+    elif compiled_nothing(run, profile.findings):
+        return "nothing was compiled"
+    if metric.cuda_only and profile.device != "cuda":
+        return "CUDA graphs are not observable on a CPU run"
+    if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
+        return f"mode {run.key.mode} asks for no CUDA graphs"
+    missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
+    if missing:
+        return f"this kgprof has no collector for {', '.join(missing)}"
+    if profile.options.backend and metric.generated_code:
+        return f"backend {profile.options.backend} generates no code"
+    return _no_steady_state(metric, run, profile)
 
 
 def _no_capture(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
@@ -115,24 +116,6 @@ def _no_capture(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     assert isinstance(run.compile, m.CompileSummary)
     missing = next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
     return missing or (run.records_lacking if metric.rules else "")
-
-
-def _no_compilation(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    nothing = not metric.in_memory and compiled_nothing(run, profile.findings)
-    return "nothing was compiled" if nothing else ""
-
-
-def _no_generated_code(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    backend = profile.options.backend
-    return f"backend {backend} generates no code" if backend and metric.generated_code else ""
-
-
-def _no_gpu(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    if not metric.cuda_only:
-        return ""
-    if profile.device != "cuda":
-        return "CUDA graphs are not observable on a CPU run"
-    return "" if run.key.mode in CUDAGRAPH_MODES else f"mode {run.key.mode} asks for no CUDA graphs"
 
 
 def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
@@ -153,14 +136,3 @@ def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     about_compilation = ("KGP1", "KGP3")
     spoken_of = any(f.run == run.key and f.rule.startswith(about_compilation) for f in findings)
     return not run.compile.compilations and not spoken_of
-
-
-REASONS: tuple[Callable[[Metric, m.RunReport, m.Profile], str], ...] = (
-    _no_pass,
-    _no_capture,
-    _no_compilation,
-    _no_gpu,
-    _no_rule,
-    _no_generated_code,
-    _no_steady_state,
-)

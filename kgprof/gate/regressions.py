@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from kgprof.wording import nearest
@@ -18,44 +19,38 @@ def option_name(metric: str) -> str:
 
 def parse_options(values: Sequence[str], known: Sequence[str], faults: list[str]) -> dict[str, float]:
     """Percent by metric; what is wrong goes to ``faults``."""
-    found: dict[str, float] = {}
+    budgets: dict[str, float] = {}
     for value in values:
         name, equals, percent = value.partition("=")
         if not equals:
             faults.append(f"{OPTION} {value}: a budget is METRIC=PERCENT, step=5%")
             continue
-        _add(found, name.strip(), percent, f"{OPTION} {value}", known, faults)
-    return found
+        _add(budgets, name.strip(), percent, f"{OPTION} {value}", known, faults)
+    return budgets
 
 
 def parse_table(table: object, path: str, known: Sequence[str], faults: list[str]) -> dict[str, float]:
     """``[max-regression]`` of a configuration file: metric = 5, or "5%"."""
-    found: dict[str, float] = {}
+    budgets: dict[str, float] = {}
     if not isinstance(table, Mapping):
         faults.append(f"{path}: {KEY} must be a table, {KEY} = {{step = 5}}")
-        return found
+        return budgets
     for name, percent in table.items():
-        _add(found, str(name), percent, f"{path}: {KEY}.{name}", known, faults)
-    return found
+        _add(budgets, str(name), percent, f"{path}: {KEY}.{name}", known, faults)
+    return budgets
 
 
 def _add(
-    found: dict[str, float], name: str, percent: object, place: str, known: Sequence[str], faults: list[str]
+    budgets: dict[str, float], name: str, percent: object, place: str, known: Sequence[str], faults: list[str]
 ) -> None:
     names = {option_name(metric): metric for metric in known}
-    number = _number(percent)
+    try:
+        number = math.nan if isinstance(percent, bool) else float(str(percent).strip().removesuffix("%"))
+    except ValueError:
+        number = math.nan
     if name not in names:
         faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
-    elif number is None or not 0 <= number <= LARGEST:
+    elif not 0 <= number <= LARGEST:
         faults.append(f"{place}: a budget is a percentage from 0 on, 5 or 5%, not {percent!r}")
     else:
-        found[names[name]] = number
-
-
-def _number(percent: object) -> float | None:
-    if isinstance(percent, bool):
-        return None
-    try:
-        return float(str(percent).strip().removesuffix("%"))
-    except ValueError:
-        return None
+        budgets[names[name]] = number

@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.collectors.accepted import EXPIRED, UNUSED
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
     EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
-    EXIT_OK,
     EXIT_WORKLOAD,
 )
-from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
+from kgprof.gate.budgets import OPTION, applies
 from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
 from kgprof.wording import plural, relative
 
 SOURCES_DISAGREE = "KGP503"
 COMPILE_FAILED = "KGP107"
 NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
-_FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
-_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+_FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
+    m.FailOn.ERROR: (m.Level.ERROR,),
+    m.FailOn.WARNING: (m.Level.ERROR, m.Level.WARNING),
+    m.FailOn.NEVER: (),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,7 @@ class Cause:
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 
 
-def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: str) -> tuple[int, ...]:
+def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> tuple[int, ...]:
     """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by no budget."""
     levels = _FAILS[fail_on]
     return tuple(index for index, finding in enumerate(findings) if levels and _fails(finding, budgets, levels))
@@ -48,7 +49,7 @@ def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequenc
     if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
         return False
     if judging := _judging(finding, budgets):
-        return any(budget.status == EXCEEDED for budget in judging)
+        return any(budget.status is m.BudgetStatus.EXCEEDED for budget in judging)
     return finding.level in levels
 
 
@@ -62,27 +63,25 @@ def causes(
     findings: Sequence[m.Finding],
     budgets: Sequence[m.BudgetCheck],
     entries: Sequence[m.AcceptedFinding],
-    fail_on: str,
-    scopes: Sequence[Budget],
+    settings: m.GateSettings,
 ) -> tuple[Cause, ...]:
     """Worst first."""
-    found = [
+    known = [
         *(
-            Cause(exit_code=_ended(run), text=_death(run, findings, profile.environment.source_root))
+            Cause(
+                exit_code=EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD,
+                text=_death(run, findings, profile.environment.source_root),
+            )
             for run in profile.runs
             if run.exit.outcome != "ok"
         ),
-        *_failures(findings, budgets, entries, fail_on),
+        *_failures(findings, budgets, entries, settings.fail_on),
         *_nothing_compiled(profile),
-        *_inconclusive(profile, findings, budgets, scopes),
+        *_inconclusive(profile, findings, budgets, settings.budgets),
     ]
-    if profile.exit_code == EXIT_INTERRUPTED and all(cause.exit_code != EXIT_INTERRUPTED for cause in found):
-        found.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
-    return tuple(sorted(found, key=lambda cause: ORDER.index(cause.exit_code)))
-
-
-def _ended(run: m.RunReport) -> int:
-    return EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
+    if profile.exit_code == EXIT_INTERRUPTED and all(cause.exit_code != EXIT_INTERRUPTED for cause in known):
+        known.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
+    return tuple(sorted(known, key=lambda cause: ORDER.index(cause.exit_code)))
 
 
 def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
@@ -99,16 +98,20 @@ def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
 
 
 def _failures(
-    findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], entries: Sequence[m.AcceptedFinding], fail_on: str
+    findings: Sequence[m.Finding],
+    budgets: Sequence[m.BudgetCheck],
+    entries: Sequence[m.AcceptedFinding],
+    fail_on: m.FailOn,
 ) -> list[Cause]:
-    if fail_on == "never":
+    if fail_on is m.FailOn.NEVER:
         return []
-    over = [budget for budget in budgets if budget.status == EXCEEDED]
+    over = [budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED]
+    expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
-        *(f"{b.run.slug}: {said(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
+        *(f"{b.run.slug}: {_observed(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
         *(f"{finding.rule} {finding.message}" for finding in severe),
-        *(f"accepted finding {e.rule} in {place(e)} expired on {e.expires}" for e in entries if e.status == EXPIRED),
+        *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
     ]
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
 
@@ -131,54 +134,52 @@ def _why_not(run: m.RunReport) -> str:
 
 
 def _inconclusive(
-    profile: m.Profile, findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], scopes: Sequence[Budget]
+    profile: m.Profile, findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], scopes: Sequence[m.Budget]
 ) -> list[Cause]:
-    """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently."""
+    """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or
+    of the command line for no run: a file's budgets stand for more runs than one command may ask for."""
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
-    unseen = [
-        f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
-        for b in budgets
-        if isinstance(b.observed, m.Skipped) and b.run not in silent
-    ]
-    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted]
     texts = [
-        *unseen,
-        *(f"{finding.rule} {finding.message}" for finding in disagreed),
-        *(f"the budget {b.scope}:{b.metric.name} is for a run that there is not" for b in _idle(profile, scopes)),
+        *(
+            f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
+            for b in budgets
+            if isinstance(b.observed, m.Skipped) and b.run not in silent
+        ),
+        *(f"{f.rule} {f.message}" for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted),
+        *(
+            f"the budget {budget.scope}:{budget.metric} is for a run that there is not"
+            for budget in scopes
+            if budget.origin == OPTION and not any(applies(budget, run.key) for run in profile.runs)
+        ),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
-
-
-def _idle(profile: m.Profile, budgets: Sequence[Budget]) -> list[Budget]:
-    """Of the command line only: a file's budgets stand for more runs than one command may ask for."""
-    return [b for b in budgets if b.origin == OPTION and not any(b.applies_to(run.key) for run in profile.runs)]
 
 
 # ---------------------------------------------------------------- in words
 
 
-def verdict(profile: m.Profile, found: Sequence[Cause], budgets: Sequence[m.BudgetCheck], fail_on: str) -> m.Verdict:
-    if not found:
-        return m.Verdict(status="ok", text=_passed(profile, budgets, fail_on))
-    code = found[0].exit_code
-    lead = {
-        EXIT_GATE_FAILED: "gate failed",
-        EXIT_WORKLOAD: "no verdict, the workload failed",
-        EXIT_NOTHING_MEASURED: "no verdict, nothing was compiled",
-        EXIT_INTERRUPTED: "no verdict, interrupted",
-        EXIT_INCONCLUSIVE: "no verdict, not everything was observed",
-    }[code]
+def verdict(
+    profile: m.Profile, reasons: Sequence[Cause], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn
+) -> m.Verdict:
+    if not reasons:
+        return m.Verdict(status=m.VerdictStatus.OK, text=_passed(profile, budgets, fail_on))
+    inconclusive = m.VerdictStatus.INCONCLUSIVE
+    status, lead = {
+        EXIT_GATE_FAILED: (m.VerdictStatus.FAILED, "gate failed"),
+        EXIT_WORKLOAD: (m.VerdictStatus.FAILED, "no verdict, the workload failed"),
+        EXIT_NOTHING_MEASURED: (inconclusive, "no verdict, nothing was compiled"),
+        EXIT_INTERRUPTED: (inconclusive, "no verdict, interrupted"),
+        EXIT_INCONCLUSIVE: (inconclusive, "no verdict, not everything was observed"),
+    }[reasons[0].exit_code]
     return m.Verdict(
-        status=_STATUS.get(code, "inconclusive"),
-        text=f"{lead}: {found[0].text}",
-        reasons=tuple(cause.text for cause in found[1:]),
+        status=status, text=f"{lead}: {reasons[0].text}", reasons=tuple(cause.text for cause in reasons[1:])
     )
 
 
-def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: str) -> str:
+def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> str:
     runs = len(profile.runs)
-    if fail_on == "never":
-        over = sum(budget.status == EXCEEDED for budget in budgets)
+    if fail_on is m.FailOn.NEVER:
+        over = sum(budget.status is m.BudgetStatus.EXCEEDED for budget in budgets)
         exceeded = f"{over} of {plural(len(budgets), 'budget')} exceeded"
         return f"nothing fails this gate (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
@@ -186,8 +187,7 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: str) 
     return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
 
 
-def said(budget: m.BudgetCheck) -> str:
-    """What was observed, with its unit."""
+def _observed(budget: m.BudgetCheck) -> str:
     return "not observed" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
 
 
@@ -199,13 +199,13 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.4g}" if value < 1000 else f"{value:,.1f}"
 
 
-def place(entry: m.AcceptedFinding) -> str:
+def _place(entry: m.AcceptedFinding) -> str:
     return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
 
 
 def unused(entries: Sequence[m.AcceptedFinding]) -> tuple[str, ...]:
     return tuple(
-        f"accepted finding {e.rule} in {place(e)} matched nothing; it can be removed"
-        for e in entries
-        if e.status == UNUSED
+        f"accepted finding {entry.rule} in {_place(entry)} matched nothing; it can be removed"
+        for entry in entries
+        if entry.status is m.AcceptedStatus.UNUSED
     )

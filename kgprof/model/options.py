@@ -17,6 +17,14 @@ class PassName(StrEnum):
     KERNELS = "kernels"  # TRACE again, in that child, compiled with Inductor's C++ kernel profiling (CPU only)
 
 
+class FailOn(StrEnum):
+    """The least level of a finding that fails the gate where no budget counts it."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
 class RunKey(Model, frozen=True, kw_only=True, order=True):
     """One strategy (what is computed differently) in one mode (how the same thing runs)."""
 

@@ -6,7 +6,7 @@ from kgprof.model.ceiling_records import Ceilings
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.holistic import Holistic
-from kgprof.model.options import Options, RunKey
+from kgprof.model.options import FailOn, Options, RunKey
 from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, RoundRecord, TimingPass, TracePass
 from kgprof.model.plan import Plan, WorkUnit
 from kgprof.model.structs import Model, Skipped
@@ -69,34 +69,34 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     private: PrivateNames = PrivateNames()  # of the machine that it was made on
 
 
-class GateBudget(Model, frozen=True, kw_only=True):
-    """One limit that the gate was given; the fields are those of kgprof.gate.budgets.Budget."""
+class Budget(Model, frozen=True, kw_only=True):
+    """A limit on one of kgprof.gate.metrics. ``scope``: "" for every run, else "strategy" or "strategy.mode"."""
 
     metric: str
     limit: float
     scope: str
-    origin: str
+    origin: str  # where it was written: "--max", "pyproject.toml", "default"
 
 
-class GateEntry(Model, frozen=True, kw_only=True):
-    """One accepted finding as its file had it; the fields are those of kgprof.collectors.accepted.Entry."""
+class AcceptedEntry(Model, frozen=True, kw_only=True):
+    """One accepted finding as its file has it (kgprof.collectors.accepted)."""
 
     rule: str
     file: str
     function: str
-    gb: str
+    gb: str  # torch's id of the graph break; empty: any
     reason: str
     owner: str
-    expires: str
+    expires: str  # ISO date, the last day on which it holds
 
 
 class GateSettings(Model, frozen=True, kw_only=True):
     """``gate.json``: what check-graphs held this Recording to, so that it can be judged again without its files."""
 
-    fail_on: str
-    backend: str
-    budgets: tuple[GateBudget, ...]
-    accepted: tuple[GateEntry, ...]
+    fail_on: FailOn
+    backend: str  # empty: Inductor
+    budgets: tuple[Budget, ...]
+    accepted: tuple[AcceptedEntry, ...]
     accepted_path: str
     notes: tuple[str, ...] = ()
 
@@ -110,4 +110,6 @@ class Recording(Model, frozen=True, kw_only=True):
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
     ceilings: Ceilings | Skipped = Skipped(reason="this Recording holds no ceilings")
-    accepted: tuple[GateEntry, ...] = ()  # what the project accepted when `kgprof profile` made it; a gate has its own
+    accepted: tuple[
+        AcceptedEntry, ...
+    ] = ()  # what the project accepted when `kgprof profile` made it; a gate has its own

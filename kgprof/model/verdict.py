@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from kgprof.model.options import RunKey
+from enum import StrEnum
+
+from kgprof.model.options import FailOn, RunKey
 from kgprof.model.structs import Model, Skipped
 
 
-class Verdict(Model, frozen=True, kw_only=True):
-    """The report's first line. ``status``: ok, attention, failed, inconclusive."""
+class VerdictStatus(StrEnum):
+    OK = "ok"
+    ATTENTION = "attention"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
 
-    status: str
+
+class BudgetStatus(StrEnum):
+    """In the order in which they are shown."""
+
+    EXCEEDED = "exceeded"
+    NOT_OBSERVED = "not observed"
+    HELD = "held"
+
+
+class AcceptedStatus(StrEnum):
+    USED = "used"
+    UNUSED = "unused"
+    EXPIRED = "expired"
+
+
+class Verdict(Model, frozen=True, kw_only=True):
+    """The report's first line."""
+
+    status: VerdictStatus
     text: str
     reasons: tuple[str, ...] = ()
 
 
 class BudgetCheck(Model, frozen=True, kw_only=True):
-    """One budget of ``check-graphs`` on one run. ``status``: held, exceeded, not observed."""
+    """One budget of ``check-graphs`` on one run."""
 
     metric: str  # "graph-breaks"
     run: RunKey
@@ -24,11 +47,11 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
-    status: str
+    status: BudgetStatus
 
 
 class AcceptedFinding(Model, frozen=True, kw_only=True):
-    """One entry of the file of accepted findings. ``status``: used, unused, expired."""
+    """What became of one entry of the file of accepted findings."""
 
     rule: str
     file: str
@@ -37,14 +60,14 @@ class AcceptedFinding(Model, frozen=True, kw_only=True):
     reason: str
     owner: str
     expires: str  # ISO date, the last day on which it holds
-    status: str
+    status: AcceptedStatus
     findings: int  # how many it matches
 
 
 class Gate(Model, frozen=True, kw_only=True):
     """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this gate's."""
 
-    fail_on: str  # error, warning, never
+    fail_on: FailOn
     backend: str  # what compiled: "inductor", "aot_eager", "eager"
     budgets: tuple[BudgetCheck, ...]
     accepted: tuple[AcceptedFinding, ...]

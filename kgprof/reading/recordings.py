@@ -83,7 +83,7 @@ def load(path: Path) -> m.Recording:
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=_load_agreement(folder, header),
         gate=_read_if_there(folder / GATE, m.GateSettings),
-        accepted=_read_if_there(folder / ACCEPTED, tuple[m.GateEntry, ...]) or (),
+        accepted=_read_if_there(folder / ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
         ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)  # type: ignore[arg-type]
         or m.Skipped(reason="this Recording holds no ceilings"),
     )

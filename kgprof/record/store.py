@@ -137,7 +137,7 @@ def write_gate(folder: Path, value: m.GateSettings) -> None:
     _write(folder / GATE, m.encode_json(value))
 
 
-def write_accepted(folder: Path, value: Sequence[m.GateEntry]) -> None:
+def write_accepted(folder: Path, value: Sequence[m.AcceptedEntry]) -> None:
     """What the project accepts at the time of this Recording, so that it can be read again without that file."""
     _write(folder / ACCEPTED, m.encode_json(tuple(value)))
 

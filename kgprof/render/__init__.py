@@ -8,7 +8,7 @@ from typing import Protocol
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.render.github import Github
-from kgprof.render.html import Html
+from kgprof.render.html import Html, Traces
 from kgprof.render.json import Json
 from kgprof.render.junit import Junit
 from kgprof.render.markdown import Markdown
@@ -31,11 +31,15 @@ class Renderer(Protocol):
 RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())
 
 
-def by_name(name: str) -> Renderer:
-    """The renderer that ``--format`` names. Raises UsageError with the nearest name."""
+def by_name(name: str, traces: Traces | None = None) -> Renderer:
+    """The renderer that ``--format`` names. Raises UsageError with the nearest name.
+
+    ``traces``: the files that a page may carry or link to. They are no part of the Profile, and no other format has
+    room for them.
+    """
     known = {renderer.name: renderer for renderer in RENDERERS}
-    if name in known:
-        return known[name]
-    nearest = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(known)}"
-    raise UsageError(f"unknown format {name!r}", hint=hint)
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(known)}"
+        raise UsageError(f"unknown format {name!r}", hint=hint)
+    return Html(traces) if name == Html.name and traces is not None else known[name]

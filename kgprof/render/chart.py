@@ -85,27 +85,39 @@ def scale_us(runs: Sequence[m.RunReport]) -> float:
 
 def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     scale = scale_us(runs) or 1.0
-    return tuple(_bar(index, run, kernels, scale, limits) for index, run, kernels in broken_down(runs))
+    drawn = []
+    for index, run, kernels in broken_down(runs):
+        parts = breakdown.parts(kernels)
+        whole = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
+        words = [f"{breakdown.NAMES[p.kind]} {milliseconds(p.per_step_us)} ms ({percent(p.share)})" for p in parts]
+        bar = Bar(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            caption=_caption(run, kernels),
+            description=f"{whole} ms per step: {', '.join(words)}",
+            segments=of_parts(
+                [
+                    Part(kind=part.kind, letter=LETTERS[part.kind], length=part.per_step_us / scale, share=part.share)
+                    for part in parts
+                ]
+            ),
+        )
+        drawn.append(bar)
+    return tuple(drawn)
 
 
-def _bar(index: int, run: m.RunReport, kernels: m.KernelBreakdown, scale: float, limits: Limits) -> Bar:
-    found = breakdown.parts(kernels)
+def _caption(run: m.RunReport, kernels: m.KernelBreakdown) -> str:
     steps = breakdown.steps_of(kernels)
-    words = [
-        f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})" for part in found
-    ]
-    return Bar(
-        anchor=anchor(index),
-        run=run_name(run, limits),
-        caption=_bar_caption(run, kernels),
-        description=f"{milliseconds(kernels.window_us / steps)} ms per step: {', '.join(words)}",
-        segments=of_parts(
-            [
-                Part(kind=part.kind, letter=LETTERS[part.kind], length=part.per_step_us / scale, share=part.share)
-                for part in found
-            ]
-        ),
-    )
+    words = [f"{milliseconds(kernels.window_us / steps)} ms/step", breakdown.busy_caption(kernels, run.step)]
+    if isinstance(kernels.launches, int):
+        words.append(f"{figure(kernels.launches / steps)} launches/step")
+    if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
+        words.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
+    words.append(f"{kernels.measured_in.upper()} pass, {plural(kernels.steps, 'step')}")
+    watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
+    if isinstance(watched, float):
+        words.append(f"{ratio(watched)} the bare step")
+    return ", ".join(words)
 
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
@@ -128,27 +140,8 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _bar_caption(run: m.RunReport, kernels: m.KernelBreakdown) -> str:
-    steps = breakdown.steps_of(kernels)
-    said = [f"{milliseconds(kernels.window_us / steps)} ms/step", breakdown.busy_caption(kernels, run.step)]
-    if isinstance(kernels.launches, int):
-        said.append(f"{figure(kernels.launches / steps)} launches/step")
-    if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
-        said.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
-    said.append(f"{kernels.measured_in.upper()} pass, {plural(kernels.steps, 'step')}")
-    watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
-    if isinstance(watched, float):
-        said.append(f"{ratio(watched)} the bare step")
-    return ", ".join(said)
-
-
-def _present_kinds(runs: Sequence[m.RunReport]) -> tuple[str, ...]:
-    present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
-    return tuple(str(kind) for kind, _, _ in breakdown.KINDS if kind in present)
-
-
 def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
-    present = _present_kinds(runs)
+    present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

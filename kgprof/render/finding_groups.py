@@ -34,7 +34,7 @@ class Grouped:
     @property
     def cost(self) -> str:
         """ "310 us/step (the host waited; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
-        known = [found.cost for found in self.members if isinstance(found.cost, m.FindingCost)]
+        known = [member.cost for member in self.members if isinstance(member.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
         return said_cost(known) if len(units) == 1 else ""
 
@@ -44,17 +44,16 @@ class Grouped:
 
 
 def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
-    """In the order in which each was first met."""
-    groups: dict[object, list[m.Finding]] = {}
+    """In the order in which each was first met. Some messages begin with the run, so that they can stand alone; here
+    it is said beside them."""
+    groups: dict[tuple[object, ...], list[m.Finding]] = {}
+    words: dict[tuple[object, ...], str] = {}
     for finding in findings:
-        key = (finding.rule, finding.level, finding.location, words(finding), finding.accepted)
+        text = finding.message.removeprefix(f"{finding.run.slug}: ") if finding.run else finding.message
+        key = (finding.rule, finding.level, finding.location, text, finding.accepted)
         groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(members=tuple(same), words=words(same[0])) for same in groups.values())
-
-
-def words(finding: m.Finding) -> str:
-    """Some messages begin with the run, so that they can stand alone; here it is said beside them."""
-    return finding.message.removeprefix(f"{finding.run.slug}: ") if finding.run else finding.message
+        words[key] = text
+    return tuple(Grouped(members=tuple(same), words=words[key]) for key, same in groups.items())
 
 
 def times(counts: Sequence[int], said: str) -> str:

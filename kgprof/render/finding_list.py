@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
@@ -15,7 +15,6 @@ from kgprof.wording import relative
 OPEN = 8  # lines of one rule that stand open; the others are folded
 _RELATED = 8  # other places of one finding
 _WORDS = 3000  # characters of torch's own
-_LEVEL_WORDS = {"error": "Error", "warning": "Warning", "note": "Note"}
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -77,24 +76,26 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         line = _line(same, _anchor(same.first, used), failing, profile, limits, weights)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
         anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
-    found = (
-        FindingGroup(
-            rule=rules.get(rule) or _unknown(rule, level, limits),
+    listed = []
+    for (rule, level), lines in groups.items():
+        # A Profile of another version may hold findings whose rule it does not list.
+        name = one_line(rule, limits.name)
+        stranger = m.Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
+        group = FindingGroup(
+            rule=rules.get(rule, stranger),
             level=level.value,
-            level_word=_LEVEL_WORDS[level],
+            level_word=level.value.capitalize(),
             lines=tuple(lines[:OPEN]),
             folded=tuple(lines[OPEN:]),
         )
-        for (rule, level), lines in groups.items()
-    )
-    return FindingList(groups=tuple(found), anchors=anchors)
+        listed.append(group)
+    return FindingList(groups=tuple(listed), anchors=anchors)
 
 
-def _ordered(groups: Iterable[Grouped], failing: frozenset[m.Finding]) -> list[Grouped]:
+def _ordered(groups: Sequence[Grouped], failing: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
-    given = list(groups)
     first_of_rule: dict[tuple[str, m.Level], int] = {}
-    for index, same in enumerate(given):
+    for index, same in enumerate(groups):
         first_of_rule.setdefault((same.first.rule, same.first.level), index)
 
     def weight(same: Grouped) -> tuple[int, bool, bool, bool, float, str, int]:
@@ -110,7 +111,11 @@ def _ordered(groups: Iterable[Grouped], failing: frozenset[m.Finding]) -> list[G
             place.line if place else 0,
         )
 
-    return sorted(given, key=weight)
+    return sorted(groups, key=weight)
+
+
+def _weights(same: Grouped) -> Iterator[tuple[bool, float]]:
+    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, m.FindingCost))
 
 
 def _line(
@@ -122,44 +127,31 @@ def _line(
     weights: Sequence[tuple[bool, float]],
 ) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
+    detail = visible(clip(finding.detail, min(_WORDS, 8 * limits.name)), keep="\n\t")
+    # A budget may stand for some of the runs that have the same finding.
+    members, fails = tuple(member for member in same.members if member in failing), ""
+    if members:
+        runs = Grouped(members=members, words=same.words).runs
+        where = f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}" if members != same.members else ""
+        fails = f"Fails the gate{where}."
     return FindingLine(
         anchor=anchor,
         runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
         message=one_line(same.words, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
-        weight=max((weights.index(one) for one in _weights(same)), default=-1),
-        fails=_fails(same, failing, limits),
+        weight=max((weights.index(weight) for weight in _weights(same)), default=-1),
+        fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
         related=tuple(place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]),
-        words=_paragraphs(finding.detail, min(_WORDS, 8 * limits.name)),
+        words=tuple(shown for line in detail.splitlines() if (shown := " ".join(line.split()))),
     )
-
-
-def _weights(same: Grouped) -> Iterator[tuple[bool, float]]:
-    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, m.FindingCost))
-
-
-def _fails(same: Grouped, failing: frozenset[m.Finding], limits: Limits) -> str:
-    """A budget may stand for some of the runs that have the same finding."""
-    members = tuple(finding for finding in same.members if finding in failing)
-    if not members:
-        return ""
-    if len(members) == len(same.members):
-        return "Fails the gate."
-    runs = Grouped(members=members, words=same.words).runs
-    return f"Fails the gate in {one_line(', '.join(runs[: limits.lines]), limits.name)}."
 
 
 def place(location: m.Location, root: str, limits: Limits) -> Place:
     where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
     return Place(where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name))
-
-
-def _paragraphs(detail: str, limit: int) -> tuple[str, ...]:
-    lines = visible(clip(detail, limit), keep="\n\t").splitlines()
-    return tuple(shown for line in lines if (shown := " ".join(line.split())))
 
 
 def _anchor(finding: m.Finding, used: set[str]) -> str:
@@ -170,9 +162,3 @@ def _anchor(finding: m.Finding, used: set[str]) -> str:
         anchor = f"{base}-{number}"
     used.add(anchor)
     return anchor
-
-
-def _unknown(rule: str, level: m.Level, limits: Limits) -> m.Rule:
-    """For a finding whose rule this Profile does not list (one written by another version)."""
-    name = one_line(rule, limits.name)
-    return m.Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
@@ -15,7 +15,7 @@ from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
 NAME = 100  # characters of a name in a box's title, and of its place
-_SAID = 3  # functions that the sentence above the drawing names
+_LONGEST = 3  # functions that the sentence above the drawing names
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
 
@@ -55,76 +55,32 @@ def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Flam
 
 
 def flame_charts(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[FlameChart, ...]:
-    found = drawable(runs)
-    trees = min(len(found), limits.flames)
-    return tuple(
-        _chart(index, run, flame, root, limits, trees=trees if place < trees else 0)
-        for place, (index, run, flame) in enumerate(found)
-    )
-
-
-def _chart(index: int, run: m.RunReport, flame: m.FlameGraph, root: str, limits: Limits, *, trees: int) -> FlameChart:
-    drawing = icicle(items(flame, root), limits, trees=trees) if trees else None
-    shown = flame.top[: limits.host_rows]
-    return FlameChart(
-        anchor=anchor(index),
-        run=run_name(run, limits),
-        caption=f"{milliseconds(_whole(flame) / flame.steps / 1e3)} ms a {per(flame)} over "
-        f"{plural(flame.steps, per(flame))}, {flame.measured_in.upper()} pass",
-        summary=_summary(flame, limits),
-        drawing=drawing,
-        missing="" if drawing else "left out of this page to keep it small; report.json holds it",
-        legend=_legend(flame),
-        notes=tuple(_notes(flame, drawing, limits)),
-        table=plain(
-            f"Functions of {run.key.slug} by their own time, STACK pass",
-            ("function", f"self \N{MICRO SIGN}s/{per(flame)}", "share", "with callees", f"calls/{per(flame)}"),
-            tuple(_row(flame, place, root, limits) for place in range(len(shown))),
-        ),
-        table_rest=_rest(flame, len(shown)),
-    )
-
-
-# ---------------------------------------------------------------- boxes
-
-
-def items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
-    totals, whole = flame.total_ns, _whole(flame)
-    titles = [_title_of(flame, frame, root) for frame in flame.frames]
-    return tuple(
-        Item(
-            parent=flame.parent[node],
-            width=totals[node],
-            style=f"f-{kind_of(flame.frames[frame])}",
-            label=short_name(titles[frame].partition("\n")[0]),
-            title=f"{titles[frame]}; {_times(flame, node, totals[node], whole)}",
+    graphs = drawable(runs)
+    trees = min(len(graphs), limits.flames)
+    charts = []
+    for place, (index, run, flame) in enumerate(graphs):
+        drawing = icicle(_items(flame, root), limits, trees=trees) if place < trees else None
+        present = {kind_of(frame) for frame in flame.frames} - {"step"}
+        time = milliseconds(_whole(flame) / flame.steps / 1e3)
+        chart = FlameChart(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            caption=f"{time} ms a {_per(flame)} over {plural(flame.steps, _per(flame))}, "
+            f"{flame.measured_in.upper()} pass",
+            summary=_summary(flame, limits),
+            drawing=drawing,
+            missing="" if drawing else "left out of this page to keep it small; report.json holds it",
+            legend=tuple((kind, name, meaning) for kind, (name, meaning) in KINDS.items() if kind in present),
+            notes=tuple(_notes(flame, drawing, limits)),
+            table=_table(flame, root, limits),
+            table_rest=_rest(flame, limits),
         )
-        for node, frame in enumerate(flame.frame)
-    )
-
-
-def short_name(name: str) -> str:
-    """What fits into a box: the kind says the rest."""
-    found = _SHORT.match(name)
-    return found[1] if found and found[1] else name
-
-
-def per(flame: m.FlameGraph) -> str:
-    return "window" if flame.per == "window" else "step"
+        charts.append(chart)
+    return tuple(charts)
 
 
 def kind_of(frame: m.StackFrame) -> str:
     return frame.kind if frame.kind in KINDS else "python"
-
-
-def _title_of(flame: m.FlameGraph, frame: m.StackFrame, root: str) -> str:
-    kind = KINDS[kind_of(frame)][0]
-    return titled(flame.names[frame.name], kind, place_of(flame.names[frame.file], frame.line, root))
-
-
-def titled(name: str, kind: str, place: str) -> str:
-    """Two lines: the name; what it is, and where."""
-    return f"{one_line(name, NAME)}\n{kind}{f', {one_line(place, NAME)}' if place else ''}"
 
 
 def place_of(file: str, line: int, root: str) -> str:
@@ -132,81 +88,105 @@ def place_of(file: str, line: int, root: str) -> str:
     return f"{path}:{line}" if path and line else path
 
 
-def _times(flame: m.FlameGraph, node: int, total_ns: int, whole_ns: int) -> str:
-    calls = figure(flame.calls[node] / flame.steps)
-    own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
-    return f"{total} ms a {per(flame)}, {percent(total_ns / whole_ns)}; itself {own} ms; called {calls} times"
+def short_name(name: str) -> str:
+    """What fits into a box: the kind says the rest."""
+    shorter = _SHORT.match(name)
+    return shorter[1] if shorter and shorter[1] else name
+
+
+def _per(flame: m.FlameGraph) -> str:
+    return "window" if flame.per == "window" else "step"
 
 
 def _whole(flame: m.FlameGraph) -> int:
+    """Nanoseconds of all steps."""
     return sum(flame.self_ns) or 1
 
 
-def _legend(flame: m.FlameGraph) -> tuple[tuple[str, str, str], ...]:
-    present = {kind_of(frame) for frame in flame.frames} - {"step"}
-    return tuple((kind, name, meaning) for kind, (name, meaning) in KINDS.items() if kind in present)
+def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
+    """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it took."""
+    per, whole, names, titles = _per(flame), _whole(flame), [], []
+    for frame in flame.frames:
+        name, place = flame.names[frame.name], place_of(flame.names[frame.file], frame.line, root)
+        names.append(one_line(name, NAME))
+        titles.append(f"{names[-1]}\n{KINDS[kind_of(frame)][0]}{f', {one_line(place, NAME)}' if place else ''}")
+    items = []
+    for node, at in enumerate(flame.frame):
+        total_ns, calls = flame.total_ns[node], figure(flame.calls[node] / flame.steps)
+        own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
+        times = f"{total} ms a {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
+        item = Item(
+            parent=flame.parent[node],
+            width=total_ns,
+            style=f"f-{kind_of(flame.frames[at])}",
+            label=short_name(names[at]),
+            title=f"{titles[at]}; {times}",
+        )
+        items.append(item)
+    return tuple(items)
 
 
 # ---------------------------------------------------------------- sentences and the table
 
 
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
+    """Which functions took longest, and how long the recorder's frames took with what they called."""
     whole = _whole(flame)
     longest = [
         f"{one_line(flame.names[flame.frames[row.frame].name], min(limits.name, NAME))} "
         f"({percent(row.self_ns / whole)})"
-        for row in flame.top[:_SAID]
+        for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
-    said = f"Most time of their own took {', '.join(longest)}" if longest else "No function took any time of its own"
-    return f"{said}; the recorder's own frames took {percent(_recorders(flame) / whole)}"
-
-
-def _recorders(flame: m.FlameGraph) -> int:
-    """Nanoseconds of kgprof's and torch.profiler's frames, with what they called."""
+    lead = f"Most time of their own took {', '.join(longest)}" if longest else "No function took any time of its own"
     own = [False] * len(flame.parent)
     for node, frame in enumerate(flame.frame):
-        known, above = flame.frames[frame], flame.parent[node]
-        own[node] = known.kind == "profiler" or (
+        above = flame.parent[node]
+        own[node] = flame.frames[frame].kind == "profiler" or (
             above >= 0 and own[above] and not _WORKLOADS.search(flame.names[flame.frames[flame.frame[above]].file])
         )
-    return sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
+    recorders = sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
+    return f"{lead}; the recorder's own frames took {percent(recorders / whole)}"
 
 
-def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> list[str]:
-    said = [f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes]
+def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
+    yield from (f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
     if flame.pruned_nodes:
-        said.append(
+        yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
             f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
         )
     if drawing and drawing.left_out:
-        said.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
+        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
     if flame.other_threads_ns:
-        said.append(
+        yield (
             f"Other threads ran operators for {milliseconds(flame.other_threads_ns / flame.steps / 1e3)} ms a "
-            f"{per(flame)}, which are not drawn"
+            f"{_per(flame)}, which are not drawn"
         )
-    return said
 
 
-def _row(flame: m.FlameGraph, place: int, root: str, limits: Limits) -> tuple[str, ...]:
-    row, whole = flame.top[place], _whole(flame)
-    frame = flame.frames[row.frame]
-    where = place_of(flame.names[frame.file], frame.line, root)
-    name = flame.names[frame.name]
-    return (
-        one_line(f"{name} ({where})" if where else f"{name} ({KINDS[kind_of(frame)][0]})", limits.name),
-        figure(row.self_ns / flame.steps / 1e3),
-        percent(row.self_ns / whole),
-        figure(row.total_ns / flame.steps / 1e3),
-        figure(row.calls / flame.steps),
-    )
+def _table(flame: m.FlameGraph, root: str, limits: Limits) -> Table:
+    per, rows = _per(flame), []
+    for row in flame.top[: limits.host_rows]:
+        frame = flame.frames[row.frame]
+        where = place_of(flame.names[frame.file], frame.line, root) or KINDS[kind_of(frame)][0]
+        cells = (
+            one_line(f"{flame.names[frame.name]} ({where})", limits.name),
+            figure(row.self_ns / flame.steps / 1e3),
+            percent(row.self_ns / _whole(flame)),
+            figure(row.total_ns / flame.steps / 1e3),
+            figure(row.calls / flame.steps),
+        )
+        rows.append(cells)
+    headings = ("function", f"self \N{MICRO SIGN}s/{per}", "share", "with callees", f"calls/{per}")
+    return plain("Functions by their own time, STACK pass", headings, rows)
 
 
-def _rest(flame: m.FlameGraph, shown: int) -> str:
-    others = flame.functions - shown
+def _rest(flame: m.FlameGraph, limits: Limits) -> str:
+    shown = flame.top[: limits.host_rows]
+    others = flame.functions - len(shown)
     if not others:
         return ""
-    remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in flame.top[:shown])
-    return f"{plural(others, 'more function')}: {figure(remaining / flame.steps / 1e3)} \N{MICRO SIGN}s a {per(flame)}"
+    remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
+    time = figure(remaining / flame.steps / 1e3)
+    return f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {_per(flame)}"

@@ -11,17 +11,17 @@ from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns
 from kgprof.wording import plural
 
 INDUCTOR = "inductor"
-_ORDER = ("exceeded", "not observed", "held")
 _FAILS_ON = {
-    "error": "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
-    "warning": "the gate fails on every budget that is exceeded, and on an error or a warning that no budget counts.",
-    "never": "no finding and no budget fails the gate (--fail-on never).",
+    m.FailOn.ERROR: "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
+    m.FailOn.WARNING: "the gate fails on every budget that is exceeded, and on an error or a warning that no budget "
+    "counts.",
+    m.FailOn.NEVER: "no finding and no budget fails the gate (--fail-on never).",
 }
-_MARKS = {"exceeded": "\u2715", "not observed": "?", "held": "\u2713"}
+_MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m.BudgetStatus.HELD: "\u2713"}
 
 
 def fails_on(gate: m.Gate) -> str:
-    return _FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}.")
+    return _FAILS_ON[gate.fail_on]
 
 
 def backend_words(gate: m.Gate) -> str:
@@ -31,14 +31,15 @@ def backend_words(gate: m.Gate) -> str:
 
 def by_weight(budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     """What was exceeded first, then what nobody saw."""
-    return sorted(budgets, key=lambda budget: _ORDER.index(budget.status) if budget.status in _ORDER else 0)
+    order = tuple(m.BudgetStatus)
+    return sorted(budgets, key=lambda budget: order.index(budget.status))
 
 
 def budget_table(gate: m.Gate, limits: Limits) -> Table:
     """With the run in a column of its own for those who have the room."""
     rows = []
     for budget in by_weight(gate.budgets)[: limits.lines]:
-        seen, exceeded = budget.observed, budget.status == "exceeded"
+        seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
         noun = "" if budget.unit == "s" else f" {budget.unit}"  # seconds carry their unit in the figure
         why = (Small((seen.reason,)),) if isinstance(seen, m.Skipped) else ()
         if isinstance(seen, m.Skipped):
@@ -51,7 +52,7 @@ def budget_table(gate: m.Gate, limits: Limits) -> Table:
             row(
                 budget.run.slug,
                 Cell(budget.metric, below=(Small((budget.run.slug,)), *why)),
-                Cell(budget.status, mark=_MARKS.get(budget.status, "?"), wrong=exceeded),
+                Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
                 f"{amount(budget.limit, budget.unit)}{noun}",
                 count(budget.accepted) if budget.accepted else "",
@@ -75,9 +76,9 @@ def budget_table(gate: m.Gate, limits: Limits) -> Table:
 def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     rows = []
     for entry in gate.accepted[: limits.lines]:
-        status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
+        status = f"used by {count(entry.findings)}" if entry.status is m.AcceptedStatus.USED else entry.status
         place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
-        ended = Cell(status, wrong=entry.status == "expired")
+        ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
     names = ("rule", "where", "why", "owner", "last day", "status")
     styles = ("kind", "", "", "", "number", "")

@@ -28,22 +28,20 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
         yield ""
     yield from _table(gate.budgets)
     for entry in gate.accepted:
-        if entry.status == "expired":
-            yield _expired(entry)
+        if entry.status is m.AcceptedStatus.EXPIRED:
+            day, rule = one_line(entry.expires, _NAME), one_line(entry.rule, _NAME)
+            place = one_line(f"{entry.file}:{entry.function}", 500)
+            who = one_line(f"{entry.owner}, {entry.reason}", 500)
+            yield f"expired on {day}: accepted finding {rule} in {place} ({who})"
     for note in gate.notes:
         yield f"note: {one_line(note, _LENGTH)}"
-    backend, fail_on = one_line(backend_words(gate), _NAME), one_line(gate.fail_on, _NAME)
-    yield f"{backend}, --fail-on {fail_on}, {_findings(profile)}"
+    accepted = sum(bool(finding.accepted) for finding in profile.findings)
+    findings = plural(len(profile.findings), "finding") + (f", {accepted} of them accepted" if accepted else "")
+    yield f"{one_line(backend_words(gate), _NAME)}, --fail-on {gate.fail_on}, {findings}"
     yield ""
     yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
     for reason in profile.verdict.reasons:
         yield f"  also: {one_line(reason, _LENGTH)}"
-
-
-def _findings(profile: m.Profile) -> str:
-    number = len(profile.findings)
-    accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    return plural(number, "finding") + (f", {accepted} of them accepted" if accepted else "")
 
 
 def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
@@ -57,33 +55,29 @@ def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, _LENGTH)}"
     elif place is not None and place.text.strip():
-        yield from _source(place.line, place.text)
+        # As it stands in the file, and a caret under its first character; tabs become spaces under both.
+        shown = visible(place.text.expandtabs(4).rstrip())[:500]
+        yield f"{place.line:>6} | {shown}"
+        yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
     for other in finding.related[:_RELATED]:
         function = f" in {one_line(other.function, _NAME)}" if other.function else ""
         yield f"    related: {one_line(relative(other.file, root), 500)}:{other.line}{function}"
 
 
-def _source(line: int, text: str) -> Iterable[str]:
-    """The line as it stands in the file, and a caret under its first character; tabs become spaces under both."""
-    shown = visible(text.expandtabs(4).rstrip())[:500]
-    gutter = f"{line:>6} | "
-    yield f"{gutter}{shown}"
-    yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
-
-
-def _expired(entry: m.AcceptedFinding) -> str:
-    day, rule = one_line(entry.expires, _NAME), one_line(entry.rule, _NAME)
-    place, said = one_line(f"{entry.file}:{entry.function}", 500), one_line(f"{entry.owner}, {entry.reason}", 500)
-    return f"expired on {day}: accepted finding {rule} in {place} ({said})"
-
-
-# ---------------------------------------------------------------- the table
-
-
 def _table(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
     if not budgets:
         return
-    rows = [_HEADINGS, *(_row(budget) for budget in budgets)]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for budget in budgets:
+        row: tuple[str, ...] = (
+            one_line(budget.run.slug, _NAME),
+            one_line(budget.metric, _NAME),
+            amount(budget.limit, budget.unit),
+            "-" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit),
+            str(budget.accepted) if budget.accepted else "",
+            budget.status,
+        )
+        rows.append(row)
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
         cells = [
@@ -91,18 +85,5 @@ def _table(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-    unseen = {b.observed.reason: b for b in budgets if isinstance(b.observed, m.Skipped)}
-    for reason in unseen:
+    for reason in dict.fromkeys(b.observed.reason for b in budgets if isinstance(b.observed, m.Skipped)):
         yield f"not observed: {one_line(reason, _LENGTH)}"
-
-
-def _row(budget: m.BudgetCheck) -> tuple[str, ...]:
-    observed = "-" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
-    return (
-        one_line(budget.run.slug, _NAME),
-        one_line(budget.metric, _NAME),
-        amount(budget.limit, budget.unit),
-        observed,
-        str(budget.accepted) if budget.accepted else "",
-        one_line(budget.status, _NAME),
-    )

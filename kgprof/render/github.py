@@ -19,8 +19,12 @@ LIMIT = 10  # of each kind
 COMMANDS = ("error", "warning", "notice")
 _LENGTH = 2000  # characters of one message
 _OF_LEVEL = {m.Level.ERROR: "error", m.Level.WARNING: "warning", m.Level.NOTE: "notice"}
-_OF_STATUS = {"ok": "notice", "attention": "warning", "failed": "error", "inconclusive": "error"}
-_ENDED_BADLY = "error"
+_OF_STATUS = {
+    m.VerdictStatus.OK: "notice",
+    m.VerdictStatus.ATTENTION: "warning",
+    m.VerdictStatus.FAILED: "error",
+    m.VerdictStatus.INCONCLUSIVE: "error",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +39,8 @@ class Annotation:
     def text(self) -> str:
         place = {"file": self.file, "line": str(self.line), "endLine": str(self.line)} if self.file else {}
         properties = {**place, "title": self.title}
-        said = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
-        return f"::{self.command} {said}::{escaped(self.message)}"
+        listed = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
+        return f"::{self.command} {listed}::{escaped(self.message)}"
 
 
 class Github:
@@ -44,14 +48,8 @@ class Github:
     suffix = ".annotations"
 
     def render(self, profile: m.Profile) -> str:
-        everything = [
-            *_verdict(profile),
-            *_deaths(profile),
-            *_budgets(profile),
-            *_metrics(profile),
-            *_findings(profile),
-        ]
-        lines = [a.text for command in COMMANDS for a in _fitted(command, everything)]
+        everything = [*_verdict(profile), *_budgets(profile), *_metrics(profile), *_findings(profile)]
+        lines = [annotation.text for command in COMMANDS for annotation in _fitted(command, everything)]
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -81,34 +79,33 @@ def _fitted(command: str, everything: Sequence[Annotation]) -> list[Annotation]:
 
 
 def _verdict(profile: m.Profile) -> list[Annotation]:
+    """And the runs that died."""
+    status = profile.verdict.status
     text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
-    command = _OF_STATUS.get(profile.verdict.status, "error")
-    return [Annotation(command=command, title=f"kgprof: {profile.verdict.status}", message=text)]
-
-
-def _deaths(profile: m.Profile) -> list[Annotation]:
     return [
-        Annotation(command=_ENDED_BADLY, title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
-        for run in profile.runs
-        if run.exit.outcome != "ok"
+        Annotation(command=_OF_STATUS[status], title=f"kgprof: {status}", message=text),
+        *(
+            Annotation(command="error", title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
+            for run in profile.runs
+            if run.exit.outcome != "ok"
+        ),
     ]
 
 
 def _budgets(profile: m.Profile) -> list[Annotation]:
     if profile.gate is None:
         return []
-    command = "notice" if profile.gate.fail_on == "never" else "error"
-    return [
-        Annotation(command=command, title=f"kgprof budget {budget.metric}", message=_over(budget))
-        for budget in profile.gate.budgets
-        if budget.status == "exceeded"
-    ]
-
-
-def _over(budget: m.BudgetCheck) -> str:
-    observed = budget.observed
-    value = observed.reason if isinstance(observed, m.Skipped) else f"{_plain(observed)} {budget.unit}"
-    return f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
+    command = "notice" if profile.gate.fail_on is m.FailOn.NEVER else "error"
+    annotations = []
+    for budget in profile.gate.budgets:
+        if budget.status is m.BudgetStatus.EXCEEDED:
+            seen = budget.observed
+            value = seen.reason if isinstance(seen, m.Skipped) else f"{_plain(seen)} {budget.unit}"
+            text = (
+                f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
+            )
+            annotations.append(Annotation(command=command, title=f"kgprof budget {budget.metric}", message=text))
+    return annotations
 
 
 def _metrics(profile: m.Profile) -> list[Annotation]:
@@ -129,24 +126,23 @@ def _metrics(profile: m.Profile) -> list[Annotation]:
 def _findings(profile: m.Profile) -> list[Annotation]:
     """Of a comparison the new ones only: the others stand on lines that nobody is asked to look at."""
     rules = {rule.id: rule for rule in profile.rules}
-    found = profile.findings
+    findings = profile.findings
     if profile.comparison is not None:
-        found = tuple(one.finding for one in compare_words.of_status(profile.comparison.findings, "new"))
+        findings = tuple(new.finding for new in compare_words.of_status(profile.comparison.findings, "new"))
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
-    worst_first = sorted(found, key=lambda one: (bool(one.accepted), one not in failing, *cost_order([one])))
-    return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in worst_first]
-
-
-def _finding(finding: m.Finding, rule: m.Rule | None, root: str) -> Annotation:
-    place = finding.location
-    accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
-    return Annotation(
-        command="notice" if finding.accepted else _OF_LEVEL[finding.level],
-        title=f"{finding.rule} {rule.name}" if rule else finding.rule,
-        message=f"{accepted}{with_cost(finding)}",
-        file=relative(place.file, root) if place else "",
-        line=max(1, place.line) if place else 0,
-    )
+    annotations = []
+    for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in failing, *cost_order([f]))):
+        place, rule = finding.location, rules.get(finding.rule)
+        accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
+        annotation = Annotation(
+            command="notice" if finding.accepted else _OF_LEVEL[finding.level],
+            title=f"{finding.rule} {rule.name}" if rule else finding.rule,
+            message=f"{accepted}{with_cost(finding)}",
+            file=relative(place.file, profile.environment.source_root) if place else "",
+            line=max(1, place.line) if place else 0,
+        )
+        annotations.append(annotation)
+    return annotations
 
 
 def _plain(value: float) -> str:

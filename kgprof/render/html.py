@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.render import page, resources
-from kgprof.render.carried import Packed, Share, packed
-from kgprof.render.hand_off import TraceToHandOff, carried
+from kgprof.render.embedded_profile import Packed, Share, packed
 from kgprof.render.limits import TOP_KERNELS, Limits
+from kgprof.render.trace_links import TraceFile, embedded
 from kgprof.render.visible import visible
 
 if TYPE_CHECKING:
@@ -56,65 +56,59 @@ LEVELS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithTraces:
-    """A page, and the traces that it carries: the others must lie where their links lead."""
-
-    text: str
-    carried: frozenset[m.RunKey]
+Traces = Callable[[], Sequence[TraceFile]]
 
 
 class Html:
+    """``traces`` is called once for each page: the files that it may carry or link to."""
+
     name = "html"
     suffix = ".html"
 
+    def __init__(self, traces: Traces = tuple) -> None:
+        self._traces = traces
+
     def render(self, profile: m.Profile) -> str:
-        return self.with_traces(profile, ()).text
-
-    def with_traces(self, profile: m.Profile, traces: Sequence[TraceToHandOff]) -> WithTraces:
-        """Traces get what room the page leaves: nothing else of it goes for them."""
-        made = _first_that_fits(profile, traces)
-        left = MAX_BYTES - len(made.text.encode("utf-8"))
-        which = carried(traces[: made.limits.runs], left - FRAME_BYTES * len(traces))
-        text = _rendered(profile, made.limits, made.own, traces, which) if which else made.text
-        return WithTraces(text=text, carried=which)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
-    limits: Limits
-    own: Packed
-    text: str
+        """Traces get what room the page leaves: nothing else of it goes for them. One that it does not carry is put
+        where its link leads."""
+        traces = self._traces()
+        limits, own, text = _first_that_fits(profile, traces)
+        left = MAX_BYTES - len(text.encode("utf-8"))
+        which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
+        for trace in traces:
+            if trace.run not in which:
+                trace.place()
+        return _rendered(profile, limits, own, traces, which) if which else text
 
 
-def _first_that_fits(profile: m.Profile, traces: Sequence[TraceToHandOff]) -> _Made:
+def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile]) -> tuple[Limits, Packed, str]:
     """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving."""
     packing = cache(lambda share: packed(profile, share))
 
-    def attempt(level: int) -> _Made | None:
+    def attempt(level: int) -> tuple[Limits, Packed, str] | None:
         limits = LEVELS[level]
         own = packing(limits.carries)
         if len(own.text) > MAX_BYTES:
             return None
         text = _rendered(profile, limits, own, traces)
-        return _Made(limits=limits, own=own, text=text) if len(text.encode("utf-8")) <= MAX_BYTES else None
+        return (limits, own, text) if len(text.encode("utf-8")) <= MAX_BYTES else None
 
-    found = attempt(0)
-    low, high = 1, len(LEVELS) - 1 if found is None else 0
+    best = attempt(0)
+    low, high = 1, len(LEVELS) - 1 if best is None else 0
     while low <= high:
         middle = (low + high) // 2
         tried = attempt(middle)
-        found, low, high = (tried, low, middle - 1) if tried else (found, middle + 1, high)
-    if found is None:
+        best, low, high = (tried, low, middle - 1) if tried else (best, middle + 1, high)
+    if best is None:
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
-    return found
+    return best
 
 
 def _rendered(
     profile: m.Profile,
     limits: Limits,
     own: Packed,
-    traces: Sequence[TraceToHandOff] = (),
+    traces: Sequence[TraceFile] = (),
     which: Collection[m.RunKey] = (),
 ) -> str:
     from markupsafe import Markup
@@ -135,14 +129,11 @@ def _rendered(
 
 def content_security_policy(style: str, script: str) -> str:
     """Nothing may be loaded, and of inline code only these two texts may run."""
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+    style, script = (
+        "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        for text in (style, script)
     )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+    return f"default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
 
 
 @cache

@@ -50,8 +50,15 @@ class Icicle:
 
 
 def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1) -> Icicle:
-    """One of ``trees`` that the page draws."""
-    depth = _depths(items)
+    """One of ``trees`` that the page draws. Children stand side by side from their parent's start on; what is free at
+    its end is the parent's own."""
+    depth: list[int] = []
+    starts, taken = [0.0] * len(items), [0.0] * len(items)
+    for node, item in enumerate(items):
+        depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
+        if item.parent >= 0:
+            starts[node] = starts[item.parent] + taken[item.parent]
+            taken[item.parent] += item.width
     whole = items[0].width or 1.0
     shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
     most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
@@ -59,29 +66,16 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1) -> Icicle:
     # Of those as wide as the first that there is no room for none is drawn: a parent is never narrower than its child.
     least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
     drawn = [node for node in shallow if items[node].width / whole >= least]
-    starts = _starts(items)
+    deeper, narrower = len(items) - len(shallow), len(shallow) - len(drawn)
+    left_out = (
+        f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
+        f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step" if narrower else "",
+    )
     return Icicle(
         height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
         boxes=tuple(_box(items[node], starts[node] / whole, whole, depth[node]) for node in drawn),
-        left_out=tuple(_left_out(len(items) - len(shallow), len(shallow) - len(drawn), least, limits)),
+        left_out=tuple(words for words in left_out if words),
     )
-
-
-def _depths(items: Sequence[Item]) -> list[int]:
-    depth: list[int] = []
-    for item in items:
-        depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
-    return depth
-
-
-def _starts(items: Sequence[Item]) -> list[float]:
-    """Side by side from the parent's start on; what is free at its end is the parent's own."""
-    starts, taken = [0.0] * len(items), [0.0] * len(items)
-    for node, item in enumerate(items):
-        if item.parent >= 0:
-            starts[node] = starts[item.parent] + taken[item.parent]
-            taken[item.parent] += item.width
-    return starts
 
 
 def _box(item: Item, start: float, whole: float, depth: int) -> Box:
@@ -94,12 +88,3 @@ def _box(item: Item, start: float, whole: float, depth: int) -> Box:
         label=item.label if share >= _LABELLED else "",
         title=item.title,
     )
-
-
-def _left_out(deeper: int, narrower: int, least: float, limits: Limits) -> list[str]:
-    found = []
-    if deeper:
-        found.append(f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows")
-    if narrower:
-        found.append(f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step")
-    return found

@@ -53,36 +53,35 @@ class Junit:
         suite = ElementTree.SubElement(suites, "testsuite", {"name": _xml(f"kgprof {profile.workload}"), **counts})
         suite.set("timestamp", _xml(profile.created_utc))
         _write_properties(suite, _totals(profile))
-        for case in _uniquely_named(cases):
-            _write(suite, case)
+        for run, name, case in _uniquely_named(cases):
+            element = ElementTree.SubElement(suite, "testcase", {"classname": run, "name": name})
+            _write_properties(element, case.properties)
+            for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
+                if text:
+                    what = {"message": text.splitlines()[0], "type": kind}
+                    ElementTree.SubElement(element, kind, what).text = text
+            if case.said:
+                ElementTree.SubElement(element, "system-out").text = _xml("\n".join(case.said))
         ElementTree.indent(suites)
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
 def _totals(profile: m.Profile) -> list[tuple[str, str]]:
-    levels = [(f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in m.Level]
-    return [
-        ("verdict.status", profile.verdict.status),
+    totals = [
+        ("verdict.status", str(profile.verdict.status)),
         ("verdict.text", profile.verdict.text),
         ("exit.code", str(profile.exit_code)),
         ("findings", str(len(profile.findings))),
-        *levels,
+        *((f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in m.Level),
         ("device", profile.device),
         ("torch", profile.environment.torch),
-        *_of_comparison(profile),
     ]
-
-
-def _of_comparison(profile: m.Profile) -> list[tuple[str, str]]:
-    found = profile.comparison
-    if found is None:
-        return []
-    base, head = compare_words.sides(found)
-    counts = [
-        (f"findings.{status}", str(len(compare_words.of_status(found.findings, status))))
-        for status in compare_words.STATUSES
-    ]
-    return [("base", base), ("head", head), ("comparable", str(found.comparable).lower()), *counts]
+    if (comparison := profile.comparison) is not None:
+        base, head = compare_words.sides(comparison)
+        totals += [("base", base), ("head", head), ("comparable", str(comparison.comparable).lower())]
+        for status in compare_words.STATUSES:
+            totals.append((f"findings.{status}", str(len(compare_words.of_status(comparison.findings, status)))))
+    return totals
 
 
 # ---------------------------------------------------------------- the cases
@@ -99,24 +98,37 @@ def _endings(profile: m.Profile) -> Iterable[Case]:
 def _budgets(profile: m.Profile) -> Iterable[Case]:
     if profile.gate is None:
         return
-    judged = profile.gate.fail_on != "never"
+    judged = profile.gate.fail_on is not m.FailOn.NEVER
     for budget in profile.gate.budgets:
-        observed = "" if isinstance(budget.observed, m.Skipped) else _plain(budget.observed)
-        over = (
-            f"{observed} {budget.unit} over the budget of {_plain(budget.limit)}" if budget.status == "exceeded" else ""
-        )
+        unseen, observed, over = "", "", ""
+        if isinstance(budget.observed, m.Skipped):
+            unseen = f"not observed: {budget.observed.reason}"
+        else:
+            observed = _plain(budget.observed)
+        if budget.status is m.BudgetStatus.EXCEEDED:
+            over = f"{observed} {budget.unit} over the budget of {_plain(budget.limit)}"
         yield Case(
             run=budget.run.slug,
             name=f"budget {budget.metric}",
-            properties=_of_budget(budget, observed),
+            properties=(
+                ("value", observed or "not observed"),
+                ("budget", _plain(budget.limit)),
+                ("unit", budget.unit),
+                ("accepted", str(budget.accepted)),
+                ("origin", budget.origin),
+            ),
             failure=over if judged else "",
-            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
+            error=unseen,
             said=(over,) if over and not judged else (),
         )
     for entry in profile.gate.accepted:
-        gone = f"expired on {entry.expires}: {entry.reason}" if entry.status == "expired" and judged else ""
+        expired = entry.status is m.AcceptedStatus.EXPIRED and judged
         place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
-        yield Case(run=EVERY_RUN, name=f"accepted {entry.rule} in {place}", failure=gone)
+        yield Case(
+            run=EVERY_RUN,
+            name=f"accepted {entry.rule} in {place}",
+            failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
+        )
 
 
 def _metrics(profile: m.Profile) -> Iterable[Case]:
@@ -163,16 +175,6 @@ def _of_metric(metric: m.ComparedMetric) -> tuple[tuple[str, str], ...]:
 def _plain(value: float) -> str:
     """For programs: every digit, no separator and no exponent."""
     return f"{value:.0f}" if value == int(value) else f"{Decimal(str(value)):f}"
-
-
-def _of_budget(budget: m.BudgetCheck, observed: str) -> tuple[tuple[str, str], ...]:
-    return (
-        ("value", observed or "not observed"),
-        ("budget", _plain(budget.limit)),
-        ("unit", budget.unit),
-        ("accepted", str(budget.accepted)),
-        ("origin", budget.origin),
-    )
 
 
 def _rules(profile: m.Profile) -> Iterable[Case]:
@@ -240,18 +242,6 @@ def _uniquely_named(cases: Sequence[Case]) -> Iterable[tuple[str, str, Case]]:
             unique = f"{name} ({seen[run, name] + 1})"
         taken.add((run, unique))
         yield run, unique, case
-
-
-def _write(suite: ElementTree.Element, named: tuple[str, str, Case]) -> None:
-    run, name, case = named
-    element = ElementTree.SubElement(suite, "testcase", {"classname": run, "name": name})
-    _write_properties(element, case.properties)
-    for kind, text in (("failure", case.failure), ("error", case.error)):
-        if text:
-            first = _xml(text).splitlines()[0] if _xml(text) else ""
-            ElementTree.SubElement(element, kind, {"message": first, "type": kind}).text = _xml(text)
-    if case.said:
-        ElementTree.SubElement(element, "system-out").text = _xml("\n".join(case.said))
 
 
 def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:

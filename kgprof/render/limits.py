@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.carried import Share
+from kgprof.render.embedded_profile import Share
 from kgprof.render.visible import one_line
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room

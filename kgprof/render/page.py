@@ -20,8 +20,8 @@ from kgprof.render import (
     economics_table,
     environment_facts,
     evaluation_table,
+    first_answers,
     gate_table,
-    glance,
     holistic_table,
     kernel_table,
     memory_table,
@@ -36,19 +36,18 @@ from kgprof.render import (
     timeline_chart,
     trace_table,
 )
-from kgprof.render.carried import Packed
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import ComparePart, compare_part
+from kgprof.render.embedded_profile import Packed
 from kgprof.render.finding_list import FindingGroup, finding_list
 from kgprof.render.flame_chart import drawable, flame_charts
 from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
 from kgprof.render.flame_difference_chart import differing, flame_difference_charts
-from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import logs
-from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.table import Facts, bounded
+from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
@@ -87,7 +86,7 @@ class Page:
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
-    glance: tuple[glance.Answer, ...]
+    glance: tuple[first_answers.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     timed: bool
@@ -95,8 +94,8 @@ class Page:
     device: str
     findings: tuple[FindingGroup, ...]
     rules: tuple[m.Rule, ...]
-    hand_off: tuple[HandOffLine, ...]
-    own: OwnCopy
+    hand_off: tuple[TraceLink, ...]
+    own: Packed
     compare: ComparePart | None
 
 
@@ -104,7 +103,7 @@ def build(
     profile: m.Profile,
     limits: Limits,
     own: Packed,
-    traces: Sequence[TraceToHandOff] = (),
+    traces: Sequence[TraceFile] = (),
     carried: Collection[m.RunKey] = (),
 ) -> Page:
     found = finding_list(profile, limits)
@@ -123,18 +122,16 @@ def build(
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
-        glance=glance.answers(profile, found, limits),
+        glance=first_answers.answers(profile, found, limits),
         facts=bounded(environment_facts.headline(profile), limits),
-        sections=tuple(
-            _sections(profile, found.anchors, (*_left_out(profile, limits), *not_carried(own)), limits, traces)
-        ),
+        sections=tuple(_sections(profile, found.anchors, (*_left_out(profile, limits), *own.missing), limits, traces)),
         timed=not profile.options.untimed,
         taken_in=bool(profile.trace_files),
         device=one_line(profile.device, limits.name),
         findings=found.groups,
         rules=checked_rules(profile),
-        hand_off=hand_off(traces, carried, limits),
-        own=own_copy(own, profile),
+        hand_off=trace_links(traces, carried, limits),
+        own=own,
         compare=compare_part(profile, found.anchors, limits),
     )
 
@@ -163,7 +160,7 @@ def _sections(
     anchors: Mapping[str, str],
     left_out: tuple[str, ...],
     limits: Limits,
-    traces: Sequence[TraceToHandOff],
+    traces: Sequence[TraceFile],
 ) -> Iterable[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from kgprof import model as m
@@ -17,29 +18,21 @@ What kgprof can find, and what to do about it. An id is never reused. This page 
 
 def rules_page(rules: Sequence[m.Rule]) -> str:
     """A table of contents, then one section a rule, in the order of ids."""
-    ordered = sorted(rules, key=lambda rule: rule.id)
-    rows = [f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.level} | {_cell(r.summary)} |" for r in ordered]
-    return "\n".join([HEAD, *rows, *(_section(rule) for rule in ordered)]) + "\n"
-
-
-def _section(rule: m.Rule) -> str:
-    return "\n".join(
-        (
-            f"\n## {rule.id} {rule.name}\n",
-            f"Level: {rule.level}. {_escaped(rule.summary)}\n",
-            f"**Why.** {_escaped(rule.why)}\n",
-            f"**Example.** {_escaped(rule.example)}\n",
-            f"**What to do.** {_escaped(rule.remedy)}",
+    rows, sections = [], []
+    for rule in sorted(rules, key=lambda rule: rule.id):
+        summary = _escaped(rule.summary)
+        link = f"[{rule.id}](#{rule.id.lower()}-{rule.name})"
+        rows.append(f"| {link} | {rule.name} | {rule.level} | {summary.replace('|', chr(92) + '|')} |")
+        sections.append(
+            f"\n## {rule.id} {rule.name}\n\n"
+            f"Level: {rule.level}. {summary}\n\n"
+            f"**Why.** {_escaped(rule.why)}\n\n"
+            f"**Example.** {_escaped(rule.example)}\n\n"
+            f"**What to do.** {_escaped(rule.remedy)}"
         )
-    )
-
-
-def _cell(text: str) -> str:
-    return _escaped(text).replace("|", "\\|")
+    return "\n".join([HEAD, *rows, *sections]) + "\n"
 
 
 def _escaped(text: str) -> str:
     """Names with underscores, stars and angle brackets as they stand."""
-    for character in "\\`*_<>[]":
-        text = text.replace(character, f"\\{character}")
-    return text
+    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -31,7 +31,13 @@ ROOT = "%SRCROOT%"
 # A finding about a whole run has no line. GitHub refuses a result without a file; this name says what is meant.
 NO_FILE = "no file associated with this finding"
 _FINISHED = (EXIT_OK, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
-_NOTIFIED = {"ok": "note", "attention": "warning", "failed": "error", "inconclusive": "warning"}
+_NOTIFIED = {
+    m.VerdictStatus.OK: "note",
+    m.VerdictStatus.ATTENTION: "warning",
+    m.VerdictStatus.FAILED: "error",
+    m.VerdictStatus.INCONCLUSIVE: "warning",
+}
+_SEVERITY = {m.Level.ERROR: "error", m.Level.WARNING: "warning", m.Level.NOTE: "recommendation"}
 
 
 class Sarif:
@@ -44,50 +50,63 @@ class Sarif:
 
 
 def _run(profile: m.Profile) -> dict[str, Any]:
-    shown = _new_first(profile)[:LIMIT]
+    rules = [*profile.rules, *_strangers(profile)]
+    automation = {"id": f"kgprof/{_text(profile.workload)}/{_text(profile.device)}/"}
+    baseline, compared = {}, {}
+    if profile.comparison is not None:
+        automation["guid"] = _guid(profile.comparison.head)
+        baseline["baselineGuid"] = _guid(profile.comparison.base)  # 3.14.5: the run that baselineState refers to
+        compared["comparison"] = _comparison(profile.comparison)
     return {
-        "tool": {"driver": _driver(profile)},
-        "automationDetails": _automation(profile),
-        **_baseline(profile),
+        "tool": {
+            "driver": {
+                "name": "kgprof",
+                "version": _text(profile.kgprof_version),
+                "rules": [_rule(rule) for rule in rules],
+            }
+        },
+        "automationDetails": automation,
+        **baseline,
         "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the repository."}}},
         "columnKind": "unicodeCodePoints",
-        "invocations": [_invocation(profile)],
-        "results": _results(shown, profile),
+        "invocations": [
+            {
+                "executionSuccessful": profile.exit_code in _FINISHED,
+                "exitCode": profile.exit_code,
+                "exitCodeDescription": _text(profile.verdict.text),
+                "commandLine": _text(" ".join(profile.command)),
+                "toolExecutionNotifications": _notifications(profile),
+            }
+        ],
+        "results": _results(profile, {rule.id: number for number, rule in enumerate(rules)}),
         "properties": {
             "exitCode": profile.exit_code,
             "verdict": {"status": _text(profile.verdict.status), "text": _text(profile.verdict.text)},
             "findings": len(profile.findings),
             "levels": {level.value: sum(f.level is level for f in profile.findings) for level in m.Level},
-            **_comparison(profile),
+            **compared,
         },
     }
 
 
-def _automation(profile: m.Profile) -> dict[str, str]:
-    told = {"id": f"kgprof/{_text(profile.workload)}/{_text(profile.device)}/"}
-    if profile.comparison is not None:
-        told["guid"] = _guid(profile.comparison.head)
-    return told
-
-
-def _baseline(profile: m.Profile) -> dict[str, str]:
-    """3.14.5: the run that ``baselineState`` refers to."""
-    return {} if profile.comparison is None else {"baselineGuid": _guid(profile.comparison.base)}
+def _strangers(profile: m.Profile) -> list[m.Rule]:
+    """A rule that a finding names without being among those of this version."""
+    known = {rule.id for rule in profile.rules}
+    names = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
+    words = dict.fromkeys(("summary", "why", "example", "remedy"), "This rule is not described in the report.")
+    return [m.Rule(id=name, name=name, level=m.Level.NOTE, **words) for name in names]
 
 
 def _guid(side: m.ComparedSide) -> str:
     """The same recording always has the same."""
     commit = side.git_commit if isinstance(side.git_commit, str) else ""
-    said = _text("\n".join((side.source, side.created_utc, commit)))
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{said}"))
+    identity = _text("\n".join((side.source, side.created_utc, commit)))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{identity}"))
 
 
-def _comparison(profile: m.Profile) -> dict[str, Any]:
-    found = profile.comparison
-    if found is None:
-        return {}
-    base, head = compare_words.sides(found)
-    counts = {status: len(compare_words.of_status(found.findings, status)) for status in compare_words.STATUSES}
+def _comparison(comparison: m.Comparison) -> dict[str, Any]:
+    base, head = compare_words.sides(comparison)
+    findings = comparison.findings
     metrics = [
         {
             "name": _text(metric.name),
@@ -96,56 +115,21 @@ def _comparison(profile: m.Profile) -> dict[str, Any]:
             "decides": metric.decides,
             "text": _text(compare_words.sentence(metric)),
         }
-        for metric in compare_words.metrics_of(found)[:LIMIT]
+        for metric in compare_words.metrics_of(comparison)[:LIMIT]
     ]
-    sides = {"base": _text(base), "head": _text(head), "comparable": found.comparable}
-    return {"comparison": {**sides, "findings": counts, "metrics": metrics}}
-
-
-def _new_first(profile: m.Profile) -> Sequence[m.Finding]:
-    """So that a limit cuts what is unchanged."""
-    if profile.comparison is None:
-        return profile.findings
-    new = {found.finding for found in compare_words.of_status(profile.comparison.findings, "new")}
-    return sorted(profile.findings, key=lambda finding: finding not in new)
-
-
-def _states(profile: m.Profile) -> dict[m.Finding, str]:
-    if profile.comparison is None:
-        return {}
     return {
-        found.finding: "updated" if found.grew else found.status
-        for found in profile.comparison.findings
-        if found.status in ("new", "unchanged")
+        "base": _text(base),
+        "head": _text(head),
+        "comparable": comparison.comparable,
+        "findings": {status: len(compare_words.of_status(findings, status)) for status in compare_words.STATUSES},
+        "metrics": metrics,
     }
-
-
-# ---------------------------------------------------------------- the tool and how it went
-
-
-def _driver(profile: m.Profile) -> dict[str, Any]:
-    return {
-        "name": "kgprof",
-        "version": _text(profile.kgprof_version),
-        "rules": [_rule(rule) for rule in _rules(profile)],
-    }
-
-
-def _rules(profile: m.Profile) -> list[m.Rule]:
-    """Those of this version, and one that a finding names without being among them."""
-    known = {rule.id for rule in profile.rules}
-    strangers = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
-    return [*profile.rules, *(_stranger(name) for name in strangers)]
-
-
-def _stranger(name: str) -> m.Rule:
-    unknown = "This rule is not described in the report."
-    return m.Rule(id=name, name=name, level=m.Level.NOTE, summary=unknown, why=unknown, example=unknown, remedy=unknown)
 
 
 def _rule(rule: m.Rule) -> dict[str, Any]:
     text = f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
     markdown = f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** {rule.example}\n\n**What to do.** {rule.remedy}"
+    tags = {"problem.severity": _SEVERITY[rule.level], "precision": "very-high", "tags": ["torch.compile"]}
     return {
         "id": _text(rule.id),
         "name": _text(rule.name),
@@ -153,122 +137,97 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
         "fullDescription": {"text": _text(rule.why)},
         "help": {"text": _text(text), "markdown": _text(markdown)},
         "defaultConfiguration": {"level": rule.level.value},
-        "properties": {"problem.severity": _severity(rule.level), "precision": "very-high", "tags": ["torch.compile"]},
-    }
-
-
-def _severity(level: m.Level) -> str:
-    return {m.Level.ERROR: "error", m.Level.WARNING: "warning", m.Level.NOTE: "recommendation"}[level]
-
-
-def _invocation(profile: m.Profile) -> dict[str, Any]:
-    return {
-        "executionSuccessful": profile.exit_code in _FINISHED,
-        "exitCode": profile.exit_code,
-        "exitCodeDescription": _text(profile.verdict.text),
-        "commandLine": _text(" ".join(profile.command)),
-        "toolExecutionNotifications": _notifications(profile),
+        "properties": tags,
     }
 
 
 def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
-    told = [(_NOTIFIED.get(profile.verdict.status, "warning"), profile.verdict.text)]
-    told += [("warning", reason) for reason in profile.verdict.reasons]
-    told += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
-    told += [
+    lines = [(_NOTIFIED[profile.verdict.status], profile.verdict.text)]
+    lines += [("warning", reason) for reason in profile.verdict.reasons]
+    lines += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
+    lines += [
         ("note", f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}")
         for gap in profile.omissions
     ]
     if profile.comparison is not None:
-        fixed = compare_words.of_status(profile.comparison.findings, "fixed")
-        told += [("note", f"fixed: {found.finding.rule}: {found.finding.message}") for found in fixed[:LIMIT]]
-        told += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
+        fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, "fixed")]
+        lines += [("note", f"fixed: {finding.rule}: {finding.message}") for finding in fixed[:LIMIT]]
+        lines += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:
-        told.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
-    return [{"level": level, "message": {"text": _text(text)}} for level, text in told]
+        lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
+    return [{"level": level, "message": {"text": _text(text)}} for level, text in lines]
 
 
 # ---------------------------------------------------------------- findings
 
 
-def _results(findings: Sequence[m.Finding], profile: m.Profile) -> list[dict[str, Any]]:
-    index = {rule.id: number for number, rule in enumerate(_rules(profile))}
-    states = _states(profile)
+def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
+    """``rules``: the index of each id. What is new comes first, so that the limit cuts what is unchanged."""
+    compared = profile.comparison.findings if profile.comparison is not None else ()
+    states = {
+        row.finding: "updated" if row.grew else row.status for row in compared if row.status in ("new", "unchanged")
+    }
+    new = {row.finding for row in compare_words.of_status(compared, "new")}
     seen: Counter[str] = Counter()
     results = []
-    for finding in findings:
+    for finding in sorted(profile.findings, key=lambda finding: finding not in new)[:LIMIT]:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
-        result = _result(finding, index[finding.rule], f"{_text(mark)}:{seen[mark]}", profile)
+        result = _result(finding, rules[finding.rule], f"{_text(mark)}:{seen[mark]}", profile)
         results.append(result | ({"baselineState": states[finding]} if finding in states else {}))
     return results
 
 
 def _result(finding: m.Finding, rule: int, mark: str, profile: m.Profile) -> dict[str, Any]:
+    root = profile.environment.source_root
     result: dict[str, Any] = {
         "ruleId": _text(finding.rule),
         "ruleIndex": rule,
         "level": finding.level.value,
         "message": {"text": _text(with_cost(finding))},
-        "locations": [_location(finding, profile.environment.source_root)],
+        "locations": [_location(finding.location, root)],
         "partialFingerprints": {"primaryLocationLineHash": mark, "kgprof/v1": mark},
         "occurrenceCount": max(1, finding.count),
         "properties": _measured(finding),
     }
-    related = [_related(place, profile.environment.source_root) for place in finding.related]
-    if related:
-        result["relatedLocations"] = related
+    if finding.related:
+        result["relatedLocations"] = [_location(place, root, related=True) for place in finding.related]
     if profile.gate is not None:
-        result["suppressions"] = _suppressions(finding)
+        # An empty list says that suppressions were looked for and none applies. One without a status is accepted.
+        accepted = {"kind": "external", "justification": _text(finding.accepted)}
+        result["suppressions"] = [accepted] if finding.accepted else []
     return result
 
 
 def _measured(finding: m.Finding) -> dict[str, Any]:
     """In which run, and what it cost there, as figures: the message says it in words, at three digits."""
-    run = {"run": _text(finding.run.slug)} if finding.run else {}
-    cost = finding.cost
-    if isinstance(cost, m.Skipped):
-        return {**run, "cost": {"notMeasured": _text(cost.reason)}}
-    return {
-        **run,
-        "cost": {
-            "value": cost.value,
-            "unit": _text(cost.unit),
-            "what": _text(cost.what),
-            "measuredIn": [name.value for name in cost.measured_in],
-            "samples": cost.samples,
-            **({"extremes": list(cost.extremes)} if cost.extremes else {}),
-        },
-    }
+    cost: dict[str, Any]
+    if isinstance(finding.cost, m.Skipped):
+        cost = {"notMeasured": _text(finding.cost.reason)}
+    else:
+        cost = {
+            "value": finding.cost.value,
+            "unit": _text(finding.cost.unit),
+            "what": _text(finding.cost.what),
+            "measuredIn": [name.value for name in finding.cost.measured_in],
+            "samples": finding.cost.samples,
+            **({"extremes": list(finding.cost.extremes)} if finding.cost.extremes else {}),
+        }
+    return {**({"run": _text(finding.run.slug)} if finding.run else {}), "cost": cost}
 
 
-def _suppressions(finding: m.Finding) -> list[dict[str, Any]]:
-    """An empty list says that suppressions were looked for and none applies."""
-    if not finding.accepted:
-        return []
-    return [{"kind": "external", "justification": _text(finding.accepted)}]  # without a status it is an accepted one
-
-
-def _location(finding: m.Finding, root: str) -> dict[str, Any]:
-    place = finding.location
+def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
     if place is None:
         return {"physicalLocation": {"artifactLocation": {"uri": quote(NO_FILE)}, "region": _region(1, "")}}
     location: dict[str, Any] = {
         "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
     }
-    if place.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": _text(place.function), "kind": "function"}]
-    return location
-
-
-def _related(place: m.Location, root: str) -> dict[str, Any]:
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
-    }
-    if place.function:
+    if place.function and related:
         location["message"] = {"text": f"in {_text(place.function)}"}
+    elif place.function:
+        location["logicalLocations"] = [{"fullyQualifiedName": _text(place.function), "kind": "function"}]
     return location
 
 

@@ -138,10 +138,37 @@ class StepChart:
 
 
 def step_charts(runs: Sequence[m.RunReport], limits: Limits) -> tuple[StepChart, ...]:
-    return tuple(
-        _step_chart(index, run, kernels, limits, drawn=place < limits.timelines)
-        for place, (index, run, kernels) in enumerate(broken_down(runs))
-    )
+    charts = []
+    for place, (index, run, kernels) in enumerate(broken_down(runs)):
+        step, drawing, missing, caption = kernels.timeline, None, "", "no timeline"
+        if isinstance(step, m.Skipped):
+            missing = one_line(step.reason, limits.name)
+        else:
+            caption = (
+                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
+                f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
+            )
+            if place < limits.timelines and sum(len(lane.blocks) for lane in step.lanes) <= _MOST_BLOCKS:
+                drawing = _drawing(step, limits)
+            else:
+                missing = "left out of this page to keep it small; report.json holds it"
+        queue, queue_missing = kernels.queue, ""
+        if kernels.device == "cuda" and isinstance(queue, m.Skipped):
+            queue_missing = f"Launch delay and queue depth are not known: {one_line(queue.reason, limits.name)}"
+        chart = StepChart(
+            anchor=anchor(index),
+            run=run_name(run, limits),
+            caption=caption,
+            drawing=drawing,
+            missing=missing,
+            host_headings=_HOST_HEADINGS,
+            host=_host_lines(kernels.host_time, limits),
+            host_notes=_host_notes(kernels.host_time, kernels, limits),
+            queue=_queue_facts(queue),
+            queue_missing=queue_missing,
+        )
+        charts.append(chart)
+    return tuple(charts)
 
 
 def known(runs: Sequence[m.RunReport]) -> bool:
@@ -152,66 +179,33 @@ def known(runs: Sequence[m.RunReport]) -> bool:
     )
 
 
-def _step_chart(index: int, run: m.RunReport, kernels: m.KernelBreakdown, limits: Limits, *, drawn: bool) -> StepChart:
-    step = kernels.timeline
-    drawing, missing = None, ""
-    if isinstance(step, m.Skipped):
-        missing = one_line(step.reason, limits.name)
-    elif not drawn or sum(len(lane.blocks) for lane in step.lanes) > _MOST_BLOCKS:
-        missing = "left out of this page to keep it small; report.json holds it"
-    else:
-        drawing = _drawing(step, limits)
-    return StepChart(
-        anchor=anchor(index),
-        run=run_name(run, limits),
-        caption=_caption(step, kernels, limits),
-        drawing=drawing,
-        missing=missing,
-        host_headings=_HOST_HEADINGS,
-        host=_host_lines(kernels.host_time, limits),
-        host_notes=_host_notes(kernels.host_time, kernels, limits),
-        queue=_queue_facts(kernels.queue),
-        queue_missing=_queue_missing(kernels, limits),
-    )
-
-
-def _caption(step: m.StepTimeline | m.Skipped, kernels: m.KernelBreakdown, limits: Limits) -> str:
-    if isinstance(step, m.Skipped):
-        return "no timeline"
-    return (
-        f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
-        f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
-    )
-
-
 # ---------------------------------------------------------------- the drawing
 
 
 def _drawing(step: m.StepTimeline, limits: Limits) -> Drawing:
     window_us = step.window_us or 1.0
-    rows = tuple(_row(place, lane, window_us, limits) for place, lane in enumerate(step.lanes))
+    rows = []
+    for place, lane in enumerate(step.lanes):
+        top = _ROW * place
+        row = LaneRow(
+            label=_label(lane, limits),
+            busy=f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / window_us)}",
+            label_y=top + 12,
+            line_y=top + _BLOCKS_AT + _BLOCK,
+            rectangles=tuple(_rectangle(lane, block, top, window_us) for block in lane.blocks),
+        )
+        rows.append(row)
     busy = ", ".join(f"{_label(lane, limits)} {milliseconds(lane.busy_us)} ms" for lane in step.lanes)
     return Drawing(
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
-        rows=rows,
+        rows=tuple(rows),
         ticks=tuple(_ticks(window_us)),
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
         legend=tuple(_legend(step)),
         notes=tuple(f"{note[:1].upper()}{note[1:]}" for note in _notes(step)),
         table=_lane_table(step, limits),
-    )
-
-
-def _row(place: int, lane: m.Lane, window_us: float, limits: Limits) -> LaneRow:
-    top = _ROW * place
-    return LaneRow(
-        label=_label(lane, limits),
-        busy=f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / window_us)}",
-        label_y=top + 12,
-        line_y=top + _BLOCKS_AT + _BLOCK,
-        rectangles=tuple(_rectangle(lane, block, top, window_us) for block in lane.blocks),
     )
 
 
@@ -221,37 +215,26 @@ def _label(lane: m.Lane, limits: Limits) -> str:
 
 
 def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> Rectangle:
-    style, height = _look(lane, block)
+    mark, name = _MARKS.get(_mark(lane, block)), short_name(one_line(block.name, 20_000), _NAME)
+    kind = block.kind if block.kind in LETTERS else "other"
+    style, height = (mark[0], mark[1]) if mark else (f"k-{kind}", _BLOCK)
+    if lane.content == "idle":
+        cause = mark[2] if mark else "idle"
+        name = f"{cause}, until {name}" if name else cause
+    when = f"{figure(block.duration_us)} us from {figure(block.start_us)} us on"
+    several = f"{count(block.events)} together, {when}; the longest: {name}"
     return Rectangle(
         style=style,
         x=of_width(block.start_us / window_us),
         y=top + _BLOCKS_AT + _BLOCK - height,
         width=of_width(block.duration_us / window_us),
         height=height,
-        title=_title(lane, block),
+        title=f"{name}: {when}" if block.events == 1 else several,
     )
-
-
-def _look(lane: m.Lane, block: m.LaneBlock) -> tuple[str, int]:
-    mark = _MARKS.get(_mark(lane, block))
-    if mark is not None:
-        return mark[0], mark[1]
-    return (f"k-{block.kind}", _BLOCK) if block.kind in LETTERS else ("k-other", _BLOCK)
 
 
 def _mark(lane: m.Lane, block: m.LaneBlock) -> str:
     return f"idle-{block.kind}" if lane.content == "idle" else block.kind
-
-
-def _title(lane: m.Lane, block: m.LaneBlock) -> str:
-    name = short_name(one_line(block.name, 20_000), _NAME)
-    if lane.content == "idle":
-        cause = _MARKS[mark][2] if (mark := _mark(lane, block)) in _MARKS else "idle"
-        name = f"{cause}, until {name}" if name else cause
-    when = f"{figure(block.duration_us)} us from {figure(block.start_us)} us on"
-    if block.events == 1:
-        return f"{name}: {when}"
-    return f"{count(block.events)} together, {when}; the longest: {name}"
 
 
 def _ticks(window_us: float) -> Iterator[Tick]:
@@ -366,9 +349,3 @@ def _queue_facts(queue: m.LaunchQueue | m.Skipped) -> tuple[Fact, ...]:
             f"begun, over the window; none in {percent(queue.empty_share)} of it. A CUDA graph's come all at once",
         ),
     )
-
-
-def _queue_missing(kernels: m.KernelBreakdown, limits: Limits) -> str:
-    if kernels.device != "cuda" or not isinstance(kernels.queue, m.Skipped):
-        return ""
-    return f"Launch delay and queue depth are not known: {one_line(kernels.queue.reason, limits.name)}"

@@ -19,7 +19,7 @@ import pytest
 from kgprof.wording import plural
 
 if TYPE_CHECKING:
-    from kgprof.watching import Watch
+    from kgprof.watching.watch import Watch
 
 SYNCS = ("KGP201", "KGP202")
 RECOMPILES = ("KGP103", "KGP104", "KGP105")
@@ -49,7 +49,7 @@ class Guard:
 
     def __call__(self, fn_or_tensors: Any = None, **options: Any) -> Watch:
         """``kgprof.watch(fn_or_tensors, **options)``, one at a time: the one before stops listening."""
-        from kgprof.watching import watch
+        from kgprof.watching.watch import watch
 
         self.stop()
         self._watched.append(watch(fn_or_tensors, **options))
@@ -91,24 +91,23 @@ class Guard:
         self._demand("compiled code writes into no input", MUTATIONS, notes=notes)
 
     def _demand(self, demand: str, rules: tuple[str, ...], *, notes: bool, compiled: bool = True) -> None:
+        from kgprof import model as m
+        from kgprof.watching.watch import line_of
+
         __tracebackhide__ = True
         if not self._watched:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
-        found = [line for watched in self._watched for line in _against(watched, rules, notes=notes)]
-        if found:
-            raise AssertionError("\n".join((f"demanded: {demand}", *found)))
+        against = [
+            line_of(finding)
+            for watched in self._watched
+            for finding in watched.findings
+            if finding.rule in rules and (notes or finding.level is not m.Level.NOTE)
+        ]
+        if against:
+            raise AssertionError("\n".join((f"demanded: {demand}", *against)))
         unseen = [why for watched in self._watched for why in _unseen(watched, rules, compiled=compiled)]
         if unseen:
             raise AssertionError("\n".join((f"demanded: {demand}; that was not observed", *unseen)))
-
-
-def _against(watched: Watch, rules: tuple[str, ...], *, notes: bool) -> Iterator[str]:
-    from kgprof import model as m
-    from kgprof.watching import line_of
-
-    for finding in watched.findings:
-        if finding.rule in rules and (notes or finding.level is not m.Level.NOTE):
-            yield line_of(finding)
 
 
 def _unseen(watched: Watch, rules: tuple[str, ...], *, compiled: bool) -> Iterator[str]:

@@ -12,10 +12,10 @@ import pytest
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
 from kgprof.analysis.verdict import FIRST_EVALUATION_NOTE
 from kgprof.model import (
+    AcceptedEntry,
     CompileSummary,
     Exit,
     FlameGraph,
-    GateEntry,
     HostBreakdown,
     KernelBreakdown,
     Omission,
@@ -546,7 +546,7 @@ def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Opt
 def different_results(expires: str) -> Recording:
     """A recording of some day in 2026 whose results differ, which the project accepts up to ``expires``."""
     made = recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, verdict="different")))
-    entry = GateEntry(rule="KGP501", file="", function="", gb="", reason="rounding", owner="ana", expires=expires)
+    entry = AcceptedEntry(rule="KGP501", file="", function="", gb="", reason="rounding", owner="ana", expires=expires)
     return msgspec.structs.replace(made, accepted=(entry,))
 
 

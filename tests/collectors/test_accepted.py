@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.collectors import accepted
-from kgprof.collectors.accepted import Entry
+from kgprof.model import AcceptedEntry
 from tests.gate.gated import ROOT, entry, finding
 
 WHOLE = """
@@ -24,7 +23,7 @@ expires = 2027-01-31
 """
 
 
-def parse(text: str) -> tuple[tuple[Entry, ...], list[str]]:
+def parse(text: str) -> tuple[tuple[AcceptedEntry, ...], list[str]]:
     faults: list[str] = []
     return accepted.parse(text, "a.toml", faults), faults
 
@@ -66,9 +65,9 @@ def test_an_entry_of_an_installed_workload_holds_in_every_environment(prefix: st
     (new,) = accepted.updated((), (found,), root=ROOT, expires="2027-01-31", keep_unused=False)
 
     assert new.file == "site-packages/shop/model.py"
-    entered = replace(new, file="/somewhere/else/site-packages/shop/model.py")  # by an older kgprof
-    assert entered.matches(found, ROOT)
-    assert not replace(new, file="shop/model.py").matches(found, ROOT)
+    entered = msgspec.structs.replace(new, file="/somewhere/else/site-packages/shop/model.py")  # by an older kgprof
+    assert accepted.matches(entered, found, ROOT)
+    assert not accepted.matches(msgspec.structs.replace(new, file="shop/model.py"), found, ROOT)
 
 
 def test_the_faults_of_all_entries_are_said() -> None:
@@ -86,7 +85,7 @@ def test_an_update_keeps_reasons_drops_what_is_gone_and_leaves_new_ones_to_be_fi
 
     entries = accepted.updated((gone, kept, expired), found, root=ROOT, expires="2027-02-19", keep_unused=False)
 
-    new = Entry(
+    new = AcceptedEntry(
         rule="KGP101", file="src/model.py", function="other", gb="GB0059", reason="", owner="", expires="2027-02-19"
     )
     assert entries == (kept, expired, new)
@@ -107,7 +106,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lam
 @given(
     st.lists(
         st.builds(
-            Entry,
+            AcceptedEntry,
             rule=names,
             file=names,
             function=names,
@@ -118,5 +117,5 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lam
         )
     )
 )
-def test_what_is_written_reads_back(entries: list[Entry]) -> None:
+def test_what_is_written_reads_back(entries: list[AcceptedEntry]) -> None:
     assert parse(accepted.write(entries)) == (tuple(entries), [])

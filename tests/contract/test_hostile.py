@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kgprof.model import Profile, Skipped
-from kgprof.render import by_name, carried
+from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.markdown import LIMIT as MARKDOWN_LIMIT
@@ -97,13 +97,19 @@ def test_html_takes_nothing_for_more_than_text(shift: int) -> None:
     assert len(text.encode("utf-8")) <= MAX_BYTES
 
 
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
+@every_shift
+def test_no_format_writes_what_steers_a_terminal(renderer: Renderer, shift: int) -> None:
+    assert re.findall("[\x00-\x08\x0b-\x1f\x7f]", renderer.render(hostile(shift))) == []
+
+
 @every_shift
 def test_what_the_page_carries_is_what_was_given(shift: int) -> None:
     text = page_of(shift)
 
-    found = carried.carried_in(text, "x.html")
+    found = embedded_profile.embedded_in(text, "x.html")
 
-    assert found.profile == (carried.comparable(hostile(shift)) if found.left_out else hostile(shift))
+    assert found.profile == (embedded_profile.comparable(hostile(shift)) if found.left_out else hostile(shift))
 
 
 @every_shift

@@ -20,7 +20,7 @@ from kgprof import render
 from kgprof.cli import verbs
 from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
-from kgprof.render import RENDERERS, Renderer, by_name, carried
+from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.finding_groups import grouped
@@ -52,11 +52,11 @@ def test_names_and_suffixes_are_told_apart(renderer: Renderer) -> None:
 
 
 def test_the_help_of_the_option_names_every_format() -> None:
-    said = next(
-        param.help for param in verbs.report.params if isinstance(param, click.Option) and param.name == "outputs"
-    )
+    option = next(param for param in verbs.report.params if param.name == "outputs")
+    record = option.get_help_record(click.Context(verbs.report))
 
-    assert said is not None
+    assert record is not None
+    said = record[1]
     assert [renderer.name for renderer in RENDERERS if not re.search(rf"\b{renderer.name}\b", said)] == []
 
 
@@ -136,7 +136,7 @@ def test_html_is_one_file_with_one_style_and_one_script(state: str) -> None:
     assert page.tags.count("style") == 1
     assert page.tags.count("script") == 2
     # then: of the two scripts one runs, and the other is of a type that no browser runs
-    assert [value for name, value in page.attributes if name == "type" and "/" in value] == [carried.TYPE]
+    assert [value for name, value in page.attributes if name == "type" and "/" in value] == [embedded_profile.TYPE]
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("style", "src")]
     assert [link for link in links if not link.startswith("#")] == []

@@ -7,11 +7,23 @@ from collections.abc import Sequence
 import msgspec
 
 from kgprof.analysis import analyse
-from kgprof.collectors.accepted import Entry
-from kgprof.gate.budgets import DEFAULTS, Budget
-from kgprof.gate.metrics import BY_NAME, METRICS
-from kgprof.gate.settings import Settings
-from kgprof.model import Finding, Level, Location, PassName, Profile, Rule, RunKey, RunRecord
+from kgprof.gate.budgets import OPTION
+from kgprof.gate.metrics import METRICS
+from kgprof.gate.settings import Configuration, combined
+from kgprof.model import (
+    AcceptedEntry,
+    Budget,
+    FailOn,
+    Finding,
+    GateSettings,
+    Level,
+    Location,
+    PassName,
+    Profile,
+    Rule,
+    RunKey,
+    RunRecord,
+)
 from kgprof.model.compile_records import CompileRecords
 from tests.analysis.recordings import recording, run
 
@@ -71,14 +83,14 @@ def finding(
 
 
 def settings(
-    *limits: tuple[str, float], scope: str = "", entries: Sequence[Entry] = (), fail_on: str = "error"
-) -> Settings:
+    *limits: tuple[str, float], scope: str = "", entries: Sequence[AcceptedEntry] = (), fail_on: str = "error"
+) -> GateSettings:
     """These budgets besides the defaults."""
-    budgets = tuple(Budget(metric=BY_NAME[name], limit=limit, scope=scope) for name, limit in limits)
-    return Settings(budgets=(*budgets, *DEFAULTS), accepted=tuple(entries), fail_on=fail_on)
+    budgets = tuple(Budget(metric=name, limit=limit, scope=scope, origin=OPTION) for name, limit in limits)
+    return combined(Configuration(budgets=budgets, fail_on=FailOn(fail_on)), entries=tuple(entries))
 
 
-def entry(rule: str = "KGP101", *, expires: str = "2027-01-31", function: str = "step", gb: str = "") -> Entry:
-    return Entry(
+def entry(rule: str = "KGP101", *, expires: str = "2027-01-31", function: str = "step", gb: str = "") -> AcceptedEntry:
+    return AcceptedEntry(
         rule=rule, file="src/model.py", function=function, gb=gb, reason="it is a demo", owner="ana", expires=expires
     )

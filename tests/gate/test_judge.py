@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -355,7 +354,7 @@ def test_what_costs_nothing_on_a_cpu_is_no_read() -> None:
 
 
 def test_an_accepted_read_is_off_the_number() -> None:
-    accepts = replace(entry("KGP201", function="train"), file=written.FILE)
+    accepts = msgspec.structs.replace(entry("KGP201", function="train"), file=written.FILE)
 
     judged = judge(of_reads(OFTEN, SELDOM), settings(("syncs-per-step", 0.4), entries=[accepts]))
 

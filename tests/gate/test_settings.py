@@ -8,37 +8,34 @@ import msgspec
 import pytest
 
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.budgets import Budget, in_force, parse_option
-from kgprof.gate.metrics import BY_NAME
+from kgprof.gate.budgets import in_force, parse_option
 from kgprof.gate.settings import (
-    File,
-    Settings,
-    Written,
+    Configuration,
+    check_recorded,
     combined,
-    from_record,
     parse_file,
     parse_options,
+    passes,
     refuse,
-    to_record,
 )
-from kgprof.model import GateSettings, KernelKind, KindOverride, PassName, decode_json, encode_json
+from kgprof.model import Budget, GateSettings, KernelKind, KindOverride, PassName, decode_json, encode_json
 from tests.gate.gated import BATCHED, FUSED, entry
 
 
-def limits(settings: Settings, run: object = FUSED) -> dict[str, float]:
-    return {budget.metric.name: budget.limit for budget in in_force(settings.budgets, run)}  # type: ignore[arg-type]
+def limits(settings: GateSettings, run: object = FUSED) -> dict[str, float]:
+    return {budget.metric: budget.limit for budget in in_force(settings.budgets, run)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("graph-breaks=2", Budget(metric=BY_NAME["graph-breaks"], limit=2)),
-        ("fused:recompiles=0", Budget(metric=BY_NAME["recompiles"], limit=0, scope="fused")),
+        ("graph-breaks=2", Budget(metric="graph-breaks", limit=2, scope="", origin="--max")),
+        ("fused:recompiles=0", Budget(metric="recompiles", limit=0, scope="fused", origin="--max")),
         (
             "fused.default:compile-seconds=1.5",
-            Budget(metric=BY_NAME["compile-seconds"], limit=1.5, scope="fused.default"),
+            Budget(metric="compile-seconds", limit=1.5, scope="fused.default", origin="--max"),
         ),
-        ("a:b=c.as-is:recompiles=1", Budget(metric=BY_NAME["recompiles"], limit=1, scope="a:b=c.as-is")),
+        ("a:b=c.as-is:recompiles=1", Budget(metric="recompiles", limit=1, scope="a:b=c.as-is", origin="--max")),
     ],
 )
 def test_a_budget_is_a_metric_and_a_limit(text: str, expected: Budget) -> None:
@@ -87,8 +84,8 @@ def test_pyproject_and_kgprof_toml_say_the_same() -> None:
     faults: list[str] = []
     own = PYPROJECT.replace("tool.kgprof.", "").replace("[tool.kgprof]\n", "")
 
-    one = parse_file(File(path="/p/pyproject.toml", text=PYPROJECT), faults)
-    other = parse_file(File(path="/p/kgprof.toml", text=own), faults)
+    one = parse_file("/p/pyproject.toml", PYPROJECT, faults)
+    other = parse_file("/p/kgprof.toml", own, faults)
 
     assert faults == []
     assert one is not None
@@ -96,25 +93,25 @@ def test_pyproject_and_kgprof_toml_say_the_same() -> None:
     assert (one.fail_on, one.backend, one.accepted) == ("warning", "aot_eager", "ci/accepted.toml")
     assert (other.fail_on, other.backend, other.accepted) == (one.fail_on, one.backend, one.accepted)
     for written in (one, other):
-        assert limits(combined(Written(), written, (), "")) == {
+        assert limits(combined(Configuration(), written, (), "")) == {
             "graph-breaks": 1,
             "skipped-frames": 0,
             "recompiles": 4,
         }
-        assert limits(combined(Written(), written, (), ""), BATCHED)["recompiles"] == 0
+        assert limits(combined(Configuration(), written, (), ""), BATCHED)["recompiles"] == 0
 
 
-@pytest.mark.parametrize("text", [None, "", "[tool.other]\nx = 1\n"])
-def test_a_pyproject_without_kgprof_says_nothing(text: str | None) -> None:
+@pytest.mark.parametrize("text", ["", "[tool.other]\nx = 1\n"])
+def test_a_pyproject_without_kgprof_says_nothing(text: str) -> None:
     faults: list[str] = []
 
-    assert parse_file(File(path="pyproject.toml", text=text), faults) is None
+    assert parse_file("pyproject.toml", text, faults) is None
     assert faults == []
 
 
 def test_the_command_line_wins_over_the_file_of_the_same_scope() -> None:
     faults: list[str] = []
-    file = parse_file(File(path="kgprof.toml", text="max = {graph-breaks = 5}\nfail-on = 'never'"), faults)
+    file = parse_file("kgprof.toml", "max = {graph-breaks = 5}\nfail-on = 'never'", faults)
     options = parse_options(["graph-breaks=2"], "error", None, None, faults)
 
     settings = combined(options, file, (), "")
@@ -127,7 +124,7 @@ def test_every_fault_is_told_at_once_each_with_its_place() -> None:
     text = "fail_on = 'error'\nbackend = 'inducter'\naccepted = 3\n[max]\nrecompile = 0\ngraph-breaks = true\n"
     faults: list[str] = []
     parse_options(["skipped=1"], None, None, None, faults)
-    parse_file(File(path="kgprof.toml", text=text), faults)
+    parse_file("kgprof.toml", text, faults)
 
     with pytest.raises(UsageError) as raised:
         refuse(faults)
@@ -148,7 +145,7 @@ def test_every_fault_is_told_at_once_each_with_its_place() -> None:
 def test_a_file_of_another_shape_is_one_fault(text: str) -> None:
     faults: list[str] = []
 
-    parse_file(File(path="kgprof.toml", text=text), faults)
+    parse_file("kgprof.toml", text, faults)
 
     assert len(faults) == 1
     assert faults[0].startswith("kgprof.toml: ")
@@ -158,7 +155,7 @@ def test_kinds_of_kernels_keep_the_files_order() -> None:
     faults: list[str] = []
     text = '[tool.kgprof.kernel-kinds]\n"^my_scan" = "sort"\n"my_" = "attention"\n'
 
-    written = parse_file(File(path="/p/pyproject.toml", text=text), faults)
+    written = parse_file("/p/pyproject.toml", text, faults)
 
     assert faults == []
     assert written is not None
@@ -187,7 +184,7 @@ def test_kinds_of_kernels_keep_the_files_order() -> None:
 def test_a_wrong_kind_names_its_file_and_key(text: str, fault: str) -> None:
     faults: list[str] = []
 
-    parse_file(File(path="/p/kgprof.toml", text=f"[kernel-kinds]\n{text}\n"), faults)
+    parse_file("/p/kgprof.toml", f"[kernel-kinds]\n{text}\n", faults)
 
     assert faults == [f"/p/kgprof.toml: {fault}"]
 
@@ -212,15 +209,15 @@ def test_reads_may_be_a_fraction_of_a_step_and_alone_need_a_second_process() -> 
     asked = combined(parse_options([], None, "eager", None, faults), watched_in_a_file(faults), (), "")
 
     assert faults == []
-    assert usual.passes == (PassName.COMPILE,)
-    assert (asked.passes, asked.backend) == ((PassName.COMPILE, PassName.MEMORY), "eager")
+    assert passes(usual) == (PassName.COMPILE,)
+    assert (passes(asked), asked.backend) == ((PassName.COMPILE, PassName.MEMORY), "eager")
     assert limits(asked)["syncs-per-step"] == 0.25
     assert "syncs-per-step" not in limits(asked, BATCHED)
 
 
-def watched_in_a_file(faults: list[str]) -> Written | None:
+def watched_in_a_file(faults: list[str]) -> Configuration | None:
     text = '[tool.kgprof.max."fused.default"]\nsyncs-per-step = 0.25\n'
-    return parse_file(File(path="pyproject.toml", text=text), faults)
+    return parse_file("pyproject.toml", text, faults)
 
 
 # ---------------------------------------------------------------- in the Recording
@@ -229,16 +226,17 @@ def watched_in_a_file(faults: list[str]) -> Written | None:
 def test_what_the_gate_was_told_comes_back_from_the_recording() -> None:
     faults: list[str] = []
     options = parse_options(["fused.default:recompiles=2", "compile-seconds=1.5"], "never", "eager", None, faults)
-    told = combined(options, Written(backend="aot_eager"), (entry(gb="GB0059"),), "accepted.toml")
+    told = combined(options, Configuration(backend="aot_eager"), (entry(gb="GB0059"),), "accepted.toml")
 
-    kept = decode_json(encode_json(to_record(told)), GateSettings)
+    kept = decode_json(encode_json(told), GateSettings)
 
-    assert (from_record(kept, Path("gate.json")), faults) == (told, [])
+    check_recorded(kept, Path("gate.json"))
+    assert (kept, faults) == (told, [])
 
 
 def test_a_metric_of_another_version_is_refused_by_name() -> None:
-    recorded = to_record(Settings())
+    recorded = combined(Configuration())
     newer = msgspec.structs.replace(recorded.budgets[0], metric="graph-beaks")
 
     with pytest.raises(InputError, match=r"gate\.json: no metric 'graph-beaks' \(did you mean graph-breaks\?\)"):
-        from_record(msgspec.structs.replace(recorded, budgets=(newer,)), Path("gate.json"))
+        check_recorded(msgspec.structs.replace(recorded, budgets=(newer,)), Path("gate.json"))

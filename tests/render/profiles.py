@@ -13,9 +13,11 @@ from kgprof.measures.times import throughput
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
+    AcceptedStatus,
     BoundTotal,
     BreakEven,
     BudgetCheck,
+    BudgetStatus,
     Cause,
     Ceiling,
     ChecklistItem,
@@ -32,6 +34,7 @@ from kgprof.model import (
     EnvironmentChange,
     Evaluation,
     Exit,
+    FailOn,
     Finding,
     FindingCost,
     Gate,
@@ -79,6 +82,7 @@ from kgprof.model import (
     TraceDifference,
     TradeOff,
     Verdict,
+    VerdictStatus,
 )
 from kgprof.reading.link_prediction import UNIT, CandidateResults, CapCounters, RankMetrics
 from tests.record import handmade
@@ -169,7 +173,7 @@ def dead() -> Profile:
         for what in ("COMPILE pass", "TIMING pass", "TRACE pass", "HOST pass", "KERNELS pass", "evaluation")
     )
     verdict = Verdict(
-        status="failed",
+        status=VerdictStatus.FAILED,
         text="torch_cond.default raised during COMPILE: AssertionError: expected size 256==256, stride 2176==2160",
         reasons=("batched.default timed out during TRACE", "fused.default is the fastest: 3.45x as fast as batched"),
     )
@@ -200,7 +204,7 @@ def findings() -> Profile:
         _finding("KGP504", Level.WARNING, KEYS[1], "batched.default: mode default was asked for, nothing was compiled"),
         _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand"),
     )
-    verdict = Verdict(status="failed", text=found[0].message, reasons=tuple(f.message for f in found[1:]))
+    verdict = Verdict(status=VerdictStatus.FAILED, text=found[0].message, reasons=tuple(f.message for f in found[1:]))
     profile = _profile(tuple(runs), CPU, "cpu")
     return msgspec.structs.replace(profile, verdict=verdict, findings=found)
 
@@ -223,7 +227,7 @@ def as_is() -> Profile:
         notes=("the first step was left out of the samples: it held a compilation",),
     )
     note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
-    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.message,))
+    verdict = Verdict(status=VerdictStatus.OK, text="train_step.as-is takes 5.21 ms/step", reasons=(note.message,))
     profile = _profile((run,), CPU, "cpu")
     return msgspec.structs.replace(
         profile, workload="train.py:train_step", baseline=None, verdict=verdict, findings=(note,)
@@ -240,7 +244,7 @@ def skipped() -> Profile:
         profile,
         baseline=None,
         vector_isa_probe_s=Skipped(reason="no C++ compiler"),
-        verdict=Verdict(status="failed", text="nothing was measured: no run has a time"),
+        verdict=Verdict(status=VerdictStatus.FAILED, text="nothing was measured: no run has a time"),
         findings=(_finding("KGP504", Level.ERROR, None, "nothing was measured: no run has a time"),),
         omissions=tuple(
             Omission(what=what, reason="the run was killed during compile: SIGKILL", run=run.key)
@@ -253,7 +257,7 @@ def skipped() -> Profile:
 
 def empty() -> Profile:
     """Interrupted before the first run."""
-    verdict = Verdict(status="inconclusive", text="interrupted: 0 of 0 runs are complete")
+    verdict = Verdict(status=VerdictStatus.INCONCLUSIVE, text="interrupted: 0 of 0 runs are complete")
     return msgspec.structs.replace(_profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130)
 
 
@@ -333,10 +337,10 @@ def gate() -> Profile:
         command=("kgprof", "check-graphs", "linkpred"),
         baseline=None,
         exit_code=1,
-        verdict=Verdict(status="failed", text=text),
+        verdict=Verdict(status=VerdictStatus.FAILED, text=text),
         findings=(*found, note),
         gate=Gate(
-            fail_on="error",
+            fail_on=FailOn.ERROR,
             backend="inductor",
             budgets=(
                 _budget("skipped-frames", keys[0], 0.0, 0.0, 0, "held"),
@@ -415,7 +419,18 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
 
     def poisoned(value: object, name: str = "") -> object:
         # These are words of the model, not strings from outside.
-        if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "better", "time_of"):
+        if name in (
+            "kind",
+            "verdict",
+            "level",
+            "status",
+            "outcome",
+            "measured_in",
+            "observer",
+            "better",
+            "time_of",
+            "fail_on",
+        ):
             return value
         if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds", "passes"):
             return value
@@ -509,7 +524,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
         git_commit="9f8e7d6c5b4a39281706f5e4d3c2b1a098765432",
         git_dirty=False,
         exit_code=0,
-        verdict=Verdict(status="ok", text="fused.default is the fastest"),
+        verdict=Verdict(status=VerdictStatus.OK, text="fused.default is the fastest"),
     )
     slower, lost = KEYS[1], KEYS[3]
     place = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
@@ -557,7 +572,11 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
         command=("kgprof", "compare", "main/report.html", "pr/report.html"),
         exit_code=1,
         findings=(*head, *unchanged),
-        verdict=Verdict(status=status, text=text, reasons=("KGP201 at part_0.py:10 is new", "batched.default: slower")),
+        verdict=Verdict(
+            status=VerdictStatus(status),
+            text=text,
+            reasons=("KGP201 at part_0.py:10 is new", "batched.default: slower"),
+        ),
         comparison=Comparison(
             base=side,
             head=msgspec.structs.replace(
@@ -662,7 +681,7 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
         options=Options(),
         exit_code=0,
         verdict=Verdict(
-            status="ok",
+            status=VerdictStatus.OK,
             text="fused.default is the fastest: 3.45x as fast as batched.eager (0.0310 against 0.107 ms/candidate); "
             "results equal; all 5,040 candidates finished",
         ),
@@ -1238,7 +1257,7 @@ def _budget(
         observed=observed,
         accepted=accepted,
         origin="default",
-        status=status,
+        status=BudgetStatus(status),
     )
 
 
@@ -1251,7 +1270,7 @@ def _accepted(file: str, reason: str, expires: str, status: str, findings: int) 
         reason=reason,
         owner="ada",
         expires=expires,
-        status=status,
+        status=AcceptedStatus(status),
         findings=findings,
     )
 

@@ -18,7 +18,7 @@ import pytest
 
 from kgprof.model import LogExcerpt, Profile, Skipped
 from kgprof.render import html, resources
-from kgprof.render.carried import Share, packed
+from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits

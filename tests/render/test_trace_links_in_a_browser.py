@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from kgprof.model import PassName
-from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff
 from kgprof.render.html import Html
+from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile
 from tests.render import profiles
 from tests.render.in_a_browser import accessibility_violations
 
@@ -36,7 +36,7 @@ addEventListener("message", async (event) => {
 def report(tmp_path: Path) -> Path:
     """Its first run's trace is carried, its second one's lies beside it."""
     carried, beside = (
-        TraceToHandOff(
+        TraceFile(
             run=run,
             measured_in=PassName.KERNELS,
             size_bytes=size,
@@ -46,11 +46,11 @@ def report(tmp_path: Path) -> Path:
         )
         for run, size, data in (
             (profiles.KEYS[0], len(DATA), DATA),
-            (profiles.KEYS[1], CARRIED_BYTES + 1, None),
+            (profiles.KEYS[1], EMBEDDED_BYTES + 1, None),
         )
     )
     file = tmp_path / "report.html"
-    file.write_text(Html().with_traces(profiles.clean(), (carried, beside)).text, encoding="utf-8")
+    file.write_text(Html(lambda: (carried, beside)).render(profiles.clean()), encoding="utf-8")
     return file
 
 

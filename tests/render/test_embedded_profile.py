@@ -13,8 +13,8 @@ import pytest
 
 from kgprof.errors import InputError
 from kgprof.model import PROFILE_SCHEMA_VERSION, KernelBreakdown, LogExcerpt, Profile, Skipped
-from kgprof.render import carried
-from kgprof.render.carried import LONG, Share
+from kgprof.render import embedded_profile
+from kgprof.render.embedded_profile import LONG, Share
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from tests.render import profiles
 
@@ -36,14 +36,14 @@ def page_with_text(text: str, left_out: str = "") -> str:
 def test_the_profile_comes_back_as_it_was(state: str) -> None:
     profile = profiles.STATES[state]()
 
-    found = carried.carried_in(Html().render(profile), "report.html")
+    found = embedded_profile.embedded_in(Html().render(profile), "report.html")
 
     assert found.profile == profile
     assert found.left_out == ()
 
 
 def test_the_same_profile_is_packed_into_the_same_text() -> None:
-    first, second = (carried.packed(profiles.clean(), Share.WHOLE).text for _ in range(2))
+    first, second = (embedded_profile.packed(profiles.clean(), Share.WHOLE).text for _ in range(2))
     header = base64.b64decode(first)[:10]
 
     assert first == second
@@ -57,8 +57,8 @@ def test_a_page_saved_by_a_browser_or_sent_through_another_system_is_read() -> N
     broken = re.sub(r"[A-Za-z0-9+/]{76}", r"\g<0>\n", text[text.index('id="profile"') :])
     sent = "\r\n".join(("<!-- saved from url=(0014)about:internet -->", *text.splitlines()))
 
-    assert carried.carried_in(sent).profile == profiles.clean()
-    assert carried.carried_in(text[: text.index('id="profile"')] + broken).profile == profiles.clean()
+    assert embedded_profile.embedded_in(sent).profile == profiles.clean()
+    assert embedded_profile.embedded_in(text[: text.index('id="profile"')] + broken).profile == profiles.clean()
 
 
 def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
@@ -67,11 +67,11 @@ def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
     profile = msgspec.structs.replace(profile, runs=profile.runs[:20])
 
     text = Html().render(profile)
-    found = carried.carried_in(text, "report.html")
+    found = embedded_profile.embedded_in(text, "report.html")
 
     assert len(text.encode()) <= MAX_BYTES
     assert found.left_out == LONG
-    assert found.profile == carried.comparable(profile)
+    assert found.profile == embedded_profile.comparable(profile)
     for run, whole in zip(found.profile.runs, profile.runs, strict=True):
         assert isinstance(run.kernels, KernelBreakdown)
         assert isinstance(whole.kernels, KernelBreakdown)
@@ -89,7 +89,7 @@ def test_a_report_that_is_too_large_to_carry_anything_says_so() -> None:
     text = Html().render(msgspec.structs.replace(profile, runs=profile.runs * 2))
 
     with pytest.raises(InputError) as raised:
-        carried.carried_in(text, "huge.html")
+        embedded_profile.embedded_in(text, "huge.html")
 
     assert raised.value.message == (
         "huge.html: this report carries no Profile: it was left out to keep the page below 1 MB"
@@ -108,9 +108,9 @@ def test_what_is_carried_gives_way_in_one_order() -> None:
 
 
 def test_a_profile_that_could_not_be_read_back_is_not_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carried, "MAX_JSON_BYTES", 1000)
+    monkeypatch.setattr(embedded_profile, "MAX_JSON_BYTES", 1000)
 
-    assert carried.packed(profiles.clean(), Share.WHOLE).text == ""
+    assert embedded_profile.packed(profiles.clean(), Share.WHOLE).text == ""
 
 
 @cache
@@ -156,7 +156,7 @@ def test_what_is_no_whole_report_is_one_clear_error(fault: str) -> None:
     text, said = faults()[fault]
 
     with pytest.raises(InputError) as raised:
-        carried.carried_in(text, "x.html")
+        embedded_profile.embedded_in(text, "x.html")
 
     assert raised.value.message == f"x.html: {said}"
     assert raised.value.exit_code == 2
@@ -168,7 +168,7 @@ def test_what_unpacks_beyond_reason_is_not_unpacked() -> None:
     assert len(bomb) < MAX_BYTES
 
     with pytest.raises(InputError) as raised:
-        carried.carried_in(bomb, "bomb.html")
+        embedded_profile.embedded_in(bomb, "bomb.html")
 
     assert raised.value.message == "bomb.html: its Profile unpacks to more than 64 MiB"
 
@@ -179,35 +179,35 @@ def test_a_page_that_never_comes_to_the_point_is_looked_through_once(part: str) 
     page = f'<meta name="generator" content="kgprof 1"><script {part * 1_000_000}'
 
     with pytest.raises(InputError, match="breaks off"):
-        carried.carried_in(page, "report.html")
+        embedded_profile.embedded_in(page, "report.html")
 
 
 def test_a_file_is_read_to_a_limit(tmp_path: Path) -> None:
     large = tmp_path / "trace.html"
     with large.open("wb") as file:
-        file.truncate(carried.MAX_PAGE_BYTES + 1)
+        file.truncate(embedded_profile.MAX_PAGE_BYTES + 1)
 
     with pytest.raises(InputError, match=r"trace.html: this is no report\.html of kgprof's"):
-        carried.read(large)
+        embedded_profile.read(large)
 
 
 @pytest.mark.parametrize("hostile", profiles.HOSTILE)
 def test_no_text_of_the_profile_ends_the_element_or_passes_for_it(hostile: str) -> None:
     # given: a text that looks like a carried Profile of its own, beside one that tries to end the element
-    other = f'<script type="{carried.TYPE}" id="profile" data-left-out="">AAAA</script>{hostile}'
+    other = f'<script type="{embedded_profile.TYPE}" id="profile" data-left-out="">AAAA</script>{hostile}'
     profile = msgspec.structs.replace(profiles.empty(), workload=other, command=(hostile, other))
 
     page = Html().render(profile)
 
-    assert carried.carried_in(page).profile == profile
-    assert page.count(f'<script type="{carried.TYPE}"') == 1
+    assert embedded_profile.embedded_in(page).profile == profile
+    assert page.count(f'<script type="{embedded_profile.TYPE}"') == 1
 
 
 def test_every_level_that_carries_something_gives_a_profile() -> None:
     whole = profiles.cuda()
 
     for share in Share:
-        text = carried.packed(whole, share).text
+        text = embedded_profile.packed(whole, share).text
         assert bool(text) is (share is not Share.NOTHING)
         if text:
-            assert isinstance(carried.carried_in(page_with_text(text)).profile, Profile)
+            assert isinstance(embedded_profile.embedded_in(page_with_text(text)).profile, Profile)

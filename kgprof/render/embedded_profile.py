@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -50,16 +50,40 @@ class Share(IntEnum):
 LONG = ("the logs", "the timelines", "the host functions", "the kernels against the card")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Packed:
-    """``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
+    """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
 
     text: str
     left_out: tuple[str, ...]
+    generator: ClassVar[str] = GENERATOR
+    type: ClassVar[str] = TYPE
+    id: ClassVar[str] = ID
+
+    @property
+    def attribute(self) -> str:
+        """``left_out``, for who reads the element."""
+        return _SEPARATOR.join(self.left_out)
+
+    @property
+    def without(self) -> str:
+        """``left_out``, for people: "the logs, the timelines and the host functions"."""
+        return " and ".join(part for part in (", ".join(self.left_out[:-1]), *self.left_out[-1:]) if part)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is left out, and what can still be done with the page."""
+        if not self.text:
+            return ("its own copy of the Profile (kgprof compare and kgprof extract need report.json)",)
+        if self.left_out:
+            return (f"of its own copy of the Profile {self.without} (kgprof compare needs none of them)",)
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Embedded:
+    """What a page carries."""
+
     profile: m.Profile
     left_out: tuple[str, ...]  # as Packed.left_out; what stands in their place says so too
 
@@ -76,34 +100,24 @@ def packed(profile: m.Profile, share: Share) -> Packed:
     return Packed(text=base64.b64encode(zipped).decode("ascii"), left_out=() if share is Share.WHOLE else LONG)
 
 
-def attribute(left_out: tuple[str, ...]) -> str:
-    """Of the element, for its reader."""
-    return _SEPARATOR.join(left_out)
-
-
 def comparable(profile: m.Profile) -> m.Profile:
     """Without LONG. Each leaves a reason in its place."""
-    return msgspec.structs.replace(profile, runs=tuple(_short(run) for run in profile.runs))
-
-
-def _short(run: m.RunReport) -> m.RunReport:
     gone = m.Skipped(reason="left out of the report's own copy, to keep the page below 1 MB")
-    log, kernels = run.log, run.kernels
-    if isinstance(kernels, m.KernelBreakdown):
-        kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
-    dropped = len(log.text.encode("utf-8", errors="replace"))
-    return msgspec.structs.replace(
-        run,
-        log=msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped),
-        host=gone,
-        kernels=kernels,
-    )
+    short = []
+    for run in profile.runs:
+        log, kernels = run.log, run.kernels
+        if isinstance(kernels, m.KernelBreakdown):
+            kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
+        dropped = len(log.text.encode("utf-8", errors="replace"))
+        log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
+        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels))
+    return msgspec.structs.replace(profile, runs=tuple(short))
 
 
 # ---------------------------------------------------------------- reading
 
 
-def read(path: Path) -> Carried:
+def read(path: Path) -> Embedded:
     """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile that is whole."""
     if path.is_dir():
         raise InputError("this is a folder", path=path, hint="name the report.html in it")
@@ -116,25 +130,25 @@ def read(path: Path) -> Carried:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     if len(data) > MAX_PAGE_BYTES:
         raise _not_ours(path)
-    return carried_in(data.decode("utf-8", errors="replace"), path)
+    return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
-def carried_in(text: str, path: Path | str = "report.html") -> Carried:
+def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
     if not _GENERATOR.search(text):
         raise _not_ours(path)
-    found = _BLOCK.search(text)
-    if found is None and text.rstrip().endswith("</html>"):
+    block = _BLOCK.search(text)
+    if block is None and text.rstrip().endswith("</html>"):
         raise InputError("this report carries no Profile", path=path, hint=USE_JSON)
-    if found is None or not found[2]:
+    if block is None or not block[2]:
         raise InputError("the report breaks off before the end of its Profile", path=path, hint="fetch it again")
-    left_out = _LEFT_OUT.search(found[0])
-    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
-    if not found[1].strip():
+    if not block[1].strip():
         raise InputError(
             "this report carries no Profile: it was left out to keep the page below 1 MB", path=path, hint=USE_JSON
         )
-    return Carried(profile=decoded(_unpacked(found[1], path), path), left_out=words)
+    left_out = _LEFT_OUT.search(block[0])
+    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
+    return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
 
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
@@ -167,7 +181,7 @@ def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
 
 
 def _unpacked(text: str, path: Path | str) -> bytes:
-    """Of what unpacks beyond MAX_JSON_BYTES no more than that is ever held."""
+    """No more than MAX_JSON_BYTES is ever held, whatever the text unpacks to."""
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         data = reader.decompress(base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1)

@@ -6,7 +6,7 @@ import msgspec
 
 from kgprof.model import PassName, Profile, Rounds, Skipped, Spread
 from kgprof.render.finding_list import finding_list
-from kgprof.render.glance import answers
+from kgprof.render.first_answers import answers
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 

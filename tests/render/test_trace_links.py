@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import msgspec
 
 from kgprof.model import LogExcerpt, PassName, RunKey
-from kgprof.render.hand_off import CARRIED_BYTES, TraceToHandOff, carried
 from kgprof.render.html import MAX_BYTES, Html
+from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, embedded
 from tests.render import profiles
 
-PLENTY = 10 * CARRIED_BYTES
+PLENTY = 10 * EMBEDDED_BYTES
 
 
-def trace(run: RunKey, size_bytes: int, *, link: str = "trace.json.gz") -> TraceToHandOff:
-    data = bytes(size_bytes) if size_bytes <= CARRIED_BYTES else None
-    return TraceToHandOff(
+def trace(run: RunKey, size_bytes: int, *, link: str = "trace.json.gz") -> TraceFile:
+    data = bytes(size_bytes) if size_bytes <= EMBEDDED_BYTES else None
+    return TraceFile(
         run=run,
         measured_in=PassName.TRACE,
         size_bytes=size_bytes,
@@ -28,10 +31,10 @@ def test_traces_are_carried_in_their_order_as_long_as_they_fit() -> None:
     first, second, third, fourth = profiles.KEYS[:4]
     traces = (trace(first, 150_000), trace(second, 300_000), trace(third, 200_000), trace(fourth, PLENTY))
 
-    assert carried(traces, PLENTY) == {first, third}
-    assert carried(traces, 250_000) == {first}
-    assert carried(traces, 100_000) == frozenset()
-    assert carried(traces, -1) == frozenset()
+    assert embedded(traces, PLENTY) == {first, third}
+    assert embedded(traces, 250_000) == {first}
+    assert embedded(traces, 100_000) == frozenset()
+    assert embedded(traces, -1) == frozenset()
 
 
 def test_no_detail_of_a_page_goes_for_a_trace() -> None:
@@ -42,20 +45,26 @@ def test_no_detail_of_a_page_goes_for_a_trace() -> None:
     alone = Html().render(loud)
     traces = tuple(trace(run.key, 60_000) for run in loud.runs)
 
-    page = Html().with_traces(loud, traces)
+    copied: list[RunKey] = []
+    traces = tuple(replace(trace, place=partial(copied.append, trace.run)) for trace in traces)
+    page = Html(lambda: traces).render(loud)
 
+    carried = page.count('class="perfetto"')
     room = MAX_BYTES - len(alone.encode())
     assert 60_000 < room < 6 * 80_000
-    assert 1 <= len(page.carried) < 6
-    assert len(page.text.encode()) <= MAX_BYTES
-    assert page.text.count("&lt;&amp;&gt;" * 7_000) == alone.count("&lt;&amp;&gt;" * 7_000) == 6
-    assert page.text.count('class="perfetto"') == len(page.carried)
+    assert 1 <= carried < 6
+    assert len(page.encode()) <= MAX_BYTES
+    assert page.count("&lt;&amp;&gt;" * 7_000) == alone.count("&lt;&amp;&gt;" * 7_000) == 6
+    # then: the others are put where their links lead
+    assert copied == [run.key for run in loud.runs[carried:]]
 
 
 def test_the_same_traces_give_the_same_bytes() -> None:
     traces = (trace(profiles.EAGER, 1_000),)
 
-    assert Html().with_traces(profiles.clean(), traces) == Html().with_traces(profiles.clean(), traces)
+    first, second = (Html(lambda: traces).render(profiles.clean()) for _ in range(2))
+
+    assert first == second
 
 
 def test_names_of_runs_and_files_are_text() -> None:
@@ -63,7 +72,7 @@ def test_names_of_runs_and_files_are_text() -> None:
     key = RunKey(strategy=profiles.HOSTILE[0], mode='"><b>')
     traces = (trace(key, 10), trace(key, PLENTY, link='x"onclick=y'))
 
-    page = Html().with_traces(profiles.clean(), traces).text
+    page = Html(lambda: traces).render(profiles.clean())
 
     assert "<b>" not in page
     assert "window.pwned=1</script>" not in page

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import breakdown
-from kgprof.render.finding_list import FindingLine, FindingList
+from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, span
@@ -28,22 +28,19 @@ class Answer:
     more: str  # the words of that link
 
 
-def answers(profile: m.Profile, found: FindingList, limits: Limits) -> tuple[Answer, ...]:
+def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[Answer, ...]:
     """As many as the Profile has an answer to."""
     run = _quickest(profile)
     offered = (
-        _answer("Where the time goes", _time(run), "time", "All runs", limits) if run else None,
-        _look(profile, found, run, limits),
-        _answer("What it stands on", "; ".join(_trust(profile)), "method", "Method", limits),
+        ("Where the time goes", _time(run) if run else "", "time", "All runs"),
+        ("Where to look first", *_look(profile, findings, run)),
+        ("What it stands on", "; ".join(_trust(profile)), "method", "Method"),
     )
-    return tuple(answer for answer in offered if answer and answer.text)
-
-
-def _answer(question: str, text: str, anchor: str, more: str, limits: Limits) -> Answer:
-    return Answer(question=question, text=one_line(text, 2 * limits.name), anchor=anchor, more=more)
-
-
-# ---------------------------------------------------------------- where the time goes
+    return tuple(
+        Answer(question=question, text=one_line(text, 2 * limits.name), anchor=anchor, more=more)
+        for question, text, anchor, more in offered
+        if text
+    )
 
 
 def _quickest(profile: m.Profile) -> m.RunReport | None:
@@ -67,39 +64,28 @@ def _time(run: m.RunReport) -> str:
     )
     if not on_device:
         return f"{run.key.slug}, traced step: {shares}" if shares else ""
-    said = [breakdown.busy_caption(kernels, run.step), f"of the device's time {shares}" if shares else ""]
-    return f"{run.key.slug}: {'; '.join(part for part in said if part)}"
+    words = [breakdown.busy_caption(kernels, run.step), f"of the device's time {shares}" if shares else ""]
+    return f"{run.key.slug}: {'; '.join(part for part in words if part)}"
+
+
+def _look(profile: m.Profile, findings: FindingList, run: m.RunReport | None) -> tuple[str, str, str]:
+    """What to look at first, where it stands, and the words of that link: "first of 2 errors, 3 warnings"."""
+    if findings.groups:
+        group = findings.groups[0]
+        line = (*group.lines, *group.folded)[0]
+        at = f" at {line.place.where}" if line.place else ""
+        counts = Counter(finding.level for finding in profile.findings)
+        tally = ", ".join(plural(counts[level], level.value) for level in m.Level if counts[level])
+        return f"{group.rule.id} {group.rule.name}{at}: {line.message}", line.anchor, f"first of {tally}"
+    rows = run.kernels.rows if run and isinstance(run.kernels, m.KernelBreakdown) else ()
+    if run is None or not rows:
+        return "", "", ""
+    share = f"{_rounded(rows[0].share)} of the kernel time of {run.key.slug} is {rows[0].name}"
+    return f"no finding; {share}", "kernels", "Kernels"
 
 
 def _rounded(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-# ---------------------------------------------------------------- where to look
-
-
-def _look(profile: m.Profile, found: FindingList, run: m.RunReport | None, limits: Limits) -> Answer | None:
-    question = "Where to look first"
-    if found.groups:
-        group = found.groups[0]
-        line = (*group.lines, *group.folded)[0]
-        text = f"{group.rule.id} {group.rule.name}{_at(line)}: {line.message}"
-        return Answer(question=question, text=one_line(text, 2 * limits.name), anchor=line.anchor, more=_tally(profile))
-    rows = run.kernels.rows if run and isinstance(run.kernels, m.KernelBreakdown) else ()
-    if run is None or not rows:
-        return None
-    text = f"no finding; {_rounded(rows[0].share)} of the kernel time of {run.key.slug} is {rows[0].name}"
-    return _answer(question, text, "kernels", "Kernels", limits)
-
-
-def _at(line: FindingLine) -> str:
-    return f" at {line.place.where}" if line.place else ""
-
-
-def _tally(profile: m.Profile) -> str:
-    """ "first of 2 errors, 3 warnings"."""
-    counts = Counter(finding.level for finding in profile.findings)
-    return "first of " + ", ".join(plural(counts[level], level.value) for level in m.Level if counts[level])
 
 
 # ---------------------------------------------------------------- what it stands on

@@ -1,0 +1,78 @@
+"""The traces that the page carries or links to: a download without scripts, and a button that opens Perfetto's UI.
+
+What is carried stands once, as the ``data:`` address of its download link; the button's script reads it from there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from kgprof import model as m
+from kgprof.render.limits import Limits
+from kgprof.render.quantity import size
+from kgprof.render.visible import one_line
+
+EMBEDDED_BYTES = 400_000  # gzipped, of all traces together
+_TEXT_OF_3_BYTES = 4  # base64
+
+
+def stay() -> None:
+    """The file lies where its link leads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceFile:
+    """Gzipped Kineto JSON of one run."""
+
+    run: m.RunKey
+    measured_in: m.PassName
+    size_bytes: int
+    data: bytes | None  # None: larger than EMBEDDED_BYTES, so that nobody need read it
+    file_name: str  # that a browser saves it as
+    link: str  # to the file, from where the page stands; empty where the page stands nowhere (stdout)
+    place: Callable[[], None] = stay  # puts the file where the link leads; called unless the page carries the trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLink:
+    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can hand it over."""
+
+    run: str
+    measured_in: str
+    size: str
+    file_name: str
+    address: str
+    carried: bool
+
+
+def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:
+    """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into ``room_bytes``."""
+    left = min(EMBEDDED_BYTES, room_bytes // _TEXT_OF_3_BYTES * 3)
+    fitting = set()
+    for trace in traces:
+        if trace.data is not None and len(trace.data) + 2 <= left:  # base64 fills the last three bytes up
+            fitting.add(trace.run)
+            left -= len(trace.data) + 2
+    return frozenset(fitting)
+
+
+def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits) -> tuple[TraceLink, ...]:
+    """``which`` of them the page carries."""
+    links = []
+    for trace in traces[: limits.runs]:
+        carried, address = trace.run in which, trace.link
+        if carried and trace.data is not None:
+            address = f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}"
+        links.append(
+            TraceLink(
+                run=one_line(trace.run.slug, limits.name),
+                measured_in=trace.measured_in.upper(),
+                size=size(trace.size_bytes),
+                file_name=one_line(trace.file_name, limits.name),
+                address=address,
+                carried=carried,
+            )
+        )
+    return tuple(links)

@@ -1,0 +1,300 @@
+"""``kgprof.watch``: the findings of the passes COMPILE and MEMORY about code that runs in this process.
+
+watched = kgprof.watch(step)            # each call of ``watched`` is a step
+with kgprof.watch(buffers) as watched:  # each kgprof.step() in the block begins one
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import MethodType, TracebackType
+from typing import Any
+
+import kgprof
+from kgprof import collectors
+from kgprof import model as m
+from kgprof.analysis import memory
+from kgprof.collectors import coverage
+from kgprof.errors import UsageError
+from kgprof.record.in_process import InProcess, device_of, is_tensor
+from kgprof.wording import plural
+
+ASIDE = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
+STEPS = 100_000  # then nothing more is listened to: what is known of each place grows with the steps
+
+
+def watch(
+    fn_or_tensors: Callable[..., Any] | Mapping[str, Any] | Iterable[Any] | Any | None = None,
+    *,
+    buffers: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+    warmup: int = 1,
+    device: str = "auto",
+) -> Watch:
+    """Watch a function or a with-block of this process.
+
+    ``fn_or_tensors``: a function (a step is a call of what is returned; works as a decorator) or tensors, the declared
+    buffers: one, several, or a mapping from a name, which is looked at again in each step, so that a tensor rebound in
+    it is seen. ``buffers`` declares them beside a function. The first ``warmup`` steps may compile and read what they
+    like. ``device`` is whose synchronisations count: "auto" is that of the first tensor that is known.
+
+    In a program that ``kgprof profile`` or ``check-graphs`` runs it stands aside: nothing listens but they.
+
+    Watch from the first call on: what was compiled before is not looked into. Raises UsageError where the arguments
+    are of other types, and on the first step where something else is being watched.
+    """
+    function, declared = _told_apart(fn_or_tensors, buffers)
+    if warmup < 0:
+        raise UsageError(f"warmup is a number of steps, not {warmup}")
+    inner = getattr(function, "_torchdynamo_orig_callable", function)
+    code = getattr(inner, "__code__", None)
+    files = {sys._getframe(1).f_code.co_filename, *([code.co_filename] if code is not None else [])}
+    return Watch(function, buffers=declared, warmup=warmup, device=device, files=tuple(files))
+
+
+def _told_apart(
+    given: Any, buffers: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
+) -> tuple[Callable[..., Any] | None, Callable[[], Mapping[str, Any]] | None]:
+    """The function, and what its buffers are in each step."""
+    function = given if callable(given) and not is_tensor(given) else None
+    tensors = None if function is not None else given
+    if tensors is not None and buffers is not None:
+        raise UsageError("the tensors to watch were given twice", hint="Give a function, or tensors, or buffers= .")
+    if tensors is None:
+        named = buffers
+    elif isinstance(tensors, Mapping):
+        named = tensors
+    elif is_tensor(tensors):
+        named = {"tensor": tensors}
+    elif isinstance(tensors, Iterable):
+        named = {f"tensor {index}": tensor for index, tensor in enumerate(tensors)}
+    else:
+        raise UsageError(f"a function or tensors are watched, not {type(tensors).__name__}")
+    if named is None:
+        return function, None
+    declared = named if callable(named) else functools.partial(_itself, named)
+    for name, tensor in declared().items():
+        if not is_tensor(tensor):
+            raise UsageError(f"{name!r} is no tensor but {type(tensor).__name__}")
+    return function, declared
+
+
+def _itself(buffers: Mapping[str, Any]) -> Mapping[str, Any]:
+    return buffers
+
+
+class Watch:
+    """What ``kgprof.watch`` returns: calls the function, and knows what was found up to now."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        *,
+        buffers: Callable[[], Mapping[str, Any]] | None,
+        warmup: int,
+        device: str,
+        files: tuple[str, ...],
+    ) -> None:
+        self._function, self._buffers = function, buffers
+        self._warmup, self._device, self._files = warmup, device, files
+        self._name = getattr(function, "__name__", type(function).__name__) if function is not None else "block"
+        self._listening: InProcess | None = None
+        self._over = self._aside = kgprof._profiled
+        self._inside = False  # a function that calls itself takes one step
+        self._undo: Callable[[], None] | None = None
+        self._known: tuple[tuple[int, bool], m.Recording, tuple[m.Finding, ...]] | None = None
+        if function is not None:
+            functools.update_wrapper(self, function, updated=())
+
+    # ------------------------------------------------------------ as a function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is None:
+            raise UsageError("tensors are watched in a with-block, and are not called")
+        if self._over or self._inside:
+            return self._function(*args, **kwargs)
+        listening = self._listening or self._begin((*args, *kwargs.values()))
+        self._inside = True
+        listening.step_begins()
+        try:
+            result = self._function(*args, **kwargs)
+        except BaseException as error:
+            listening.step_ends(error)
+            raise
+        else:
+            listening.step_ends()
+            return result
+        finally:
+            self._inside = False
+            if listening.steps >= STEPS:
+                self.stop()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A decorated method is bound like any."""
+        return self if instance is None else MethodType(self, instance)
+
+    # ------------------------------------------------------------ as a block
+
+    def __enter__(self) -> Watch:
+        if self._aside:
+            return self
+        if self._over:
+            raise UsageError(f"{self._name} was watched already", hint="Call kgprof.watch again.")
+        if self._listening is None:
+            listening = self._begin(())
+            if self._function is None:
+                self._take_steps(listening)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listening is not None and error is not None:
+            self._listening.failed(error)
+        if self._listening is not None and self._function is None:
+            self._listening.step_ends(error)
+        self.stop()
+
+    def _take_steps(self, listening: InProcess) -> None:
+        before = kgprof._on_step
+
+        def stepped() -> None:
+            listening.step_ends()
+            if listening.steps >= STEPS:
+                self.stop()
+            else:
+                listening.step_begins()
+
+        def restore() -> None:
+            if kgprof._on_step is stepped:
+                kgprof._on_step = before
+
+        kgprof._on_step = stepped
+        self._undo = restore
+
+    def _begin(self, values: tuple[object, ...]) -> InProcess:
+        known = (*values, self._function, None if self._buffers is None else self._buffers())
+        device = device_of(self._device, known)
+        listening = InProcess(self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers)
+        listening.begin()
+        self._listening = listening
+        return listening
+
+    def stop(self) -> None:
+        """Everything as it was before; calls go straight to the function from here on. What was found stays."""
+        self._over = True
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        if self._listening is not None:
+            self._listening.end()
+
+    # ------------------------------------------------------------ what was found
+
+    @property
+    def steps(self) -> int:
+        """That are over."""
+        return 0 if self._listening is None else self._listening.steps
+
+    @property
+    def steps_after_warmup(self) -> int:
+        return max(0, self.steps - self._warmup)
+
+    @property
+    def declares_buffers(self) -> bool:
+        return self._buffers is not None
+
+    @property
+    def recording(self) -> m.Recording | None:
+        """What was recorded up to now, of the run ``as-is``; None before the first step."""
+        return None if (known := self._collected()) is None else known[0]
+
+    @property
+    def findings(self) -> tuple[m.Finding, ...]:
+        """As a report has them: errors first, then by rule. That nothing was compiled is told by ``notes``."""
+        return () if (known := self._collected()) is None else known[1]
+
+    @property
+    def syncs_per_step(self) -> float | m.Skipped:
+        """Reads after warm-up for which the host waits, or would on CUDA (KGP201, KGP202)."""
+        recording = self.recording
+        if recording is None:
+            return m.Skipped(reason=ASIDE if self._aside else "nothing has run yet")
+        (summary,) = self._summaries
+        return summary.syncs_per_step if isinstance(summary, m.MemorySummary) else summary
+
+    @property
+    def compilations(self) -> int:
+        """That ended while it was watched, the failed ones among them."""
+        compiled = None if self.recording is None else self.recording.runs[0].compile
+        return len(compiled.compilations) if isinstance(compiled, m.CompilePass) else 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before an empty list of findings is good news."""
+        if self._listening is None:
+            return (ASIDE if self._aside else "nothing has run yet",)
+        found = [*self.unavailable]
+        if not self.steps_after_warmup:
+            found.append(f"{plural(self.steps, 'step')} taken, and warm-up takes {self._warmup}")
+        found += [note for one in self._summaries for note in memory.notes(one)]
+        if not self.compilations:
+            found.append("nothing was compiled while it was watched; what was compiled before is not looked into")
+        return tuple(found)
+
+    @property
+    def unavailable(self) -> tuple[str, ...]:
+        """What this torch does not offer to listen to, and why."""
+        if (recording := self.recording) is None:
+            return ()
+        run = recording.runs[0]
+        passes = [found for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
+        return tuple(line for found in passes for line in found.capture_unavailable)
+
+    @property
+    def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
+        """Of the one run; none before the first step."""
+        return () if self.recording is None else tuple(memory.summaries(self.recording).values())
+
+    def _collected(self) -> tuple[m.Recording, tuple[m.Finding, ...]] | None:
+        if self._listening is None:
+            return None
+        state = (self.steps, self._over)
+        if self._known is None or self._known[0] != state:
+            recording = self._listening.recording()
+            not_about_code = {rule.id for rule in coverage.RULES}
+            found = tuple(f for f in collectors.findings(recording) if f.rule not in not_about_code)
+            self._known = (state, recording, found)
+        return self._known[1:]
+
+    def __repr__(self) -> str:
+        return "\n".join((self._head(), *map(line_of, self.findings), *(f"note: {note}" for note in self.notes)))
+
+    def _head(self) -> str:
+        reads = self.syncs_per_step
+        words = "reads per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} reads per step"
+        findings = plural(len(self.findings), "finding") if self.findings else "no finding"
+        return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {words}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(place_of(f))}</td><td>{f.rule}</td><td>{f.level}</td>"
+            f"<td>{html.escape(f.message)}</td></tr>"
+            for f in self.findings
+        )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        head = "<tr><th>line</th><th>rule</th><th>level</th><th>finding</th></tr>"
+        table = f"<table>{head}{rows}</table>" if rows else ""
+        return f"<p>{html.escape(self._head())}</p>{table}{notes}"
+
+
+def line_of(finding: m.Finding) -> str:
+    """``file:line: RULE message``."""
+    return f"{place_of(finding)}: {finding.rule} {finding.message}"
+
+
+def place_of(finding: m.Finding) -> str:
+    place = finding.location
+    return "no line known" if place is None else f"{place.file}:{place.line}"
