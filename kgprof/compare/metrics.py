@@ -154,12 +154,13 @@ _TIMES = (
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
-    """The step decides where it is the same work, the evaluation where that is, else the time of a unit."""
+    """The step decides where it is the same work, the evaluation where that is, else the time of a unit, which a
+    budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation}
     on_both = {one.of for one in _TIMES if _samples(one, sides.base) and _samples(one, sides.head)}
     deciding = {name for name in on_both & {STEP, EVALUATION} if not other_work[name]}
     whole = sides.base.counts_units and sides.head.counts_units
-    if UNIT in on_both and (EVALUATION if whole else STEP) not in deciding:
+    if UNIT in on_both and (UNIT in budgets or (EVALUATION if whole else STEP) not in deciding):
         deciding.add(UNIT)
     known = [one for one in _TIMES if one.of != UNIT or _counts(sides.base) or _counts(sides.head)]
     return [

@@ -157,9 +157,9 @@ class UserWorkload:
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The declared strategy (eager before as it stands); without one, the first eager run."""
-        candidates = [run for run in runs if self._baseline in (None, run.strategy)]
+        declared = [run for run in runs if self._baseline in (None, run.strategy)]
         order = (m.EAGER,) if self._baseline is None else (m.EAGER, m.AS_IS, *m.COMPILED_MODES)
-        return next((run for mode in order for run in candidates if run.mode == mode), None)
+        return next((run for mode in order for run in declared if run.mode == mode), None)
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Switches torch.compile off for this whole process in mode ``eager``: a child runs one run."""
@@ -318,11 +318,13 @@ class UserEvaluationSession(UserSession):
         metrics = [
             _metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in enumerate(given.items())
         ]
-        finite = tuple(metric for metric in metrics if math.isfinite(metric.value))
-        broken = [
-            m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in metrics if x not in finite
-        ]
-        return m.Evaluation(units=units or 0, steps=steps, metrics=finite, tallies=tuple(broken))
+        broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
+        return m.Evaluation(
+            units=units or 0,
+            steps=steps,
+            metrics=tuple(metric for metric in metrics if metric not in broken),
+            tallies=tuple(m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken),
+        )
 
 
 def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
@@ -339,7 +341,7 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
         ) from None
     if known:
         raise UsageError(
-            f"evaluate() returns {', '.join(map(repr, known))} for the metric {label!r}: nobody reads that"
+            f"the metric {label!r} that evaluate() returns has unknown keys: {', '.join(map(repr, known))}"
         )
     title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
     return m.Metric(

@@ -136,6 +136,10 @@ def faults() -> dict[str, tuple[str, str]]:
             page_with(newer),
             f"Profile schema {PROFILE_SCHEMA_VERSION + 1} is newer than this kgprof reads ({PROFILE_SCHEMA_VERSION})",
         ),
+        "an older schema": (
+            page_with(b'{"schema_version": 1}'),
+            f"Profile schema 1 is older than this kgprof reads ({PROFILE_SCHEMA_VERSION})",
+        ),
         "no base64": (page_with_text("a!b"), "its Profile is damaged: Only base64 data is allowed"),
         "no gzip": (
             page_with_text(base64.b64encode(b"plain").decode()),
@@ -145,7 +149,7 @@ def faults() -> dict[str, tuple[str, str]]:
         "no JSON": (page_with(b"\xff{"), "this is no Profile: JSON is malformed: invalid character (byte 0)"),
         "no Profile": (page_with(b"[]"), "this is no Profile: Expected `object`, got `array`"),
         "another document": (
-            page_with(b'{"schema_version": 1}'),
+            page_with(f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}'.encode()),
             "this is no Profile: Object missing required field `kgprof_version`",
         ),
     }

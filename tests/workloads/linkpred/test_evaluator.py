@@ -42,7 +42,7 @@ def test_every_candidate_is_in_one_class_and_the_counters_are_the_references() -
 
     classes = [evaluation.proved, evaluation.failed, evaluation.depth_truncated, evaluation.overflow]
     assert classes == [int((truth.outcome == code).sum()) for code in (PROVED, FAILED, TRUNCATED, OVERFLOW)]
-    assert sum(classes) == evaluation.candidates == evaluation.finished == 320
+    assert sum(classes) == evaluation.candidates == evaluation.declared().finished == 320
     assert evaluation.deep == int(((truth.outcome == PROVED) & (truth.steps > 2)).sum())
     assert evaluation.dropped == CapCounters(**truth.dropped._asdict())
     assert (evaluation.unfinished, evaluation.invalid, evaluation.nan_scores) == (0, 0, 0)
@@ -139,7 +139,7 @@ def test_a_step_cap_leaves_candidates_unfinished_and_says_so() -> None:
     evaluation, outcome = evaluated.evaluation, evaluated.found.outcome
     assert evaluation.steps == 4
     assert evaluation.unfinished == int((outcome == UNFINISHED).sum()) > 0
-    assert evaluation.finished == 320 - evaluation.unfinished
+    assert evaluation.declared().finished == 320 - evaluation.unfinished
     assert evaluation.settings["max_steps"] == "4"
     done = outcome != UNFINISHED
     assert outcome[done].tolist() == reference(small()).outcome[done].tolist()

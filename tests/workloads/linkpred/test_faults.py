@@ -155,7 +155,7 @@ def capped() -> tuple[int, int]:
     """(unfinished, finished) of an evaluation that is stopped after four steps."""
     evaluation = evaluate(workload("--batch-size", "64", "--max-steps", "4"), fused.Fused).evaluation
     assert evaluation.steps == 4
-    return evaluation.unfinished, evaluation.finished
+    return evaluation.unfinished, evaluation.declared().finished
 
 
 def test_a_step_cap_taken_for_completion_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
