@@ -23,6 +23,7 @@ from kgprof.cli.options import (
     module_option,
     named_once,
     parsed_passes,
+    passes_help,
     run_options,
     sharing_options,
     torch_trace_option,
@@ -72,10 +73,11 @@ from kgprof.errors import (
 )
 from kgprof.gate.settings import FAIL_ON
 from kgprof.progress import tell
+from kgprof.reading import layout
 
 HELP_WIDTH = 100
 SPEEDSCOPE, PERFETTO = VIEWERS = ("speedscope", "perfetto")
-TRACED_PASSES = (str(m.PassName.TRACE), str(m.PassName.KERNELS), str(m.PassName.STACK))
+TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
 
 
 class Verbs(click.Group):
@@ -156,8 +158,7 @@ def cli(ctx: click.Context) -> int | None:
     envvar="KGPROF_PROFILE_PASSES",
     metavar="PASS,...",
     callback=parsed_passes,
-    help="Which passes to make.  [default: all; of a script compile,memory,trace, which come from one run of it. "
-    "timing, host and stack run it once more each]",
+    help=passes_help(),
 )
 @click.option(
     "--evaluations",
@@ -225,7 +226,7 @@ def profile(
     recording = recorded(options, folder, quiet, launched, context.job)
     if recording is None:
         return rank_exit_code(folder, launched)
-    store.write_accepted(recording, known)
+    store.write_json(recording / layout.ACCEPTED, known)
     found = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain(found, recording)
@@ -314,7 +315,7 @@ def check_graphs(
         recording = recorded(options, folder, quiet, launched, context.job)
     if recording is None:
         return rank_exit_code(folder, launched)
-    store.write_gate(recording, to_record(settings))
+    store.write_json(recording / layout.GATE, to_record(settings))
     found = read(recording, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain_of_runs(found, recording)

@@ -64,7 +64,7 @@ def _ask_and_keep(recording: m.Recording, run: m.RunRecord, limit_s: float) -> A
     answer, is_its_own = ask(layout.trace_path(recording, run.key, m.PassName.TRACE), limit_s)
     if is_its_own:
         with contextlib.suppress(KgprofError):  # a Recording that cannot be written to is read all the same
-            store.write_holistic(Path(recording.folder), run.key, answer)
+            store.write_json(layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC, answer)
     return answer
 
 

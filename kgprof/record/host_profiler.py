@@ -11,9 +11,14 @@ import torch
 
 from kgprof import model as m
 from kgprof.record import timing
+from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
 ROWS = 200  # by self time; the rest is counted
+
+
+def measure(run: Run) -> None:
+    run.write(m.PassName.HOST, host_pass(run.session, run.device, run.options))
 
 
 def host_pass(session: Session, device: torch.device, options: m.Options) -> m.HostPass:

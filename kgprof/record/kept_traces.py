@@ -78,7 +78,7 @@ def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName
 def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> str:
     """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
     name = wanted[-1]
-    traced = {m.PassName.KERNELS: run.kernels, m.PassName.STACK: run.stack}.get(name, run.trace)
+    traced = run.left_by(name)
     if isinstance(traced, m.Skipped):
         return f"there is no {name.upper()} pass: {traced.reason}"
     return f"the trace of {name.upper()} is not where it was kept ({layout.trace_path(recording, run.key, name)})"

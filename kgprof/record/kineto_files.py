@@ -7,12 +7,10 @@ Skipped with its reason.
 
 from __future__ import annotations
 
-import datetime
 import gzip
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,7 @@ from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import kineto, layout, timeline
 from kgprof.reading.launches import DEVICE_CATEGORIES
-from kgprof.record import elsewhere, store
-from kgprof.record.private_names import private_names
+from kgprof.record import foreign, store
 
 if TYPE_CHECKING:
     from kgprof.progress import Progress
@@ -187,10 +184,16 @@ def record_files(
     found, unread = read_files(paths, against, progress)
     names = _names(found)
     files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
-    store.claim(output)
-    store.clear(output)
-    folder = output / layout.FOLDER
-    store.create(folder, _header(found, files, options))
+    devices = dict.fromkeys(name for one in found for name in _devices(one))
+    environment = foreign.environment(
+        reason=NOT_SHOWN,
+        device_name=", ".join(devices) or "an unnamed machine",
+        cuda=_version(found, "cuda_runtime_version"),
+        driver=_version(found, "cuda_driver_version"),
+    )
+    keys = [file.key for file in files]
+    on_cuda = any(one.on_device for one in found)
+    folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_SHOWN, trace_files=files)
     for one, file in zip(found, files, strict=True):
         progress.phase("keeping its trace", file.key)
         _write_run(folder, one, file)
@@ -260,15 +263,9 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
         )
     else:
         traced = m.Skipped(reason="the trace holds no operator and no device kernel")
-    for name in m.PassName:
-        skipped = m.Skipped(reason=NOT_SHOWN_OF.get(name, NOT_SHOWN))
-        store.write_pass(folder, key, name, traced if name is m.PassName.TRACE else skipped)
-    store.write_evaluation(folder, key, m.Skipped(reason=NOT_SHOWN))
-    store.write_kernel_origins(
-        folder, key, m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
-    )
-    # How the program ended is not in its trace.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
+    origins = m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
+    store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 
 def _keep(source: Path, kept: Path) -> None:
@@ -286,41 +283,6 @@ def _keep(source: Path, kept: Path) -> None:
                 return
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0) as target:
                 shutil.copyfileobj(file, target, 2**20)
-
-
-# ---------------------------------------------------------------- the header
-
-
-def _header(found: Sequence[Found], files: Sequence[m.TraceFile], options: m.Options) -> m.RecordingHeader:
-    return m.RecordingHeader(
-        schema_version=m.RECORDING_SCHEMA_VERSION,
-        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=("kgprof", *sys.argv[1:]),
-        private=private_names(),
-        options=options,
-        plan=m.Plan(
-            workload=options.workload,
-            strategies=tuple(m.StrategyPlan(name=file.key.strategy, modes=(m.AS_IS,)) for file in files),
-            runs=tuple(file.key for file in files),
-            baseline=None,
-            device="cuda" if any(one.on_device for one in found) else "cpu",
-            environment=_environment(found),
-            vector_isa_probe_s=m.Skipped(reason=NOT_SHOWN),
-            agreement=False,
-            trace_files=tuple(files),
-        ),
-    )
-
-
-def _environment(found: Sequence[Found]) -> m.Environment:
-    """Of the machines that were traced, as far as the files say; nothing of the one that reads."""
-    names = dict.fromkeys(name for one in found for name in _devices(one))
-    return elsewhere.environment(
-        reason=NOT_SHOWN,
-        device_name=", ".join(names) or "an unnamed machine",
-        cuda=_version(found, "cuda_runtime_version"),
-        driver=_version(found, "cuda_driver_version"),
-    )
 
 
 def _devices(one: Found) -> Iterator[str]:

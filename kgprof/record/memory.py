@@ -14,10 +14,15 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
 from kgprof.record.call_index import CallIndex
 from kgprof.record.peak_memory import measured_peaks
+from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
 from kgprof.workloads.protocol import BufferSession, Session
+
+
+def measure(run: Run) -> None:
+    run.write(m.PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=run.project))
 
 
 def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:

@@ -118,7 +118,7 @@ def gather(output: Path, launched: Launch) -> Path:
     )
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
-    store.write_ceilings(folder, m.Skipped(reason=NOT_ALONE))
+    store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
         _bring(output, launched, rank, key, found[rank])
     return folder

@@ -316,20 +316,20 @@ class Capture:
         lines = [renumbered(line, number) for line in self._compile.lines()]
         records = self._place.folder / layout.TRACE_RECORDS
         write_records(records, lines)
-        store.write_sources(records, project_sources.gather(lines, self._project))
+        store.write_json(records.with_name(layout.SOURCES), project_sources.gather(lines, self._project))
 
     def _write_trace(self, trace: m.TracePass | m.Skipped | None) -> None:
         if trace is None:
             return
         self._place.write(m.PassName.TRACE, trace)
         kernels = compiled_kernels(self._place.device)
-        store.write_compiled_kernels(self._place.recording, self._place.key, kernels)
+        store.write_json(self._place.folder / layout.COMPILED_KERNELS, kernels)
 
     def _write_script(
         self, kind: Kind | None, call_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
     ) -> None:
         notes = self._notes(kind, call_us, trace, unfinished)
-        store.write_script(self._place.recording, self._place.key, self._script_run(kind, notes))
+        store.write_json(self._place.folder / layout.SCRIPT, self._script_run(kind, notes))
 
     def _trace(self) -> m.TracePass | m.Skipped | None:
         if self._window is None:

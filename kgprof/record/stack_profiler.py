@@ -13,7 +13,9 @@ import torch
 from torch.profiler import profile
 
 from kgprof import model as m
+from kgprof.reading import recordings
 from kgprof.record import store
+from kgprof.record.run import Run
 from kgprof.record.torch_profiler import profiled
 from kgprof.wording import plural
 from kgprof.workloads.protocol import Session
@@ -28,6 +30,13 @@ NO_STACKS = (
 )
 _PYTHON_EVENT = b'"python_function"'
 _PIECE = 2**20
+
+
+def measure(run: Run) -> None:
+    counted = recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass)
+    path = run.trace_path(m.PassName.STACK)
+    calls = calls_of(counted)
+    run.write(m.PassName.STACK, stack_pass(run.session, run.device, run.options, path, calls_a_step=calls))
 
 
 def stack_pass(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kgprof import model as m
+from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
 from kgprof.record.call_index import CallIndex
@@ -20,12 +21,25 @@ from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, is_kept, write_records
+from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
+
+
+def measure(run: Run) -> None:
+    """The result of the first call is kept as well, where no evaluation will give one."""
+    compiled = compile_pass(
+        run.session,
+        run.device,
+        run.options,
+        records_to=run.folder / layout.TRACE_RECORDS,
+        after_first_call=(lambda: None) if run.evaluates else run.write_result,
+    )
+    run.write(m.PassName.COMPILE, compiled)
 
 
 def compile_pass(
@@ -50,7 +64,7 @@ def compile_pass(
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
-        store.write_sources(records_to, project_sources.gather(lines, project))
+        store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project))
     return m.CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,

@@ -69,7 +69,7 @@ def test_interrupted_it_gives_no_answers(
 ) -> None:
     def cut_off(*_: object) -> Path:
         header = handmade.write(tmp_path).header
-        store.write_header(tmp_path, msgspec.structs.replace(header, interrupted=True))
+        store.write_json(tmp_path / layout.HEADER, msgspec.structs.replace(header, interrupted=True))
         return tmp_path
 
     monkeypatch.setattr(selftest, "record", cut_off)
@@ -178,7 +178,7 @@ def test_exit_code_and_json(
 ) -> None:
     made = with_run(recording, log="") if broken else recording
     monkeypatch.setattr(selftest, "record", lambda options, folder, progress: Path(recording.folder))
-    monkeypatch.setattr(selftest.store, "load", lambda folder: made)
+    monkeypatch.setattr(selftest.recordings, "load", lambda folder: made)
 
     assert cli.run(["selftest", "--device", "cpu", "--format", "json", "-q"]) == code
     answers = decode_json(capsys.readouterr().out, Answers)
