@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable
-from types import FrameType, TracebackType
+from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.source import Source
 
 MAX_CALLS = 2_000  # of operators, in one call of the workload
 # Whose C functions are operators, beside a tensor's own methods.
@@ -29,34 +30,22 @@ _COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/tor
 Seen = list[tuple[str, m.SourceLine]]
 
 
-class EagerCalls:
+class EagerCalls(Source):
     """While entered, the operators that eager code calls on this thread, by call of the workload."""
 
     name = "eager calls"
 
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
-        self.unavailable = ""
         self._calls = calls
         self._project = project
         self._seen: dict[int, Seen] = defaultdict(list)
-        self._before: Callable[..., Any] | None = None
-        self._entered = False
 
-    def __enter__(self) -> EagerCalls:
-        self._before = sys.getprofile()
-        if self._before is not None:
+    def listen(self, undo: ExitStack) -> None:
+        if sys.getprofile() is not None:
             self.unavailable = "the program has set a profiling hook of its own"
-            return self
-        self._entered = True
+            return
+        undo.callback(sys.setprofile, None)
         sys.setprofile(self._hook)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._entered:
-            sys.setprofile(self._before)
-            self._entered = False
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
         """Of one call of the workload; of no operator that was called otherwise in another one."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FrameType, TracebackType
+from contextlib import ExitStack
+from types import CodeType, FrameType
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.source import Source, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
@@ -27,7 +29,7 @@ FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have be
 _UNIMPLEMENTED = "unimplemented"
 
 
-class FrameHook:
+class FrameHook(Source):
     """Rows of what was compiled anywhere, and of what was skipped or raised in the project's own files."""
 
     name = "frame hook"
@@ -35,13 +37,11 @@ class FrameHook:
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
         self.frames: list[m.OfferedFrame] = []
         self.left_out = 0
-        self.unavailable = ""
         self._calls = calls
         self._project = project
         self._given_up: set[CodeType] = set()  # skipped for a fault: what runs inside them does so in consequence
-        self._restore: Callable[[], None] | None = None
 
-    def __enter__(self) -> FrameHook:
+    def listen(self, undo: ExitStack) -> None:
         try:
             from torch._dynamo import convert_frame
 
@@ -49,23 +49,8 @@ class FrameHook:
             original = wrapper.__dict__["__call__"]
         except (ImportError, AttributeError, KeyError) as error:
             self.unavailable = f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
-            return self
-        patched = self._watching(original)
-        wrapper.__call__ = patched  # type: ignore[method-assign]
-
-        def restore() -> None:
-            if wrapper.__dict__["__call__"] is patched:
-                wrapper.__call__ = original  # type: ignore[method-assign]
-
-        self._restore = restore
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
+            return
+        replace(wrapper, "__call__", self._watching(original), undo)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""

@@ -11,9 +11,11 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from kgprof import model as m
+from kgprof.record.source import Source, replace
 
 WATCHED = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
@@ -24,22 +26,20 @@ INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "sear
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
 
 
-class KernelWatch:
+class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
     def __init__(self, note: Note) -> None:
-        self.unavailable = ""
         self._note = note
-        self._replaced: list[tuple[Any, Any]] = []
 
-    def __enter__(self) -> KernelWatch:
+    def listen(self, undo: ExitStack) -> None:
         try:
             debug = importlib.import_module("torch._inductor.debug")
             users = [importlib.import_module(name) for name in USERS]
             original = getattr(debug, WATCHED)
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch says nothing of the kernels that it generates ({error})"
-            return self
+            return
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
             number = original(nodes, kernel_name, is_extern)
@@ -49,14 +49,7 @@ class KernelWatch:
 
         for module in (debug, *users):
             if getattr(module, WATCHED, None) is original:
-                setattr(module, WATCHED, watched)
-                self._replaced.append((module, original))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module, original in self._replaced:
-            setattr(module, WATCHED, original)
-        self._replaced.clear()
+                replace(module, WATCHED, watched, undo)
 
 
 def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:

@@ -18,14 +18,11 @@ from kgprof.record import project_sources, store
 from kgprof.record.job import Job, not_asked_for
 
 
-class Run:
-    """One strategy in one mode, loaded and ready to step. Raises WorkloadError where the workload cannot be loaded."""
+class Place:
+    """Which run this is, and where its passes go."""
 
-    def __init__(self, job: Job, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+    def __init__(self, job: Job) -> None:
         import torch
-
-        from kgprof.workloads import loading
-        from kgprof.workloads.protocol import EvaluationSession
 
         if job.key is None:
             raise KgprofError(f"a {job.task} job without a run")
@@ -34,11 +31,6 @@ class Run:
         self.recording = Path(job.recording)
         self.folder = layout.run_folder(self.recording, self.key)
         self.device = torch.device(planned(job).device)
-        with phase("prepare"):
-            seed_everything(job.options.seed)
-            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-            self.session = workload.prepare(self.key, self.device)
-        self.evaluates = isinstance(self.session, EvaluationSession)
 
     @cached_property
     def project(self) -> ProjectFiles:
@@ -49,6 +41,21 @@ class Run:
 
     def write(self, name: m.PassName, value: m.Model) -> None:
         store.write_pass(self.recording, self.key, name, value)
+
+
+class Run(Place):
+    """One strategy in one mode, loaded and ready to step. Raises WorkloadError where the workload cannot be loaded."""
+
+    def __init__(self, job: Job, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        from kgprof.workloads import loading
+        from kgprof.workloads.protocol import EvaluationSession
+
+        super().__init__(job)
+        with phase("prepare"):
+            seed_everything(job.options.seed)
+            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+            self.session = workload.prepare(self.key, self.device)
+        self.evaluates = isinstance(self.session, EvaluationSession)
 
     def wants(self, name: m.PassName) -> bool:
         """Otherwise the Recording says that nobody asked for it."""

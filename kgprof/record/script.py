@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import cProfile
 import os
 import signal
 import statistics
@@ -20,22 +19,19 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import msgspec
-import torch
 
 from kgprof import model as m
-from kgprof.errors import KgprofError
 from kgprof.reading import layout
-from kgprof.record import project_sources, store
+from kgprof.record import kept_records, project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.failure import PLUMBING, describe_failure
 from kgprof.record.flags import flags
-from kgprof.record.host_profiler import host_table
 from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
-from kgprof.record.kept_records import write_records
+from kgprof.record.reruns import Rerun
+from kgprof.record.run import Place
 from kgprof.record.source import unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
@@ -72,14 +68,15 @@ def run(job: Job, send: Send) -> int:
     workers shut down, atexit handlers called. The handler registered here is called after all of the program's, since
     atexit calls the last registered first; it writes the passes and sends the last event.
     """
-    place = Place(job)
+    place, passes = Place(job), job.options.passes
     program = programs.find(job.options.workload)
-    watcher = place.watcher()
+    reruns = len(passes) == 1 and m.PASSES[passes[0]].reruns
+    watcher = Rerun(place, passes[0]) if reruns else Capture(place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     restored = ExitStack()
     last_event: list[Event] = []
-    atexit.register(_finish, place.pid, watcher, send, last_event, restored)
+    atexit.register(_finish, os.getpid(), watcher, send, last_event, restored)
     restored.enter_context(_last_words(watcher, send))
     restored.enter_context(in_place_of_inductor(job.options.backend))
     code, event = _run_to_its_end(program, job.options.workload_args, watcher)
@@ -100,34 +97,6 @@ def _finish(pid: int, watcher: Watcher, send: Send, last_event: Sequence[Event],
         os._exit(1)
     for event in last_event:
         send(event)
-
-
-class Place:
-    """Which run this is, and where its passes go."""
-
-    def __init__(self, job: Job) -> None:
-        if job.key is None or job.plan is None:
-            raise KgprofError("a script job without a run or a plan")
-        self.pid = os.getpid()
-        self.key: m.RunKey = job.key
-        self.plan: m.Plan = job.plan
-        self.options: m.Options = job.options
-        self.recording = Path(job.recording)
-        self.folder = layout.run_folder(self.recording, self.key)
-        self.device = torch.device(job.plan.device)
-
-    def watcher(self) -> Watcher:
-        match self.options.passes:
-            case (m.PassName.TIMING,):
-                return Timed(self)
-            case (m.PassName.HOST,):
-                return HostProfiled(self)
-            case (m.PassName.STACK,):
-                return Stacked(self)
-        return Capture(self)
-
-    def write(self, name: m.PassName, value: m.Model) -> None:
-        store.write_pass(self.recording, self.key, name, value)
 
 
 # ---------------------------------------------------------------- the program
@@ -203,12 +172,17 @@ class Capture:
 
     def __init__(self, place: Place) -> None:
         self._place, self._options = place, place.options
-        self._project = project_sources.project_files(place.options.workload)
+        self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
-        self._syncs = self._sync_source()
-        self._window = self._trace_window()
+        self._syncs: Syncs | m.Skipped = m.Skipped(reason="the MEMORY pass was not asked for")
+        if m.PassName.MEMORY in place.options.passes:
+            self._syncs = Syncs(self._steps, place.device, self._project)
+        self._window: TraceWindow | None = None
+        if m.PassName.TRACE in place.options.passes:
+            path = place.trace_path(m.PassName.TRACE)
+            self._window = TraceWindow(self._steps, place.device, place.options, path)
         self._stack = ExitStack()
         self._flags = flags(os.environ)
         self._began = self._written = time.monotonic()
@@ -219,7 +193,9 @@ class Capture:
         self._logs_chosen: frozenset[str] = frozenset()
 
     def begin(self) -> None:
-        for source in self._sources():
+        syncs = () if isinstance(self._syncs, m.Skipped) else (self._syncs,)
+        window = () if self._window is None else (self._window,)
+        for source in (*self._compile.sources, *syncs, *window, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         self._began = self._written = time.monotonic()
@@ -236,28 +212,6 @@ class Capture:
             each.callback(self._stack.close)
             if self._window is not None:
                 each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
-
-    def _sources(self) -> Iterator[Any]:
-        yield from self._compile.sources
-        if not isinstance(self._syncs, m.Skipped):
-            yield self._syncs
-        if self._window is not None:
-            yield self._window
-        yield self._marks
-
-    def _asked_for(self, name: m.PassName) -> bool:
-        return name in self._options.passes
-
-    def _sync_source(self) -> Syncs | m.Skipped:
-        if not self._asked_for(m.PassName.MEMORY):
-            return m.Skipped(reason="the MEMORY pass was not asked for")
-        return Syncs(self._steps, self._place.device, self._project)
-
-    def _trace_window(self) -> TraceWindow | None:
-        if not self._asked_for(m.PassName.TRACE):
-            return None
-        path = self._place.folder / layout.TRACE_FILES[m.PassName.TRACE]
-        return TraceWindow(self._steps, self._place.device, self._options, path)
 
     # ---- while it runs
 
@@ -302,39 +256,31 @@ class Capture:
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
     def _write_each(self, *, unfinished: bool, own_logs: bool) -> None:
-        kind = self._steps.chosen
+        place, kind = self._place, self._steps.chosen
         number = self._steps.numbers(kind)
-        call_us, trace = self._call_us(kind, number), self._trace()
+        call_us = self._call_us(kind, number)
+        trace = m.Skipped(reason="the TRACE pass was not asked for") if self._window is None else self._window.result
+
+        def write_script() -> None:
+            notes = self._notes(kind, call_us, trace, unfinished)
+            store.write_json(place.folder / layout.SCRIPT, self._script_run(kind, notes))
+
+        def write_trace() -> None:
+            if trace is not None:
+                place.write(m.PassName.TRACE, trace)
+                store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
+
+        def write_records() -> None:
+            lines = [renumbered(line, number) for line in self._compile.lines()]
+            kept_records.write_records(place.folder / layout.TRACE_RECORDS, lines)
+            store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project))
+
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(self._write_script, kind, call_us, trace, unfinished)
-            each.callback(self._write_trace, trace)
-            each.callback(lambda: self._place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
-            each.callback(lambda: self._place.write(m.PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
-            each.callback(self._write_records, number)
-
-    def _write_records(self, number: Callable[[int], int]) -> None:
-        lines = [renumbered(line, number) for line in self._compile.lines()]
-        records = self._place.folder / layout.TRACE_RECORDS
-        write_records(records, lines)
-        store.write_json(records.with_name(layout.SOURCES), project_sources.gather(lines, self._project))
-
-    def _write_trace(self, trace: m.TracePass | m.Skipped | None) -> None:
-        if trace is None:
-            return
-        self._place.write(m.PassName.TRACE, trace)
-        kernels = compiled_kernels(self._place.device)
-        store.write_json(self._place.folder / layout.COMPILED_KERNELS, kernels)
-
-    def _write_script(
-        self, kind: Kind | None, call_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
-    ) -> None:
-        notes = self._notes(kind, call_us, trace, unfinished)
-        store.write_json(self._place.folder / layout.SCRIPT, self._script_run(kind, notes))
-
-    def _trace(self) -> m.TracePass | m.Skipped | None:
-        if self._window is None:
-            return m.Skipped(reason="the TRACE pass was not asked for")
-        return self._window.result
+            each.callback(write_script)
+            each.callback(write_trace)
+            each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
+            each.callback(lambda: place.write(m.PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
+            each.callback(write_records)
 
     def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> m.CompilePass:
         lost = ("capture torch logs incomplete: the program called torch._logging.set_logs itself",) if own_logs else ()
@@ -470,146 +416,3 @@ def _set_too_late(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     if not set_by_it:
         return ""
     return f"the program itself set {', '.join(set_by_it)}, after torch had been imported to listen: perhaps too late"
-
-
-# ---------------------------------------------------------------- reruns
-
-
-class Timed:
-    """TIMING: a rerun with nothing but the marks and their clock."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._steps = Steps(self._marked)
-        self._marks = StepMarks(self._steps)
-        self._over = False
-
-    def begin(self) -> None:
-        self._marks.__enter__()
-
-    def write_now(self) -> None:
-        return None  # half a rerun is none
-
-    def end(self, why: str = "") -> None:
-        if self._over:
-            return
-        self._over = True
-        self._steps.paused = True
-        self._marks.__exit__(None, None, None)
-        self._place.write(m.PassName.TIMING, self._timing())
-
-    def _marked(self, kind: Kind) -> None:
-        if self._steps.full:
-            self.end()
-
-    def _timing(self) -> m.TimingPass | m.Skipped:
-        options, kind = self._place.options, self._steps.chosen
-        at = self._steps.boundaries(kind)
-        step_us = [(after - before) / 1e3 for before, after in pairwise(at)]
-        kept = tuple(step_us[options.warmup : options.max_steps])
-        if kind is None or not kept:
-            return m.Skipped(
-                reason=f"the rerun for TIMING had {len(step_us)} whole steps, and --warmup is {options.warmup}"
-            )
-        from_to = f"steps {options.warmup} to {options.warmup + len(kept) - 1} of one rerun of the program"
-        return m.TimingPass(
-            clock="perf_counter",
-            step_us=(kept,),
-            evaluation_s=(),
-            notes=(f"TIMING: {from_to}; a step is {kind.words}, and its time is the host's up to the next",),
-        )
-
-
-class HostProfiled:
-    """HOST: a rerun with cProfile on for ``--steps`` of its steps."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._steps = Steps(self._marked)
-        self._marks = StepMarks(self._steps)
-        self._profiler = cProfile.Profile()
-        self._result: m.HostPass | m.Skipped | None = None
-        self._began = 0
-        self._step_us: list[float] = []
-        self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
-        self._kind: Kind | None = None
-        self._over = False
-
-    def begin(self) -> None:
-        self._marks.__enter__()
-
-    def write_now(self) -> None:
-        return None  # half a rerun is none
-
-    def end(self, why: str = "") -> None:
-        if self._over:
-            return
-        self._over = True
-        self._steps.paused = True
-        self._marks.__exit__(None, None, None)
-        if self._result is None:
-            self._close()
-        self._place.write(m.PassName.HOST, self._result or m.Skipped(reason="cProfile was never on"))
-
-    def _marked(self, kind: Kind) -> None:
-        if self._result is not None or kind is not (self._kind or self._steps.chosen):
-            return
-        options = self._place.options
-        if self._kind is None:
-            if self._steps.counts[kind] > options.warmup:
-                self._open(kind)
-            return
-        self._profiler.disable()
-        self._step_us.append((time.perf_counter_ns() - self._began) / 1e3)
-        self._seen = self._profiler.getstats()
-        if len(self._step_us) == options.steps:
-            self._close()
-        else:
-            self._begin_step()
-
-    def _open(self, kind: Kind) -> None:
-        self._kind = kind
-        self._begin_step()
-
-    def _begin_step(self) -> None:
-        try:
-            self._profiler.enable()
-        except ValueError as error:  # the program has a profiler of its own
-            self._result = m.Skipped(reason=f"cProfile cannot be switched on: {error}")
-        self._began = time.perf_counter_ns()
-
-    def _close(self) -> None:
-        self._profiler.disable()
-        why = f"the rerun for HOST had no whole step after --warmup {self._place.options.warmup}"
-        self._result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
-
-
-class Stacked:
-    """STACK: a rerun with torch.profiler and Python's stacks on for a few of its steps."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._steps = Steps(self._marked)
-        self._marks = StepMarks(self._steps)
-        path = place.folder / layout.TRACE_FILES[m.PassName.STACK]
-        self._window = TraceWindow(self._steps, place.device, place.options, path, with_stack=True)
-        self._over = False
-
-    def begin(self) -> None:
-        self._marks.__enter__()
-        self._window.__enter__()
-
-    def write_now(self) -> None:
-        return None  # half a rerun is none
-
-    def end(self, why: str = "") -> None:
-        if self._over:
-            return
-        self._over = True
-        self._steps.paused = True
-        self._window.__exit__(None, None, None)
-        self._marks.__exit__(None, None, None)
-        self._place.write(m.PassName.STACK, self._window.result or m.Skipped(reason="torch.profiler was never on"))
-
-    def _marked(self, kind: Kind) -> None:
-        self._window.marked(kind)

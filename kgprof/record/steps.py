@@ -14,14 +14,16 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import ExitStack
 from enum import IntEnum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import torch
 
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.source import Source, replace
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
 
@@ -111,43 +113,25 @@ class Steps(CallIndex):
         return int(kind is Kind.OPTIMIZER and self._first[kind] > 0)
 
 
-class StepMarks:
+class StepMarks(Source):
     """Source: puts the three kinds of marks into ``steps`` while it listens."""
 
     name = "step marks"
 
     def __init__(self, steps: Steps) -> None:
-        self.unavailable = ""
         self._steps = steps
         self._optimizer: Callable[[], object] | None = None
-        self._restore: list[Callable[[], None]] = []
 
-    def __enter__(self) -> StepMarks:
-        self._watch_explicit()
-        missing = [why for why in (self._watch_optimizers(), self._watch_regions()) if why]
-        self.unavailable = "; ".join(missing)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        while self._restore:
-            self._restore.pop()()
-
-    def _watch_explicit(self) -> None:
-        before = kgprof._on_step
-
-        def restore() -> None:
-            kgprof._on_step = before
-
+    def listen(self, undo: ExitStack) -> None:
         def marked() -> None:
-            if not _is_being_traced():
+            if not torch.compiler.is_compiling():
                 self._steps.mark(Kind.EXPLICIT)
 
+        undo.callback(setattr, kgprof, "_on_step", kgprof._on_step)
         kgprof._on_step = marked
-        self._restore.append(restore)
+        self.unavailable = "; ".join(filter(None, (self._watch_optimizers(undo), self._watch_regions(undo))))
 
-    def _watch_optimizers(self) -> str:
+    def _watch_optimizers(self, undo: ExitStack) -> str:
         try:
             from torch.optim.optimizer import register_optimizer_step_post_hook
         except ImportError as error:
@@ -155,20 +139,18 @@ class StepMarks:
 
         def stepped(optimizer: Any, args: object, kwargs: object) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
-            if not _is_being_traced():
-                self._optimizer_stepped(optimizer)
+            if torch.compiler.is_compiling():
+                return
+            if self._optimizer is None:
+                self._optimizer = weakref.ref(optimizer)
+            if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
+                self._steps.mark(Kind.OPTIMIZER)
 
         _keep_dynamo_out_of(stepped)
-        self._restore.append(register_optimizer_step_post_hook(stepped).remove)
+        undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
 
-    def _optimizer_stepped(self, optimizer: object) -> None:
-        if self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-        if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
-            self._steps.mark(Kind.OPTIMIZER)
-
-    def _watch_regions(self) -> str:
+    def _watch_regions(self, undo: ExitStack) -> str:
         """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
         try:
             from torch._dynamo import eval_frame
@@ -182,17 +164,8 @@ class StepMarks:
                 self._steps.mark(Kind.REGION)
             return original(callback)
 
-        def restore() -> None:
-            if eval_frame._callback_from_stance is entered:
-                eval_frame._callback_from_stance = original
-
-        eval_frame._callback_from_stance = entered
-        self._restore.append(restore)
+        replace(eval_frame, "_callback_from_stance", entered, undo)
         return ""
-
-
-def _is_being_traced() -> bool:
-    return torch.compiler.is_compiling()
 
 
 def _keep_dynamo_out_of(function: Any) -> None:

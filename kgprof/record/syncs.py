@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -32,7 +32,8 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
-from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.source import Source, replace
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -60,44 +61,33 @@ OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the 
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 
 
-class Syncs:
+class Syncs(Source):
     """Source. One SyncRecord for each place, source and operator."""
 
     name = "sync hooks"
 
     def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
-        self.unavailable = ""
         self._calls = calls
         self._device = device
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
-        self._undo = ExitStack()  # a hook that cannot be taken off must not keep the others on
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
     def records(self) -> m.SyncRecords:
         return m.SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
 
-    def __enter__(self) -> Syncs:
-        self._undo.enter_context(self._graphs)
+    def listen(self, undo: ExitStack) -> None:
+        undo.enter_context(self._graphs)
         self.unavailable = self._graphs.unavailable
         for hooks in ALL_HOOKS:
             if self._device.type == "cuda" or not hooks.on_cuda_only:
-                self._undo.callback(hooks.leave, self)
+                undo.callback(hooks.leave, self)
                 lacking = hooks.join(self)
                 self.unavailable = "; ".join(filter(None, (self.unavailable, lacking)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._undo.close()
 
     # ------------------------------------------------------------ what they see
-
-    def captured(self, output: Any) -> None:
-        self._graphs.captured(output)
 
     def _graph_begins(self, graph: _Graph) -> None:
         """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
@@ -262,23 +252,9 @@ def _reading(hooks: _Hooks, inside: _Inside, name: str, operator: Any) -> Callab
     return hook  # type: ignore[no-any-return]
 
 
-def _watch_captures(hooks: _Hooks, undo: ExitStack) -> None:
-    """What reads in a graph is looked up before a backend makes something else of it."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    original = OutputGraph.call_user_compiler
-
-    def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
-        for one in hooks.listening:
-            one.captured(output)
-        return original(output, *args, **kwargs)
-
-    _replace(OutputGraph, "call_user_compiler", call_user_compiler, undo)
-
-
 def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
     for name in ON_A_CPU:
-        _replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
+        replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -301,7 +277,7 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
     owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
     for owner, label in owners:
-        _replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
+        replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
 
 
 def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,24 +313,7 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
 
 
-def _replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
-    mine = name in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, replacement)
-
-    def restore() -> None:
-        if vars(owner).get(name) is not replacement:
-            return  # somebody else stands there now
-        if mine:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-
-    undo.callback(restore)
-
-
 ALL_HOOKS = (
-    _Hooks("captures", _watch_captures),
     _Hooks("dispatch", _watch_dispatch),
     _Hooks("methods", _watch_methods),
     _Hooks("waits", _watch_waits, on_cuda_only=True),
@@ -467,51 +426,36 @@ class _Here(threading.local):
         self.stack: list[_Graph] = []
 
 
-class _RunningGraphs:
+class _RunningGraphs(InstalledGraphs):
     """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
 
+    needs = (INSTALL, COMPILE)
+
     def __init__(self, begins: Callable[[_Graph], None]) -> None:
+        super().__init__()
         self._begins = begins
         self._here = _Here()
-        self._captured: dict[int, tuple[Captured, ...]] = {}
-        self._installed = InstalledGraphs(self._running)
 
     @property
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def __enter__(self) -> _RunningGraphs:
-        self._installed.__enter__()
-        return self
+    def capture(self, output: Any) -> tuple[Captured, ...]:
+        return tuple(_reading_operators(output.graph))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._installed.__exit__(kind, error, trace)
-
-    @property
-    def unavailable(self) -> str:
-        return self._installed.unavailable
-
-    def captured(self, output: Any) -> None:
-        """Dynamo is about to compile ``output``."""
-        self._captured[id(output)] = tuple(_reading_operators(output.graph))
-
-    def _running(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        operators = self._captured.pop(id(output), ())
+    def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
-            return compiled  # where eager code calls torch.cond
-        identity = str(getattr(output, "dynamo_compile_id", None) or "")
-        graph = _Graph(identity, operators)
+            return graph  # where eager code calls torch.cond
+        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), captured or ())
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             stack = here.stack
-            graph.begins()
-            self._begins(graph)
-            stack.append(graph)
+            known.begins()
+            self._begins(known)
+            stack.append(known)
             try:
-                return compiled(*args, **kwargs)
+                return graph(*args, **kwargs)
             finally:
                 stack.pop()
 

@@ -16,9 +16,10 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
-from typing import Any, TypeVar
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -27,7 +28,8 @@ from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors
 from kgprof.record.graph_hook import asks_for_cuda_graphs
-from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.source import replace
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
 SAMPLE = 16
@@ -37,22 +39,24 @@ PAIRS = 256  # of tensors of one graph whose ranges meet
 STACK = 8  # frames above a graph
 REMEMBERED = 4096  # outputs of graphs that are still alive
 
+FINISH = "compile_subgraph"  # the method of Dynamo's OutputGraph that ends the capture of a graph
 RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
 
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
 
-T = TypeVar("T")
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
 
-class TensorProbe:
+class TensorProbe(InstalledGraphs):
     """Source. ``buffers`` gives the workload's declared buffers (BufferSession.buffers), None where it has none."""
 
     name = "tensor probe"
 
+    needs = (FINISH, COMPILE, INSTALL)
+
     def __init__(self, calls: CallIndex, device: torch.device, buffers: Buffers | None = None) -> None:
-        self.unavailable = ""
+        super().__init__()
         self._calls = calls
         self._device = device
         self._graphs: list[_Graph] = []
@@ -61,10 +65,7 @@ class TensorProbe:
         self._marks = _Marks()
         self._made = _Made()
         self._buffers = None if buffers is None else _Buffers(buffers, calls, self._made)
-        self._installed = InstalledGraphs(self._watching)
-        self._captured: dict[int, CapturedGraph] = {}  # by the identity of Dynamo's OutputGraph, while it compiles
-        self._returned: dict[int, tuple[Returned, ...]] = {}
-        self._restore: list[Callable[[], None]] = []
+        self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
@@ -75,22 +76,15 @@ class TensorProbe:
             left_out=self._left_out,
         )
 
-    def __enter__(self) -> TensorProbe:
-        self._installed.__enter__()
-        self.unavailable = self._installed.unavailable
+    def listen(self, undo: ExitStack) -> None:
+        undo.callback(self._forget)
+        super().listen(undo)
         if not self.unavailable:
-            self._listen_to_dynamo()
+            self._watch_returns(undo)
         self._calls.watchers.append(self)
-        return self
+        undo.callback(self._calls.watchers.remove, self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self in self._calls.watchers:
-            self._calls.watchers.remove(self)
-        while self._restore:
-            self._restore.pop()()
-        self._installed.__exit__(kind, error, trace)
+    def _forget(self) -> None:
         self._made.forget()
         for graph in self._graphs:
             graph.forget()
@@ -119,46 +113,22 @@ class TensorProbe:
 
     # ------------------------------------------------------------ when a graph is compiled
 
-    def _listen_to_dynamo(self) -> None:
+    def _watch_returns(self, undo: ExitStack) -> None:
         from torch._dynamo.output_graph import OutputGraph
 
-        compile_subgraph = OutputGraph.__dict__.get("compile_subgraph")
-        call_user_compiler = OutputGraph.__dict__.get("call_user_compiler")
-        if compile_subgraph is None or call_user_compiler is None:
-            self.unavailable = "this torch has no OutputGraph.compile_subgraph or no call_user_compiler"
-            return
+        original = OutputGraph.compile_subgraph
 
         def finishing(this: Any, translator: Any, reason: Any, *rest: Any, **named: Any) -> Any:
             if not getattr(reason, "graph_break", True) and translator is getattr(this, "root_tx", None):
-                self._read(self._returned, this, lambda: returned_tensors(translator))
-            return compile_subgraph(this, translator, reason, *rest, **named)
+                self.read(self._returned, this, lambda: returned_tensors(translator))
+            return original(this, translator, reason, *rest, **named)
 
-        def compiling(this: Any, graph: Any, *rest: Any, **named: Any) -> Any:
-            returned = self._returned.pop(id(this), ())
-            self._read(self._captured, this, lambda: captured(this, returned))
-            return call_user_compiler(this, graph, *rest, **named)
+        replace(OutputGraph, FINISH, finishing, undo)
 
-        self._patch(OutputGraph, "compile_subgraph", compile_subgraph, finishing)
-        self._patch(OutputGraph, "call_user_compiler", call_user_compiler, compiling)
+    def capture(self, output: Any) -> CapturedGraph:
+        return captured(output, self._returned.pop(id(output), ()))
 
-    def _read(self, kept: dict[int, T], output: Any, read: Callable[[], T]) -> None:
-        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as unavailable."""
-        try:
-            kept[id(output)] = read()
-        except Exception as error:  # noqa: BLE001
-            self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
-
-    def _patch(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
-        setattr(owner, name, replacement)
-
-        def restore() -> None:
-            if owner.__dict__[name] is replacement:
-                setattr(owner, name, original)
-
-        self._restore.append(restore)
-
-    def _watching(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        found = self._captured.pop(id(output), None)
+    def around(self, output: Any, compiled: Callable[..., Any], found: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return compiled
         if found is None or len(self._graphs) >= GRAPHS:

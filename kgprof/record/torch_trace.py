@@ -6,8 +6,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, is_kept, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
@@ -137,7 +137,7 @@ def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
     return ""
 
 
-class StructuredTrace:
+class StructuredTrace(Source):
     """The records of torch.__trace, kept in memory until the pass is over."""
 
     name = "structured trace"
@@ -146,26 +146,19 @@ class StructuredTrace:
         self.records: list[m.TraceRecord] = []
         self._calls = calls
         self.left_out = 0
-        self.unavailable = ""
         self._bytes = 0
-        self._handler = _RecordHandler(self)
 
-    def __enter__(self) -> StructuredTrace:
+    def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
-            return self
-        # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
-        # being walked, and what stands behind it is skipped once.
-        logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
+            return
+        LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        handlers = logging.getLogger(TRACE_LOGGER).handlers
-        if self._handler in handlers:
-            handlers.remove(self._handler)
+    def _hear(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        if isinstance(metadata, dict):
+            self.take(metadata, getattr(record, "payload", None))
 
     def take(self, metadata: dict[str, Any], payload: str | None) -> None:
         if not is_kept(metadata, payload):
@@ -187,47 +180,23 @@ def _names_given_out() -> dict[str, int]:
     return dict(INTERN_TABLE)
 
 
-class _RecordHandler(logging.Handler):
-    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
-
-    def __init__(self, source: StructuredTrace) -> None:
-        super().__init__()
-        self._source = source
-
-    def emit(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        if isinstance(metadata, dict):
-            self._source.take(metadata, getattr(record, "payload", None))
-
-
-class TorchLogs:
+class TorchLogs(Source):
     """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and so in log.txt."""
 
     name = "torch logs"
 
-    def __init__(self) -> None:
-        self.unavailable = ""
-        self._restore: Callable[[], None] | None = None
-
-    def __enter__(self) -> TorchLogs:
+    def listen(self, undo: ExitStack) -> None:
         if "TORCH_LOGS" in os.environ:
             self.unavailable = "TORCH_LOGS is set, so the log holds what it asks for"
-            return self
+            return
         try:
-            self._restore = _remember_loggers()
+            undo.callback(_remember_loggers())
             from torch._logging import set_logs  # type: ignore[attr-defined]
 
             settings: dict[str, Any] = dict.fromkeys(LOG_ARTIFACTS, True)
             set_logs(**settings)
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             self.unavailable = f"{type(error).__name__}: {error}"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
 
 
 def _remember_loggers() -> Callable[[], None]:
