@@ -53,20 +53,15 @@ class CudaGraphLog(Source):
         if len(self.messages) >= ROWS:
             self.left_out += 1
             return
+        from torch._guards import CompileContext
+
         self.messages.append(
             m.LogLine(
                 call=self._calls.current,
                 logger=record.name,
                 level=record.levelname,
                 function=record.funcName or "",
-                compile_id=_current_compile_id(),
+                compile_id=str(CompileContext.current_compile_id() or ""),  # empty when a compiled graph is running
                 text=record.getMessage()[:TEXT],
             )
         )
-
-
-def _current_compile_id() -> str:
-    """Of the compilation that is going on; empty when a compiled graph is running."""
-    from torch._guards import CompileContext
-
-    return str(CompileContext.current_compile_id() or "")

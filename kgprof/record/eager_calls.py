@@ -49,7 +49,12 @@ class EagerCalls(Source):
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
         """Of one call of the workload; of no operator that was called otherwise in another one."""
-        steps = [_by_operator(seen) for seen in self._seen.values()]
+        steps: list[dict[str, list[m.SourceLine]]] = []
+        for seen in self._seen.values():
+            by_operator: dict[str, list[m.SourceLine]] = defaultdict(list)
+            for name, line in seen:
+                by_operator[name].append(line)
+            steps.append(by_operator)
         if not steps or any(len(seen) >= MAX_CALLS for seen in self._seen.values()):
             return ()
         first = steps[0]
@@ -85,10 +90,3 @@ def _is_operator(function: Any) -> bool:
     if owner is None:
         return str(getattr(function, "__qualname__", "")).startswith(_FUNCTIONS)
     return getattr(owner, "__name__", "") in _HOMES
-
-
-def _by_operator(seen: Seen) -> dict[str, list[m.SourceLine]]:
-    found: dict[str, list[m.SourceLine]] = defaultdict(list)
-    for name, line in seen:
-        found[name].append(line)
-    return dict(found)

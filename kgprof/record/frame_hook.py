@@ -19,6 +19,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
@@ -75,23 +76,20 @@ class FrameHook(Source):
 
     def _judge(self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None) -> None:
         guarded = getattr(result, "guarded_code", None)
+        # After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled.
+        action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id))
-        elif _is_run_only(result):
+        elif re.search(r"run_?only", action, re.IGNORECASE):
             self._add(code, outcome="run-only", text="\n".join(before.refused()))
         elif self._project.holds(code.co_filename):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
-            self._add(code, outcome="skipped", why=why, text=text, called_in=self._skipped_above(caller))
+            codes = (above.f_code for above in upwards(caller if self._given_up else None))
+            above = next((given_up.co_name for given_up in codes if given_up in self._given_up), "")
+            self._add(code, outcome="skipped", why=why, text=text, called_in=above)
             if why in FAULTS:
                 self._given_up.add(code)
-
-    def _skipped_above(self, caller: FrameType | None) -> str:
-        while caller is not None and self._given_up:
-            if caller.f_code in self._given_up:
-                return caller.f_code.co_name
-            caller = caller.f_back
-        return ""
 
     def _add(
         self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "", called_in: str = ""
@@ -145,21 +143,11 @@ def _why_skipped(code: CodeType, before: _Counts) -> str:
         return "skip-list"
     if config.disable:
         return "disabled"
-    return "dispatch-mode" if _in_a_dispatch_mode() else ""
-
-
-def _in_a_dispatch_mode() -> bool:
     try:
         from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
     except ImportError:
-        return False
-    return bool(is_in_any_mode_without_ignore_compile_internals())
-
-
-def _is_run_only(result: Any) -> bool:
-    """After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled."""
-    strategy = getattr(result, "frame_exec_strategy", None)
-    return bool(re.search(r"run_?only", str(getattr(strategy, "cur_action", "")), re.IGNORECASE))
+        return ""
+    return "dispatch-mode" if is_in_any_mode_without_ignore_compile_internals() else ""
 
 
 def _described(error: BaseException) -> str:

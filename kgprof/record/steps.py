@@ -7,6 +7,7 @@ the number of the step.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ import torch
 
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, replace
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
@@ -146,7 +148,12 @@ class StepMarks(Source):
             if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
                 self._steps.mark(Kind.OPTIMIZER)
 
-        _keep_dynamo_out_of(stepped)
+        with contextlib.suppress(
+            ImportError
+        ):  # or it is offered to Dynamo like any function; the frame hook leaves it out
+            from torch._dynamo.eval_frame import skip_code
+
+            skip_code(stepped.__code__)
         undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
 
@@ -168,20 +175,6 @@ class StepMarks(Source):
         return ""
 
 
-def _keep_dynamo_out_of(function: Any) -> None:
-    try:
-        from torch._dynamo.eval_frame import skip_code
-    except ImportError:
-        return  # it is offered to Dynamo like any function then; the frame hook leaves kgprof's own files out
-    skip_code(function.__code__)
-
-
 def _is_outermost(frame: FrameType) -> bool:
     """``frame`` is the wrapper that torch.compile put around a function; not so where another one stands above it."""
-    wrapper = frame.f_code
-    above = frame.f_back
-    while above is not None:
-        if above.f_code is wrapper:
-            return False
-        above = above.f_back
-    return True
+    return all(above.f_code is not frame.f_code for above in upwards(frame.f_back))

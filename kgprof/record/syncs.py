@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from itertools import islice
@@ -33,6 +33,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import Source, replace
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
@@ -58,6 +59,7 @@ EXPRESSION = 200  # characters
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+BETWEEN = (__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 
 
@@ -106,11 +108,16 @@ class Syncs(Source):
 
     def sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
         graph = self._graphs.running
-        frames = tuple(islice(self._above(sys._getframe(2)), STACK))
-        caller = _caller(sys._getframe(2))
+        hook = sys._getframe(2)
+        frames = tuple(islice((f for f in upwards(hook) if self._holds(f.f_code.co_filename)), STACK))
+        # The file that called the hook. kgprof's own is one of them: it waits for the device as well.
+        files = (above.f_code.co_filename for above in upwards(hook))
+        caller = next((file for file in files if not file.startswith(BETWEEN)), "")
         if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
             return None
-        if not frames or _in_a_guard(sys._getframe(2)):
+        # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
+        codes = (above.f_code for above in islice(upwards(hook), 8))
+        if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in codes):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
@@ -118,7 +125,7 @@ class Syncs(Source):
         inside = tuple(frame for frame in place if self._holds(frame.file))
         where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside)
-        seen = self._counted(key, source, op, device, inside or tuple(map(_frame, frames)), graph, operator)
+        seen = self._counted(key, source, op, device, inside or tuple(map(described, frames)), graph, operator)
         if seen is not None and not seen.instruction:
             seen.text = text
             seen.instruction, seen.expression = _instruction(frames[0])
@@ -134,9 +141,6 @@ class Syncs(Source):
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
         return seen
-
-    def _above(self, frame: FrameType | None) -> Iterator[FrameType]:
-        return (above for above in _frames(frame) if self._holds(above.f_code.co_filename))
 
 
 class _Inside(threading.local):
@@ -275,8 +279,7 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
-    owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
-    for owner, label in owners:
+    for owner, label in ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream")):
         replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
 
 
@@ -322,33 +325,6 @@ ALL_HOOKS = (
 
 
 # ---------------------------------------------------------------- Python's side of a read
-
-
-def _frame(frame: FrameType) -> m.Frame:
-    code = frame.f_code
-    return m.Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
-
-
-def _caller(frame: FrameType | None) -> str:
-    """The file of the frame that called a hook. kgprof's own is one of them: it waits for the device as well."""
-    while frame is not None and frame.f_code.co_filename.startswith((__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
-        frame = frame.f_back
-    return frame.f_code.co_filename if frame is not None else ""
-
-
-def _in_a_guard(frame: FrameType | None) -> bool:
-    """Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU."""
-    for above in islice(_frames(frame), 8):
-        code = above.f_code
-        if (code.co_filename, code.co_name) == ("<string>", "guard"):
-            return True
-    return False
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _instruction(frame: FrameType) -> tuple[str, str]:
@@ -441,7 +417,13 @@ class _RunningGraphs(InstalledGraphs):
         return self._here.stack[-1] if self._here.stack else None
 
     def capture(self, output: Any) -> tuple[Captured, ...]:
-        return tuple(_reading_operators(output.graph))
+        return tuple(
+            (name, frames_of(node), _device_of(node))
+            for node in output.graph.nodes
+            if node.op in ("call_function", "call_method")
+            and (name := operator_of(node)) in CAPTURED
+            and _reads(node, name)
+        )
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
@@ -460,13 +442,6 @@ class _RunningGraphs(InstalledGraphs):
                 stack.pop()
 
         return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def _reading_operators(graph: torch.fx.Graph) -> Iterator[Captured]:
-    for node in graph.nodes:
-        name = operator_of(node)
-        if node.op in ("call_function", "call_method") and name in CAPTURED and _reads(node, name):
-            yield name, frames_of(node), _device_of(node)
 
 
 def _device_of(node: torch.fx.Node) -> str:

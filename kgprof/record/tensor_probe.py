@@ -17,8 +17,9 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import replace
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
@@ -176,7 +178,7 @@ class _Place:
             device=str(tensor.device),
         )
         self.storage = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self.version = _version(tensor)
+        self.version = None if tensor.is_inference() else tensor._version  # an inference tensor has none
 
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another one."""
@@ -191,11 +193,6 @@ def _place(tensor: Any) -> _Place | None:
         return _Place(tensor)
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """None for an inference tensor, which has no version."""
-    return None if tensor.is_inference() else tensor._version
 
 
 _NO_VERSION = "an inference tensor has no version, so writes to it are not observable"
@@ -311,7 +308,8 @@ class _Graph:
         self._captured = found
         self._compile_id = str(getattr(output, "dynamo_compile_id", None) or "")
         self._function, self._file, self._first_line = code.co_name, code.co_filename, code.co_firstlineno
-        self._arguments = _arguments(code)
+        stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        self._arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
         self._goes_on = code.co_name.startswith(RESUMED)
         self._cuda_graphs = asks_for_cuda_graphs(getattr(output, "compiler_fn", None))
         self._made = made
@@ -408,24 +406,19 @@ class _Graph:
 
     def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
         """The stack that called the compiled function, its own frame left out, innermost first."""
-        found: list[m.Frame] = []
-        while frame is not None and len(found) < STACK:
-            code = frame.f_code
-            own = code.co_filename == self._file and code.co_firstlineno == self._first_line
-            if not code.co_filename.startswith((TORCH, __file__)) and not own:
-                found.append(
-                    m.Frame(
-                        file=code.co_filename,
-                        line=frame.f_lineno or code.co_firstlineno,
-                        function=code.co_name,
-                        first_line=code.co_firstlineno,
-                    )
-                )
-            frame = frame.f_back
-        return tuple(found)
+        outer = (
+            above
+            for above in upwards(frame)
+            if not above.f_code.co_filename.startswith((TORCH, __file__))
+            and (above.f_code.co_filename, above.f_code.co_firstlineno) != (self._file, self._first_line)
+        )
+        return tuple(described(above) for above in islice(outer, STACK))
 
     def record(self) -> m.WatchedGraph:
         captured = self._captured
+        held: dict[int, list[m.Held]] = {}
+        for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
+            held.setdefault(index, []).append(seen.record(fixed=bool(captured.static[index])))
         return m.WatchedGraph(
             compile_id=self._compile_id,
             function=self._function,
@@ -435,7 +428,7 @@ class _Graph:
             returns=captured.returns,
             cuda_graphs=self._cuda_graphs,
             inputs=tuple(
-                m.GraphInput(name=name, static=static, held=tuple(self._held_at(index)))
+                m.GraphInput(name=name, static=static, held=tuple(held.get(index, ())))
                 for index, (name, static) in enumerate(zip(captured.names, captured.static, strict=True))
             ),
             outputs=self._outputs,
@@ -448,16 +441,6 @@ class _Graph:
             unwatched_runs=self.unwatched,
             left_out=self._left_out,
         )
-
-    def _held_at(self, index: int) -> Iterator[m.Held]:
-        for (position, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
-            if position == index:
-                yield seen.record(fixed=bool(self._captured.static[index]))
-
-
-def _arguments(code: CodeType) -> tuple[str, ...]:
-    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
 
 
 def _meeting(

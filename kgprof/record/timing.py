@@ -85,6 +85,14 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+def wall_us(step: Callable[[], object], device: torch.device) -> float:
+    """Microseconds of one call, up to the end of the device's work."""
+    began = time.perf_counter_ns()
+    step()
+    synchronize(device)
+    return (time.perf_counter_ns() - began) / 1e3
+
+
 def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, ...]:
     """Microseconds of each of ``count`` steps."""
     step, tick = session.step, clock.tick

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
-from kgprof.record.call_index import CallIndex
+from kgprof.record.call_index import CallIndex, CountedSession
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
@@ -52,15 +51,15 @@ def compile_pass(
 ) -> m.CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened = CompileSources(calls, project)
+    listened, counted = CompileSources(calls, project), CountedSession(session, calls)
     try:
         with listening(listened.sources):
-            call_us = [_timed_call(session, device, calls)]
+            call_us = [timing.wall_us(counted.step, device)]
             after_first_call()
             on_wall_clock = min(max(1, options.warmup), options.steps)
-            call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
+            call_us += [timing.wall_us(counted.step, device) for _ in range(on_wall_clock - 1)]
             clock = timing.clock_for(device)
-            call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
+            call_us += timing.timed_steps(counted, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
@@ -101,32 +100,9 @@ class CompileSources:
         return tuple(compilations(self._trace.records))
 
     def unavailable(self) -> tuple[str, ...]:
-        return unavailable(self.sources) + _switched_off()
-
-
-class _Counted:
-    """The session, with each of its steps counted as a call."""
-
-    def __init__(self, session: Session, calls: CallIndex) -> None:
-        self._session = session
-        self._calls = calls
-
-    def step(self) -> object:
-        with self._calls.call():
-            return self._session.step()
-
-
-def _timed_call(session: Session, device: torch.device, calls: CallIndex) -> float:
-    with calls.call():
-        began = time.perf_counter_ns()
-        session.step()
-        timing.synchronize(device)
-        return (time.perf_counter_ns() - began) / 1e3
-
-
-def _switched_off() -> tuple[str, ...]:
-    by = compilation_switched_off_by(os.environ)
-    return (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+        by = compilation_switched_off_by(os.environ)
+        off = (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+        return unavailable(self.sources) + off
 
 
 def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
@@ -153,7 +129,12 @@ class StructuredTrace(Source):
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
         LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
-        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
+        try:
+            from torch._logging.structured import INTERN_TABLE
+        except ImportError:
+            return
+        # A file's number is told once a process; these were before the pass began (a workload may compile on import).
+        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
 
     def _hear(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
@@ -169,15 +150,6 @@ class StructuredTrace(Source):
             return
         self._bytes += size
         self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
-
-
-def _names_given_out() -> dict[str, int]:
-    """A file's number is told once a process; these were before the pass began (a workload may compile on import)."""
-    try:
-        from torch._logging.structured import INTERN_TABLE
-    except ImportError:
-        return {}
-    return dict(INTERN_TABLE)
 
 
 class TorchLogs(Source):
