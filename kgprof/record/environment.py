@@ -41,13 +41,20 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
     on_gpu = device.type == "cuda"
     commit, dirty = _git(Path.cwd())
     top = _ask("git", "-C", str(Path.cwd()), "rev-parse", "--show-toplevel")
+    driver: str | m.Skipped = m.Skipped(reason="a CPU run")
+    if on_gpu:
+        driver = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    try:
+        triton: str | m.Skipped = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        triton = m.Skipped(reason="not installed")
     return m.Environment(
         kgprof=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),  # a subclass of str that msgspec does not know
-        triton=_triton_version(),
+        triton=triton,
         cuda=torch.version.cuda or m.Skipped(reason="torch was built without CUDA"),
-        driver=_driver() if on_gpu else m.Skipped(reason="a CPU run"),
+        driver=driver if isinstance(driver, m.Skipped) else driver.splitlines()[0].strip(),
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
         cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -60,18 +67,6 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
         flags=user_flags,
         source_root=str(Path.cwd()) if isinstance(top, m.Skipped) else top,
     )
-
-
-def _triton_version() -> str | m.Skipped:
-    try:
-        return importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        return m.Skipped(reason="not installed")
-
-
-def _driver() -> str | m.Skipped:
-    answer = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return answer if isinstance(answer, m.Skipped) else answer.splitlines()[0].strip()
 
 
 def _cpu_name() -> str:

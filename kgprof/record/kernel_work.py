@@ -78,20 +78,20 @@ def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
     """Of each buffer that comes from outside or is left behind; what lives inside the kernel moves nothing."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
-    read = _by_buffer(dep for node in nodes for dep in node.read_writes.reads if not _is_target(dep, node))
+    reads: list[Any] = []
+    for node in nodes:
+        # What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels.
+        targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
+        reads += [dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)]
+    read = _by_buffer(reads)
     for name, accesses in read.items():
         if name not in written:
             yield _bytes(name, accesses)
     for name, accesses in written.items():
-        if _is_left_behind(nodes[0].scheduler.name_to_buf[name], own):
+        buffer = nodes[0].scheduler.name_to_buf[name]
+        if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
             both_ways = 2 if any(getattr(one, "mode", None) for one in accesses) else 1  # atomic_add reads as well
             yield both_ways * _bytes(name, accesses)
-
-
-def _is_target(read: Any, node: Any) -> bool:
-    """What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels."""
-    targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
-    return _is_whole(read) and read.name in targets
 
 
 def _is_whole(access: Any) -> bool:
@@ -122,10 +122,6 @@ def _elements(access: Any, whole: int) -> int:
     for size in access.size:
         looked_up *= _hint(size)
     return looked_up
-
-
-def _is_left_behind(buffer: Any, own: set[str]) -> bool:
-    return bool(buffer.get_mutations()) or any(user.node.get_name() not in own for user in buffer.users)
 
 
 # ---------------------------------------------------------------- calls of libraries

@@ -98,17 +98,13 @@ def _in_folder(folder: Path) -> list[Path]:
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
         raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
     if not files:
-        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=_elsewhere(folder))
+        hint = HOW
+        if deeper := next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None):
+            hint = f"there are such files in {deeper}"
+        elif any(folder.glob("dedicated_log_torch_trace_*")):
+            hint = f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
+        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=hint)
     return files
-
-
-def _elsewhere(folder: Path) -> str:
-    deeper = next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None)
-    if deeper is not None:
-        return f"there are such files in {deeper}"
-    if any(folder.glob("dedicated_log_torch_trace_*")):
-        return f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
-    return HOW
 
 
 def read_files(
@@ -133,17 +129,14 @@ def _read_side(named: Sequence[Path], against: bool, unread: list[str], progress
         try:
             found.append(_read(file, against, progress))
         except InputError as error:
+            why = error.message.removeprefix(f"{file.name}: ")
             if len(files) == 1:
-                raise InputError(_said(error, file), path=file, hint=error.hint or HOW) from error
-            unread.append(f"{file}: {_said(error, file)}")
+                raise InputError(why, path=file, hint=error.hint or HOW) from error
+            unread.append(f"{file}: {why}")
     if not found:
         where = named[0] if len(named) == 1 else " ".join(map(str, named))
         raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
     return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
-
-
-def _said(error: InputError, file: Path) -> str:
-    return error.message.removeprefix(f"{file.name}: ")
 
 
 def _read(file: Path, against: bool, progress: Progress) -> Found:
@@ -184,10 +177,13 @@ def record_files(
     found, unread = read_files(paths, against, progress)
     names = _names(found)
     files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
-    devices = dict.fromkeys(name for one in found for name in _devices(one))
+    properties = [one.head.get("deviceProperties") for one in found]
+    devices = [device for listed in properties if isinstance(listed, list) for device in listed]
+    names_of_devices = [device.get("name") for device in devices if isinstance(device, dict)]
     environment = foreign.environment(
         reason=NOT_SHOWN,
-        device_name=", ".join(devices) or "an unnamed machine",
+        device_name=", ".join(dict.fromkeys(n for n in names_of_devices if n and isinstance(n, str)))
+        or "an unnamed machine",
         cuda=_version(found, "cuda_runtime_version"),
         driver=_version(found, "cuda_driver_version"),
     )
@@ -204,18 +200,12 @@ def _names(found: Sequence[Found]) -> tuple[str, ...]:
     """``rank0``, or the file's own name; a second one of a name is numbered."""
     names: list[str] = []
     for one in found:
-        name = f"rank{one.rank}" if one.rank is not None else _stem(one.path)
+        stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
         name = f"against-{name}" if one.against else name
         taken = sum(other == name or re.fullmatch(rf"{re.escape(name)}-file\d+", other) is not None for other in names)
         names.append(f"{name}-file{taken + 1}" if taken else name)
     return tuple(names)
-
-
-def _stem(path: Path) -> str:
-    name = path.name
-    for suffix in (".gz", ".json", ".pt.trace"):
-        name = name.removesuffix(suffix)
-    return name or path.name
 
 
 def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> m.TraceFile:
@@ -283,13 +273,6 @@ def _keep(source: Path, kept: Path) -> None:
                 return
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0) as target:
                 shutil.copyfileobj(file, target, 2**20)
-
-
-def _devices(one: Found) -> Iterator[str]:
-    devices = one.head.get("deviceProperties")
-    for device in devices if isinstance(devices, list) else ():
-        if isinstance(device, dict) and isinstance(name := device.get("name"), str) and name:
-            yield name
 
 
 def _version(found: Sequence[Found], field: str) -> str:

@@ -46,9 +46,11 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
         plan, dead = _make_plan(options, folder, made, scratch, progress)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
-        session.create()
+        store.create(session.folder, session.header)
         if dead is not None:
-            session.note_death(dead, scratch / PLAN_LOG)
+            (key,) = plan.runs  # all that the run of such a workload has is an end and a log
+            store.write_exit(session.folder, key, dead)
+            shutil.copyfile(scratch / PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
             return session.folder
         try:
             for key in plan.runs:
@@ -60,7 +62,7 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
             session.measure_ceilings()
             session.compare_results()
         except KeyboardInterrupt:
-            session.note_interruption()
+            store.write_json(session.folder / layout.HEADER, msgspec.structs.replace(session.header, interrupted=True))
     return session.folder
 
 
@@ -166,14 +168,11 @@ class _Recording:
         self._plan = plan
         self._scratch = scratch
         self._progress = progress
-        self._header = foreign.header(options, plan)
-
-    def create(self) -> None:
-        store.create(self.folder, self._header)
+        self.header = foreign.header(options, plan)
 
     def run_program(self, key: m.RunKey) -> None:
         """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for."""
-        asked = self._header.options.passes
+        asked = self.header.options.passes
         for name, declared in m.PASSES.items():
             if name not in asked and not declared.listens:
                 store.write_pass(self.folder, key, name, m.Skipped(reason=declared.not_in_script))
@@ -186,7 +185,10 @@ class _Recording:
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
-        if lacking := self._what_is_lacking(key):
+        compiler = self._plan.environment.compiler
+        needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self._plan.device)
+        if needed and isinstance(compiler, m.Skipped):
+            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome="raised", message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
@@ -194,7 +196,7 @@ class _Recording:
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do; a pass that it will not make says why."""
-        why = {n: not_asked_for(self._header.options, n) for n, declared in m.PASSES.items() if declared.in_probe}
+        why = {n: not_asked_for(self.header.options, n) for n, declared in m.PASSES.items() if declared.in_probe}
         why[m.PassName.KERNELS] = why[m.PassName.KERNELS] or self._why_no_kernels(key)
         for name, reason in why.items():
             if reason:
@@ -204,7 +206,7 @@ class _Recording:
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
-        for number in range(2, self._header.options.rounds + 1):
+        for number in range(2, self.header.options.rounds + 1):
             for key in self._plan.runs:
                 if recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None:
                     self._start(Task.ROUND, key, number=number)
@@ -215,10 +217,10 @@ class _Recording:
         """Without them the kernels' own figures stand, held against nothing."""
         if self._plan.device != "cuda":
             why = "a CPU run has no kernels on a device to hold against them"
-        elif programs.is_program(self._header.options.workload) and ranks.launch(os.environ) is not None:
+        elif programs.is_program(self.header.options.workload) and ranks.launch(os.environ) is not None:
             why = ranks.NOT_ALONE
         else:
-            why = not_asked_for(self._header.options, m.PassName.TRACE)
+            why = not_asked_for(self.header.options, m.PassName.TRACE)
         if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":
             why = f"their measurement {ended.words}"
         if why:
@@ -228,7 +230,7 @@ class _Recording:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
-        if why := not_asked_for(self._header.options, m.PassName.TIMING):
+        if why := not_asked_for(self.header.options, m.PassName.TIMING):
             store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=why))
             return
         if not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
@@ -238,22 +240,6 @@ class _Recording:
         if ended.outcome != "ok":
             reason = f"the comparison {ended.words}"
             store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=reason))
-
-    def note_death(self, ended: m.Exit, log: Path) -> None:
-        """Of a workload that could not be loaded: all that its run has is an end and a log."""
-        (key,) = self._plan.runs
-        store.write_exit(self.folder, key, ended)
-        shutil.copyfile(log, layout.run_folder(self.folder, key) / layout.LOG)
-
-    def note_interruption(self) -> None:
-        store.write_json(self.folder / layout.HEADER, msgspec.structs.replace(self._header, interrupted=True))
-
-    def _what_is_lacking(self, key: m.RunKey) -> str:
-        compiler = self._plan.environment.compiler
-        replaced = self._header.options.backend
-        if not replaced and isinstance(compiler, m.Skipped) and m.needs_cpp_compiler(key.mode, self._plan.device):
-            return f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-        return ""
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
         if self._plan.device != "cpu":
@@ -275,7 +261,7 @@ class _Recording:
         number: int = 1,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
-        options = self._header.options
+        options = self.header.options
         job = Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
@@ -327,7 +313,7 @@ class _Recording:
         A further round finds those of the run's first process warm, which are kept until the last one.
         """
         told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
-        rounds = self._header.options.rounds
+        rounds = self.header.options.rounds
         shared = rounds > 1 and key is not None and task in (Task.MEASURE, Task.ROUND)
         name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
         kept = shared and number < rounds

@@ -454,14 +454,11 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the CPU."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
-        return any(_is_mask(part) for part in (index if isinstance(index, list | tuple) else [index]))
+        parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
+        values = [part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)]
+        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in values)
     if name == "where":
         return len(node.args) + len(node.kwargs) == 1
     if name == "to":
         return "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
     return True
-
-
-def _is_mask(part: Any) -> bool:
-    value = part.meta.get("example_value") if isinstance(part, torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)

@@ -89,7 +89,7 @@ class TensorProbe(InstalledGraphs):
     def _forget(self) -> None:
         self._made.forget()
         for graph in self._graphs:
-            graph.forget()
+            graph.results.clear()
 
     # ------------------------------------------------------------ around each call of the workload
 
@@ -317,7 +317,7 @@ class _Graph:
         self._outputs = 0
         self._overlaps: dict[object, m.Overlap] = {}
         self._left_out = 0
-        self._results: list[_Result] = []  # of this call and the one before
+        self.results: list[_Result] = []  # of this call and the one before
         self._held: dict[int, list[int]] = {}
         self._call, self._run = -2, 0  # the call that runs are counted in, and how many there were
         self.watched = 0
@@ -363,23 +363,20 @@ class _Graph:
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
                 self._made.add(place, f"{self._compile_id} output {index}", call)
-                self._results.append(_Result(call, index, place.storage, outputs[index]))
+                self.results.append(_Result(call, index, place.storage, outputs[index]))
         return written
 
     def call_ended(self, call: int) -> None:
         """An output that outlives the call after its own is held."""
-        now = [result for result in self._results if result.call == call]
+        now = [result for result in self.results if result.call == call]
         for result in now:
             result.count()
-        for result in self._results:
+        for result in self.results:
             if result.call == call - 1 and result.is_held(now):
                 calls = self._held.setdefault(result.output, [])
                 if result.call not in calls:
                     calls.append(result.call)
-        self._results = now
-
-    def forget(self) -> None:
-        self._results.clear()
+        self.results = now
 
     def _meetings(
         self, call: int, inputs: list[tuple[Any, _Place | None]], outputs: list[tuple[Any, _Place | None]]

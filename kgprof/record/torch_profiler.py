@@ -37,13 +37,18 @@ def trace_pass(
 ) -> m.TracePass | m.Skipped:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
-    with store.replacing(path) as partial:
-        profiler.export_chrome_trace(str(partial))
-    size = path.stat().st_size
+    size = export(profiler, path)
     if size > TRACE_BYTES:
         path.unlink()
         return m.Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
     return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
+
+
+def export(profiler: profile, path: Path) -> int:
+    """The bytes that it takes."""
+    with store.replacing(path) as partial:
+        profiler.export_chrome_trace(str(partial))
+    return path.stat().st_size
 
 
 def profiled(

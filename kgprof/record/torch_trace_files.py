@@ -43,6 +43,7 @@ _RANK_IN_NAME = re.compile(r"_rank_(\d+)_")
 # Folders that the names in a trace give away as a library's, also those of another machine.
 _STDLIB = re.compile(r"(?P<folder>.*[/\\]lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
 _TORCH = re.compile(r"(?P<folder>.*[/\\]torch)[/\\]_(?:dynamo|logging|inductor|functorch|ops)\b")
+_PYTHON = re.compile(r"[/\\]python(3\.\d+)t?[/\\]")
 _GENERATED = re.compile(r"(?P<folder>.*[/\\]torchinductor_[^/\\]+)[/\\]")
 
 
@@ -255,13 +256,17 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     """
     files, unread = read_directory(path)
     keys = _keys(files)
+    records = [record.metadata for file in files for record in file.records]
+    paths = (str(metadata["str"][0]) for metadata in records if "str" in metadata)
+    pythons = (found[1] for name in paths if (found := _PYTHON.search(name)))
+    tensors = (metadata.get("describe_tensor") for metadata in records)
+    on_cuda = any(isinstance(tensor, dict) and "cuda" in str(tensor.get("device")) for tensor in tensors)
     environment = foreign.environment(
         reason=NOT_THERE,
         device_name="the machine that was traced",
-        python=_python(files),
+        python=next(pythons, ""),  # where a path says it
         torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)),
     )
-    on_cuda = any(_on_cuda(record) for file in files for record in file.records)
     folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_THERE)
     for file, key in zip(files, keys, strict=True):
         _write_run(folder, key, file, unread, options)
@@ -323,14 +328,3 @@ def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:
         found["folder"] for name in names for pattern in (_STDLIB, _TORCH, _GENERATED) if (found := pattern.match(name))
     ]
     return ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)
-
-
-def _on_cuda(record: m.TraceRecord) -> bool:
-    described = record.metadata.get("describe_tensor")
-    return isinstance(described, dict) and "cuda" in str(described.get("device"))
-
-
-def _python(files: Sequence[TraceFile]) -> str:
-    """Empty where no path says it."""
-    names = (str(r.metadata["str"][0]) for file in files for r in file.records if "str" in r.metadata)
-    return next((match[1] for name in names if (match := re.search(r"[/\\]python(3\.\d+)t?[/\\]", name))), "")

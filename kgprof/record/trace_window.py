@@ -25,7 +25,7 @@ from kgprof.reading.timeline import STEP_PREFIX
 from kgprof.record import stack_profiler, store, timing
 from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
-from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
+from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
 
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
@@ -103,9 +103,17 @@ class TraceWindow(Source):
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
-        size, most_bytes = stack_profiler.export(profiler, self._path), TRACE_BYTES
+        size, most_bytes = export(profiler, self._path), TRACE_BYTES
         if len(self._times) <= self._wanted:
-            size = _without_the_last_step(self._path, profiler.step_num)
+            # The program ended, or went on to something else, in the last step, which torch began to mark.
+            mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
+            with (
+                store.replacing(self._path) as partial,
+                gzip.open(self._path) as lines,
+                gzip.open(partial, "wb") as out,
+            ):
+                out.writelines(line.replace(mark, put) for line in lines)
+            size = self._path.stat().st_size
         if self._with_stack:
             most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
@@ -128,11 +136,3 @@ class TraceWindow(Source):
 
         undo.callback(self.close)
         replace(session, "_prepare_trace", prepare, undo)
-
-
-def _without_the_last_step(path: Path, number: int) -> int:
-    """The bytes that it takes then. The program ended, or went on to something else, in what torch began to mark."""
-    mark, put = f'"{STEP_PREFIX}{number}"'.encode(), f'"{AFTER_STEPS}"'.encode()
-    with store.replacing(path) as partial, gzip.open(path, "rb") as lines, gzip.open(partial, "wb") as out:
-        out.writelines(line.replace(mark, put) for line in lines)
-    return path.stat().st_size
