@@ -258,12 +258,10 @@ class Capture:
     def _write_each(self, *, unfinished: bool, own_logs: bool) -> None:
         place, kind = self._place, self._steps.chosen
         number = self._steps.numbers(kind)
-        call_us = self._call_us(kind, number)
+        # Of the steps that ended before the TRACE window; of a program with no such step, of all of it.
+        until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
+        call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
         trace = m.Skipped(reason="the TRACE pass was not asked for") if self._window is None else self._window.result
-
-        def write_script() -> None:
-            notes = self._notes(kind, call_us, trace, unfinished)
-            store.write_json(place.folder / layout.SCRIPT, self._script_run(kind, notes))
 
         def write_trace() -> None:
             if trace is not None:
@@ -276,7 +274,7 @@ class Capture:
             store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project))
 
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(write_script)
+            each.callback(self._write_script, kind, call_us[self._options.warmup :], trace, unfinished)
             each.callback(write_trace)
             each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
             each.callback(lambda: place.write(m.PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
@@ -292,70 +290,62 @@ class Capture:
             calls=self._step_count(kind),
         )
 
-    def _call_us(self, kind: Kind | None, number: Callable[[int], int]) -> tuple[float, ...]:
-        """Of the steps that ended before the TRACE window; of a program with no such step, of all of it."""
-        until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
-        return self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
-
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
         return tuple((after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind)))[:CALLS_TIMED]
-
-    def _every_us(self, kind: Kind | None) -> tuple[float, ...]:
-        """Also of the one that is not over, where there is one: up to now."""
-        ended = self._ended_us(kind)
-        if len(ended) >= min(self._step_count(kind), CALLS_TIMED):
-            return ended
-        return (*ended, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
 
     def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
         if isinstance(self._syncs, m.Skipped):
             return self._syncs
-        not_in_a_script = m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler")
+        step_us = self._ended_us(kind)
+        if len(step_us) < min(self._step_count(kind), CALLS_TIMED):  # the last one is not over: up to now
+            step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
+        syncs = self._syncs.records()
+        steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
         return m.MemoryPass(
-            step_us=self._every_us(kind),
+            step_us=step_us,
             steady_from=self._options.warmup,
-            syncs=renumbered_syncs(self._syncs.records(), number),
+            syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
             tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
-            peaks=not_in_a_script,
+            peaks=m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler"),
             capture_unavailable=unavailable((self._syncs,)),
         )
 
-    def _script_run(self, kind: Kind | None, notes: tuple[str, ...]) -> m.ScriptRun:
-        rank = os.environ.get(RANK, "")
-        return m.ScriptRun(
+    def _write_script(
+        self, kind: Kind | None, bare_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
+    ) -> None:
+        rank, counts = os.environ.get(RANK, ""), self._steps.counts
+        script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
-            counted={
-                other.words: self._step_count(kind) if other is kind else self._steps.counts[other] for other in Kind
-            },
+            counted={other.words: self._step_count(kind) if other is kind else counts[other] for other in Kind},
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
-            notes=notes,
+            notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
+        store.write_json(self._place.folder / layout.SCRIPT, script)
 
     def _notes(
-        self, kind: Kind | None, call_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
-    ) -> tuple[str, ...]:
-        return tuple(
-            filter(
-                None,
-                (
-                    _what_a_step_is(kind, self._steps.counts),
-                    f"the recording stopped after {self._stopped}; the program ran on" if self._stopped else "",
-                    _what_the_profiler_cost(trace, call_us[self._options.warmup :]),
-                    self._other_steps_in_trace(kind, trace),
-                    _set_too_late(self._flags, flags(os.environ)),
-                    "the process ended without a word: what came after the last mark that was written is missing"
-                    if unfinished
-                    else "",
-                ),
-            )
-        )
-
-    def _other_steps_in_trace(self, kind: Kind | None, trace: m.TracePass | m.Skipped | None) -> str:
-        if not isinstance(trace, m.TracePass) or self._window is None or self._window.kind in (None, kind):
-            return ""
-        return f"the steps of TRACE are each {self._window.kind.words}: the first of the other kind came later"
+        self, kind: Kind | None, bare_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
+    ) -> Iterator[str]:
+        """``bare_us``: steps after warm-up, before the profiler was on."""
+        if kind is None:
+            yield "no step was seen: no compiled function, optimizer or kgprof.step() was called"
+        else:
+            seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
+            others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
+            yield f"a step is {kind.words}{f' (also seen: {others})' if others else ''}"
+        if self._stopped:
+            yield f"the recording stopped after {self._stopped}; the program ran on"
+        if isinstance(trace, m.TracePass):
+            yield _what_the_profiler_cost(trace, bare_us)
+            if self._window is not None and self._window.kind not in (None, kind):
+                each = self._window.kind.words
+                yield f"the steps of TRACE are each {each}: the first of the other kind came later"
+        now = flags(os.environ)
+        if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
+            yield f"the program itself set {late}, after torch had been imported to listen: perhaps too late"
+        if unfinished:
+            yield "the process ended without a word: what came after the last mark that was written is missing"
 
 
 def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
@@ -368,13 +358,6 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
     if "graph" in line:
         return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
     return line
-
-
-def renumbered_syncs(records: m.SyncRecords | m.Skipped, number: Callable[[int], int]) -> m.SyncRecords | m.Skipped:
-    if isinstance(records, m.Skipped):
-        return records
-    again = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in records.records)
-    return msgspec.structs.replace(records, records=tuple(again))
 
 
 def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
@@ -392,27 +375,10 @@ def _chosen_artifacts() -> frozenset[str]:
     return frozenset(_internal.log_state.artifact_names)
 
 
-def _what_a_step_is(kind: Kind | None, counts: Sequence[int]) -> str:
-    if kind is None:
-        return "no step was seen: no compiled function, optimizer or kgprof.step() was called"
-    others = [f"{plural(counts[other], 'time')} {other.words}" for other in Kind if other is not kind and counts[other]]
-    also = f" (also seen: {', '.join(others)})" if others else ""
-    return f"a step is {kind.words}{also}"
-
-
-def _what_the_profiler_cost(trace: m.TracePass | m.Skipped | None, bare_us: Sequence[float]) -> str:
-    if not isinstance(trace, m.TracePass):
-        return ""
+def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; there is no step without the profiler after warm-up to set them against"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
     against = f"{traced:,.0f} us under torch.profiler, {bare:,.0f} us in the {len(bare_us)} before it (medians)"
     return f"{steps} of {against}: {traced / bare:.2f} times; COMPILE's listeners were on in both"
-
-
-def _set_too_late(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    set_by_it = sorted(name for name in now if now[name] != before.get(name))
-    if not set_by_it:
-        return ""
-    return f"the program itself set {', '.join(set_by_it)}, after torch had been imported to listen: perhaps too late"
