@@ -117,6 +117,8 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
     probe_exit = _read_if_there(run / exit_name(True), m.Exit)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
+    no_hta = "HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
+    no_holistic = m.Skipped(reason=no_hta)
     left: dict[str, Any] = {}
     for name, declared in m.PASSES.items():
         absent = not_probed if declared.in_probe else missing
@@ -135,7 +137,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, m.ScriptRun),
-        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or _no_holistic(),
+        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or no_holistic,
         rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
     )
 
@@ -196,12 +198,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"cannot be read: {error}", path=path) from error
     except msgspec.DecodeError as error:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
-
-
-def _no_holistic() -> m.Skipped:
-    return m.Skipped(
-        reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
-    )
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

@@ -24,7 +24,6 @@ import msgspec
 
 import kgprof
 from kgprof import model as m
-from kgprof.errors import EXIT_INTERNAL
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
@@ -54,10 +53,6 @@ class Ended:
 
     exit: m.Exit
     failed: Failed | None = None
-
-    @property
-    def is_kgprofs_own_failure(self) -> bool:
-        return self.failed is not None and self.failed.exit_code == EXIT_INTERNAL
 
 
 class Interrupted(KeyboardInterrupt):

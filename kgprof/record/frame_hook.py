@@ -116,26 +116,23 @@ class _Counts:
     """Dynamo's own counters before a frame, to tell what happened in it whichever words this torch has for it."""
 
     def __init__(self, counters: Mapping[str, Mapping[str, int]]) -> None:
-        self._counters = counters
-        self._frames = dict(counters.get("frames", {}))
+        self.counters = counters
+        self.frames = dict(counters.get("frames", {}))
         self._refused = dict(counters.get(_UNIMPLEMENTED, {}))
-
-    def error_was_suppressed(self) -> bool:
-        """One more frame was begun than was ended well."""
-        now = self._counters.get("frames", {})
-        begun, ended = (now.get(key, 0) - self._frames.get(key, 0) for key in ("total", "ok"))
-        return begun > ended
 
     def refused(self) -> Iterator[str]:
         """What Dynamo could not trace since then, in its own words with the GB id."""
-        for text, times in self._counters.get(_UNIMPLEMENTED, {}).items():
+        for text, times in self.counters.get(_UNIMPLEMENTED, {}).items():
             if times > self._refused.get(text, 0):
                 yield str(text)
 
 
 def _why_skipped(code: CodeType, before: _Counts) -> str:
     """Asked of torch's own conditions, in its order: 2.11 gives no reason, and wording changes."""
-    if before.error_was_suppressed():
+    begun, ended = (
+        before.counters.get("frames", {}).get(key, 0) - before.frames.get(key, 0) for key in ("total", "ok")
+    )
+    if begun > ended:  # one more frame was begun than was ended well: an error was suppressed
         return "error"
     from torch._dynamo import config, trace_rules
 

@@ -47,7 +47,8 @@ class GraphHook(InstalledGraphs):
         self._graphs.append(
             m.GraphRuns(
                 compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-                inputs=input_names(output),
+                # In the order of its placeholders; empty where this torch hides them.
+                inputs=tuple(name_of(node) for node in getattr(output, "placeholders", ())),
                 runs=runs,
                 cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
             )
@@ -61,11 +62,6 @@ class GraphHook(InstalledGraphs):
         # It runs where Dynamo looks at every frame, and must not be compiled itself.
         self._skip_code(counted.__code__)
         return counted
-
-
-def input_names(output: Any) -> tuple[str, ...]:
-    """Dynamo's names of the graph's inputs in the order of its placeholders; empty where this torch hides them."""
-    return tuple(name_of(node) for node in getattr(output, "placeholders", ()))
 
 
 def name_of(placeholder: Any) -> str:

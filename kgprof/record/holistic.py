@@ -42,10 +42,12 @@ def asked(
     answers: dict[m.RunKey, Answer] = {}
     try:
         for run in recording.runs:
-            if has_gpu_trace(recording, run) and (again or not is_kept(recording, run)):
+            trace = layout.trace_path(recording, run.key, m.PassName.TRACE)
+            kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
+            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass) and trace.is_file()
+            if on_gpu and (again or not kept.exists()):
                 say(f"HolisticTraceAnalysis reads the trace of {run.key.slug}")
-                answers[run.key], is_its_own = ask(layout.trace_path(recording, run.key, m.PassName.TRACE), limit_s)
-                kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
+                answers[run.key], is_its_own = ask(trace, limit_s)
                 if is_its_own:
                     with contextlib.suppress(KgprofError):  # what cannot be written to is read all the same
                         store.write_json(kept, answers[run.key])
@@ -53,15 +55,6 @@ def asked(
         say("interrupted: the report goes without the rest of HolisticTraceAnalysis")
     runs = tuple(msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs)
     return msgspec.structs.replace(recording, runs=runs)
-
-
-def has_gpu_trace(recording: m.Recording, run: m.RunRecord) -> bool:
-    on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass)
-    return on_gpu and layout.trace_path(recording, run.key, m.PassName.TRACE).is_file()
-
-
-def is_kept(recording: m.Recording, run: m.RunRecord) -> bool:
-    return (layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC).exists()
 
 
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:

@@ -8,7 +8,7 @@ nothing of it stands in what follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -100,7 +100,11 @@ def _put_on(output_graph: Any) -> None:
         if not name.startswith(PREFIX):
             original(this, name, value)
             return
-        layers = list(_layers(this, value))
+        layers: list[_Layer] = []
+        for owner in _listening:
+            below = layers[-1].replacement if layers else value
+            replacement = owner.around(this, below, owner._captured.pop(id(this), None))
+            layers.append(_Layer(owner=owner, replacement=replacement, below=below))
         original(this, name, layers[-1].replacement if layers else value)
         _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
 
@@ -113,13 +117,6 @@ def _put_on(output_graph: Any) -> None:
     replace(output_graph, INSTALL, install, _patch)
     if compiler is not None:
         replace(output_graph, COMPILE, compiling, _patch)
-
-
-def _layers(output: Any, graph: Graph) -> Iterator[_Layer]:
-    for owner in _listening:
-        replacement = owner.around(output, graph, owner._captured.pop(id(output), None))
-        yield _Layer(owner=owner, replacement=replacement, below=graph)
-        graph = replacement
 
 
 _listening: list[InstalledGraphs] = []

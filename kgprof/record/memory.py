@@ -4,7 +4,7 @@ the probes, how much memory the later calls need."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 
@@ -28,7 +28,8 @@ def memory_pass(session: Session, device: torch.device, options: m.Options, *, p
     """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
     calls = CallIndex()
     counted = CountedSession(session, calls)
-    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers_of(session))
+    buffers = session.buffers if isinstance(session, BufferSession) else None
+    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers)
     with listening((syncs, tensors)):
         step_us = tuple(timing.wall_us(counted.step, device) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
@@ -58,7 +59,3 @@ def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
         modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
         # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
         yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-
-
-def buffers_of(session: Session) -> Callable[[], Mapping[str, torch.Tensor]] | None:
-    return session.buffers if isinstance(session, BufferSession) else None

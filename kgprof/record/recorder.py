@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
+from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
@@ -288,8 +288,8 @@ class _Recording:
             self._write_exit(task, key, interrupted.ended, number)
             raise
         self._write_exit(task, key, ended.exit, number)
-        if ended.is_kgprofs_own_failure:
-            raise KgprofError(ended.exit.message, hint=ended.failed.hint if ended.failed else "")
+        if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
+            raise KgprofError(ended.exit.message, hint=ended.failed.hint)
         return ended.exit
 
     def _write_exit(self, task: Task, key: m.RunKey | None, ended: m.Exit, number: int) -> None:

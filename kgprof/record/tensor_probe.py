@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -149,7 +150,7 @@ class TensorProbe(InstalledGraphs):
             result = compiled(*args)
             written = graph.after(call, args, before, result)
             if self._buffers is not None:
-                self._buffers.graph_ran(written)
+                self._buffers.ran.update(written)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
@@ -495,13 +496,13 @@ class _Buffers:
         self._calls = calls
         self._made = made
         self._known: dict[str, _Buffer] = {}
-        self._ran: dict[int, int] = {}  # storage -> versions by which graphs advanced it in this call
+        self.ran: Counter[int] = Counter()  # storage -> versions by which graphs advanced it in this call
 
     def records(self) -> tuple[m.WatchedBuffer, ...]:
         return tuple(buffer.record() for buffer in self._known.values())
 
     def before(self) -> None:
-        self._ran.clear()
+        self.ran.clear()
         for name, tensor in self._declared().items():
             place = _place(tensor)
             if place is not None and name not in self._known:
@@ -518,10 +519,6 @@ class _Buffers:
             buffer.watched += 1
             self._compare(buffer, tensor, place)
 
-    def graph_ran(self, written: Mapping[int, int]) -> None:
-        for storage, versions in written.items():
-            self._ran[storage] = self._ran.get(storage, 0) + versions
-
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
         call = self._calls.current
         if id(tensor) != buffer.identity or not place.is_where(buffer.last):
@@ -531,9 +528,9 @@ class _Buffers:
                 buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
         elif place.version is not None and buffer.last.version is not None:
             advanced = place.version - buffer.last.version
-            inside = place.storage.cdata in self._ran
+            inside = place.storage.cdata in self.ran
             _note(buffer.inside, call, bool(advanced) and inside)
-            _note(buffer.outside, call, advanced > self._ran.get(place.storage.cdata, 0))
+            _note(buffer.outside, call, advanced > self.ran.get(place.storage.cdata, 0))
         buffer.identity, buffer.last = id(tensor), place
 
 
