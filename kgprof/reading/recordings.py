@@ -121,8 +121,8 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
     no_holistic = m.Skipped(reason=no_hta)
     left: dict[str, Any] = {}
     for name, declared in m.PASSES.items():
-        absent = not_probed if declared.in_probe else missing
-        if name not in _IN_EVERY_RECORDING and ended.outcome == "ok":
+        absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
+        if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
         left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
     beside = ((EVALUATION, m.Evaluation, missing), (KERNEL_ORIGINS, m.KernelOrigins, not_probed))

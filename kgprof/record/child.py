@@ -108,6 +108,8 @@ def measure(job: Job, events: Events) -> None:
     """Child A: every pass on the same compiled code, the instruments one after the other."""
     from kgprof.workloads.backend import in_place_of_inductor
 
+    for declared in m.PASSES.values():  # so that nothing is imported between two passes
+        importlib.import_module(f"kgprof.record.{declared.module}")
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
         for name, declared in m.PASSES.items():

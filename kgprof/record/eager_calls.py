@@ -48,7 +48,7 @@ class EagerCalls(Source):
         sys.setprofile(self._hook)
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
-        """Of one call of the workload; of no operator that was called otherwise in another one."""
+        """The operators of one call of the workload, without those that another call called otherwise."""
         steps: list[dict[str, list[m.SourceLine]]] = []
         for seen in self._seen.values():
             by_operator: dict[str, list[m.SourceLine]] = defaultdict(list)
@@ -72,7 +72,7 @@ class EagerCalls(Source):
                 seen.append((function.__name__, line))
 
     def _line(self, frame: FrameType | None) -> m.SourceLine | None:
-        """Of the project, nearest to the call; None inside of compiled code."""
+        """The project's line that is nearest to the call; None inside of compiled code."""
         while frame is not None:
             file = frame.f_code.co_filename
             if self._project.holds(file):

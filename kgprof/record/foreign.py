@@ -49,7 +49,7 @@ def create(
 
 
 def header(options: m.Options, plan: m.Plan) -> m.RecordingHeader:
-    """Of a Recording that this command makes now."""
+    """The header of a Recording that this command makes now."""
     return m.RecordingHeader(
         schema_version=m.RECORDING_SCHEMA_VERSION,
         created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

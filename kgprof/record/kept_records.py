@@ -17,7 +17,7 @@ from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
 
-# Of the records that torch.__trace emits. The rest (generated code, graphs, chromium events) is 30 times as much.
+# What is kept of torch.__trace. The rest (generated code, graphs, chromium events) is 30 times as much.
 KEPT_RECORDS = frozenset(
     {
         "str",  # file names in stacks are numbers that these explain
@@ -46,7 +46,7 @@ KEPT_ARTIFACTS = frozenset(
         "cudagraph_skip_reason",
     }
 )
-# Of the spans in chromium_event records: those that tell the stages of a compilation apart.
+# The spans in chromium_event records that tell the stages of a compilation apart.
 KEPT_SPANS = frozenset(
     {
         "dynamo",

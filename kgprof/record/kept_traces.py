@@ -30,7 +30,7 @@ class KeptTrace:
 
 
 def kept_traces(folder: Path, keys: Sequence[m.RunKey]) -> tuple[KeptTrace, ...]:
-    """Of each run that has one the first of TRACED, while the file is there."""
+    """The first of TRACED of each run that has one, while the file is there."""
     every = ((_kept(folder, key, name) for name in TRACED) for key in keys)
     return tuple(found for of_run in every if (found := next(filter(None, of_run), None)) is not None)
 
@@ -74,7 +74,7 @@ def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName
 
 
 def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> str:
-    """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
+    """Why there is no trace of the wanted pass, or of TRACE, which every run has unless something kept it away."""
     name = wanted[-1]
     traced = run.left_by(name)
     if isinstance(traced, m.Skipped):

@@ -53,7 +53,7 @@ class KernelWatch(Source):
 
 
 def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
-    """Of one call. What this torch's nodes do not tell is said in ``unknown``; compiling never fails for it."""
+    """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never fails for it."""
     try:
         return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
     except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
@@ -75,7 +75,7 @@ def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
 
 
 def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
-    """Of each buffer that comes from outside or is left behind; what lives inside the kernel moves nothing."""
+    """The bytes of each buffer that comes from outside or is left behind; what lives inside the kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
     reads: list[Any] = []
@@ -154,7 +154,7 @@ def _of_scatter(kernel: Any) -> m.KernelWork:
     elements = math.prod(map(_hint, index.get_output_spec().size))
     written = elements * target.get_output_spec().dtype.itemsize
     both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
-    # Of a source that is larger than the index only that part counts.
+    # Only the indexed part of a larger source counts.
     taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
     return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
 

@@ -179,11 +179,11 @@ def record_files(
     files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
     properties = [one.head.get("deviceProperties") for one in found]
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
-    names_of_devices = [device.get("name") for device in devices if isinstance(device, dict)]
+    named = [device.get("name") for device in devices if isinstance(device, dict)]
+    device_names = dict.fromkeys(name for name in named if name and isinstance(name, str))
     environment = foreign.environment(
         reason=NOT_SHOWN,
-        device_name=", ".join(dict.fromkeys(n for n in names_of_devices if n and isinstance(n, str)))
-        or "an unnamed machine",
+        device_name=", ".join(device_names) or "an unnamed machine",
         cuda=_version(found, "cuda_runtime_version"),
         driver=_version(found, "cuda_driver_version"),
     )

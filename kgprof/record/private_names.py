@@ -11,7 +11,7 @@ from kgprof import model as m
 
 
 def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames:
-    """Of the account that runs this process, whatever is known: a container may have neither a name nor a home."""
+    """Whatever is known of the account that runs this process: a container may have neither a name nor a home."""
     try:
         home = str(Path.home())
     except RuntimeError:  # neither HOME nor an entry for this account
@@ -22,7 +22,7 @@ def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames
 
 
 def _account() -> str:
-    """Of a process that nobody logged in for (a container's, a service's) no variable says it."""
+    """The name that the system knows: no variable has it where nobody logged in (a container, a service)."""
     try:
         import pwd
     except ImportError:  # Windows

@@ -258,7 +258,7 @@ class Capture:
     def _write_each(self, *, unfinished: bool, own_logs: bool) -> None:
         place, kind = self._place, self._steps.chosen
         number = self._steps.numbers(kind)
-        # Of the steps that ended before the TRACE window; of a program with no such step, of all of it.
+        # The steps that ended before the TRACE window; where there is none, the whole program is one.
         until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
         call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
         trace = m.Skipped(reason="the TRACE pass was not asked for") if self._window is None else self._window.result

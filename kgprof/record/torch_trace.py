@@ -90,7 +90,7 @@ class CompileSources:
         )
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Of the file of records, as far as they have come."""
+        """The lines of the file of records, as far as they have come."""
         yield from as_lines(self._trace.records, left_out=self._trace.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
