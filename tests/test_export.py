@@ -127,7 +127,7 @@ def test_the_only_run_with_such_a_trace_needs_no_name(recorded: Path, capsys: py
             ("--run", "batched.eager", "--pass", "kernels"),
             ["batched.eager: there is no KERNELS pass: eager mode has no kernels of Inductor"],
         ),
-        (("--run", "fused.default", "--pass", "host"), ["'host' is not one of 'trace', 'kernels'"]),
+        (("--run", "fused.default", "--pass", "host"), ["'host' is not one of 'trace', 'stack', 'kernels'"]),
     ],
 )
 def test_what_cannot_be_exported_is_one_error(

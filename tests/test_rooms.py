@@ -26,8 +26,8 @@ ROOMS = (
 )
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "options", "modes", "plan", "ceiling_records", "compile_records", "sync_records", "tensor_records"),
-    *("passes", "evaluation", "holistic", "recording"),
+    *("structs", "compile_records", "sync_records", "tensor_records", "passes"),
+    *("options", "modes", "plan", "ceiling_records", "evaluation", "holistic", "recording"),
     *("findings", "verdict", "times", "roofline", "timeline", "kernels", "ranks", "host", "run_report"),
     *("comparison", "profile"),
 )

@@ -30,7 +30,7 @@ def recorded(tmp_path: Path) -> Path:
     words = ("kgprof", "profile", "/srv/people/analima/project/a.py", "--", "--where", "gpu-node17", SECRET)
     header = msgspec.structs.replace(recording.header, private=HERE, command=words)
     folder = Path(recording.folder)
-    store.write_header(folder, header)
+    store.write_json(folder / layout.HEADER, header)
     log = layout.run_folder(folder, handmade.BATCHED) / layout.LOG
     log.write_text(f"loading /srv/people/analima/weights with {SECRET}\n", encoding="utf-8")
     trace = layout.trace_path(recording, handmade.BATCHED, PassName.TRACE)

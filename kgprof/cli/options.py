@@ -18,6 +18,7 @@ from kgprof.errors import UsageError
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
 PASSES = tuple(str(name) for name in m.PassName)
+SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))  # of its one run
 MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
@@ -192,6 +193,17 @@ def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None)
     if value is not None and not names:
         raise UsageError("--passes names no pass", hint=f"one of {', '.join(PASSES)}")
     return tuple(m.PassName(name) for name in dict.fromkeys(names))
+
+
+def passes_help() -> str:
+    """The help of ``--passes``, from the list of passes."""
+    left_out = [str(name) for name, declared in m.PASSES.items() if not declared.by_default]
+    reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
+    return (
+        f"Which passes to make: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
+        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it. "
+        f"{', '.join(reruns[:-1])} and {reruns[-1]} run it once more each]"
+    )
 
 
 module_option = click.option(
@@ -369,9 +381,10 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[m.PassName, ...]:
 
     passes: tuple[m.PassName, ...] = given.get("passes", ())
     if programs.is_program(workload):
-        if m.PassName.KERNELS in passes:
-            raise UsageError("a script has no KERNELS pass", hint="it is not compiled a second time for it")
-        return passes or (m.PassName.COMPILE, m.PassName.MEMORY, m.PassName.TRACE)
+        for name in passes:
+            if not (m.PASSES[name].listens or m.PASSES[name].reruns):
+                raise UsageError(f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script)
+        return passes or SCRIPT_PASSES
     alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
     for option, value in alone.items():
         if value is not None:

@@ -22,6 +22,7 @@ from kgprof.cli.options import (
     module_option,
     named_once,
     parsed_passes,
+    passes_help,
     refuse_unwritable,
     run_options,
     sharing_options,
@@ -62,11 +63,12 @@ from kgprof.cli.writing import (
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
+from kgprof.reading import layout
 
 HELP_WIDTH = 100
 FAIL_ON = tuple(str(level) for level in m.FailOn)
 VIEWERS = tuple(exporter.name for exporter in EXPORTERS)
-TRACED_PASSES = (str(m.PassName.TRACE), str(m.PassName.KERNELS), str(m.PassName.STACK))
+TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
 
 
 class Verbs(click.Group):
@@ -161,8 +163,7 @@ def cli(ctx: click.Context) -> int | None:
     envvar="KGPROF_PROFILE_PASSES",
     metavar="PASS,...",
     callback=parsed_passes,
-    help="Which passes to make.  [default: all; of a script compile,memory,trace, which come from one run of it. "
-    "timing, host and stack run it once more each]",
+    help=passes_help(),
 )
 @click.option(
     "--evaluations",
@@ -228,7 +229,7 @@ def profile(
     if isinstance(ran, int):
         return ran
     folder, recording = ran
-    store.write_accepted(recording, known)
+    store.write_json(recording / layout.ACCEPTED, known)
     return reported(folder, recording, outputs, context, hta=hta, quiet=quiet)
 
 
@@ -308,7 +309,7 @@ def check_graphs(
     if isinstance(ran, int):
         return ran
     folder, recording = ran
-    store.write_gate(recording, settings)
+    store.write_json(recording / layout.GATE, settings)
     found = read(recording, sharing=context.sharing)
     report = write_report(folder, found, recording)
     complain_of_runs(found, recording)

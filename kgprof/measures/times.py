@@ -189,25 +189,8 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
     For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything is compiled.
     """
     bare = step_time(run.timing)
-    return tuple(_observer_cost(name, steps, bare) for name, steps in _steps_of_passes(run) if steps)
-
-
-def _steps_of_passes(run: m.RunRecord) -> Sequence[tuple[m.PassName, Sequence[float]]]:
-    steps: list[tuple[m.PassName, Sequence[float]]] = []
-    if isinstance(run.compile, m.CompilePass):
-        steps.append((m.PassName.COMPILE, run.compile.call_us[run.compile.steady_from :]))
-    watched = (
-        (m.PassName.TRACE, run.trace),
-        (m.PassName.HOST, run.host),
-        (m.PassName.STACK, run.stack),
-        (m.PassName.KERNELS, run.kernels),
-    )
-    for name, value in watched:
-        if isinstance(value, m.TracePass | m.HostPass):
-            steps.append((name, value.step_us))
-    if isinstance(run.memory, m.MemoryPass):
-        steps.append((m.PassName.MEMORY, run.memory.step_us[run.memory.steady_from :]))
-    return steps
+    watched = ((name, getattr(run.left_by(name), "watched_us", ())) for name in m.PASSES)
+    return tuple(_observer_cost(name, steps, bare) for name, steps in watched if steps)
 
 
 def _observer_cost(name: m.PassName, steps: Sequence[float], bare: m.Spread | m.Skipped) -> m.ObserverCost:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.options import PassName, RunKey
+from kgprof.model.options import RunKey
+from kgprof.model.passes import PassName
 from kgprof.model.structs import Model, Skipped, Tagged
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kgprof.model.options import PassName
-from kgprof.model.passes import HostRow
+from kgprof.model.passes import HostRow, PassName
 from kgprof.model.structs import Model, Tagged
 
 

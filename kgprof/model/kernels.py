@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kgprof.model.findings import Location
-from kgprof.model.options import PassName
+from kgprof.model.passes import PassName
 from kgprof.model.roofline import Roofline
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.timeline import HostTime, StepTimeline

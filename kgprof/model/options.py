@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kgprof.model.passes import PASSES, PassName
 from kgprof.model.structs import Model
-
-
-class PassName(StrEnum):
-    COMPILE = "compile"
-    TIMING = "timing"
-    TRACE = "trace"
-    HOST = "host"
-    STACK = "stack"  # torch.profiler with Python stacks; it and cProfile silence each other
-    MEMORY = "memory"  # syncs, addresses, aliases, mutation, peak memory; in a second child, compiled under the probes
-    KERNELS = "kernels"  # TRACE again, in that child, compiled with Inductor's C++ kernel profiling (CPU only)
 
 
 class FailOn(StrEnum):
@@ -50,15 +41,13 @@ class Options(Model, frozen=True, kw_only=True):
     timeout_s: float = 900.0
     evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
     rounds: int = 1  # processes in which TIMING is made, one after the other over all runs; not of a script
-    passes: tuple[
-        PassName, ...
-    ] = ()  # empty: all of them; check-graphs asks for COMPILE, and MEMORY for a budget on it
+    passes: tuple[PassName, ...] = ()  # empty: the usual ones; a gate asks for COMPILE, and MEMORY for a budget on it
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
     max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
     duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
 
     def wants(self, name: PassName) -> bool:
-        return not self.passes or name in self.passes
+        return name in self.passes if self.passes else PASSES[name].by_default
 
     @property
     def for_a_gate(self) -> bool:

@@ -1,6 +1,11 @@
-"""What each pass of a run wrote down, one file a pass, and how the run's process ended."""
+"""The passes: what each of them writes down, one file a pass, and the one list of them that everything else reads."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from kgprof.model.compile_records import Sources
 from kgprof.model.structs import Model, Skipped, Tagged
@@ -74,9 +79,12 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
-    calls: int | None = (
-        None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
-    )
+    calls: int | None = None  # of a script: how many steps there were, ``call_us`` has the first; None: as many
+
+    @property
+    def watched_us(self) -> tuple[float, ...]:
+        """The steady calls, microseconds each: every pass but TIMING says so what its instrument costs a step."""
+        return self.call_us[self.steady_from :]
 
 
 class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
@@ -127,6 +135,10 @@ class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
     cut: str = ""  # STACK: why there are fewer steps than were meant
 
+    @property
+    def watched_us(self) -> tuple[float, ...]:
+        return self.step_us
+
 
 class HostRow(Model, frozen=True, kw_only=True):
     function: str
@@ -144,6 +156,10 @@ class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
     rows: tuple[HostRow, ...]  # by self time, largest first
     rows_left_out: int = 0
     total_self_us: float = 0.0
+
+    @property
+    def watched_us(self) -> tuple[float, ...]:
+        return self.step_us
 
 
 class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
@@ -170,3 +186,78 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     peaks: MemoryPeaks | Skipped
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+
+    @property
+    def watched_us(self) -> tuple[float, ...]:
+        return self.step_us[self.steady_from :]
+
+
+# ---------------------------------------------------------------- the list
+
+
+class PassName(StrEnum):
+    """In the order of the command line."""
+
+    COMPILE = "compile"
+    TIMING = "timing"
+    TRACE = "trace"
+    HOST = "host"
+    STACK = "stack"
+    MEMORY = "memory"
+    KERNELS = "kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """A declared pass: ``<name>.json`` in a run's folder holds its Struct, or Skipped."""
+
+    name: PassName
+    kind: type[Any]  # its Struct
+    module: str  # of kgprof.record, whose ``measure(run)`` makes it
+    in_probe: bool = False  # made in child B, which compiles under the probes; else in child A
+    trace_file: str = ""  # the Kineto trace beside it
+    by_default: bool = True  # made where --passes names none
+    listens: bool = False  # to a script, in the one run that it has
+    not_in_script: str = "a script has no steps that could be called"  # why its one run does not give the pass
+    reruns: bool = False  # a script once more, where --passes names it (kgprof.record.reruns)
+
+
+# In the order in which child A makes its passes and a report lists them.
+PASSES: Mapping[PassName, Pass] = {
+    row.name: row
+    for row in (
+        Pass(name=PassName.COMPILE, kind=CompilePass, module="torch_trace", listens=True),
+        Pass(
+            name=PassName.TIMING,
+            kind=TimingPass,
+            module="timing",
+            reruns=True,
+            not_in_script="a script is run once, and under instruments; --passes with timing in it runs it once more",
+        ),
+        Pass(name=PassName.TRACE, kind=TracePass, module="torch_profiler", trace_file="trace.json.gz", listens=True),
+        Pass(
+            name=PassName.HOST,
+            kind=HostPass,
+            module="host_profiler",
+            reruns=True,
+            not_in_script="a script is run once, and not under cProfile; --passes with host in it runs it once more",
+        ),
+        Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
+            name=PassName.STACK,
+            kind=TracePass,
+            module="stack_profiler",
+            trace_file="stack_trace.json.gz",
+            reruns=True,
+            not_in_script="a script is run once, and without stacks; --passes with stack in it runs it once more",
+        ),
+        Pass(  # TRACE again, compiled with Inductor's C++ kernel profiling (CPU only)
+            name=PassName.KERNELS,
+            kind=TracePass,
+            module="cpp_kernels",
+            in_probe=True,
+            trace_file="kernels.json.gz",
+            not_in_script="a script is not compiled a second time for the names of Inductor's C++ kernels",
+        ),
+        Pass(name=PassName.MEMORY, kind=MemoryPass, module="memory", in_probe=True, listens=True),
+    )
+}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
 from kgprof.model.ceiling_records import Ceilings
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.holistic import Holistic
 from kgprof.model.options import FailOn, Options, RunKey
-from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, RoundRecord, TimingPass, TracePass
+from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, PassName, RoundRecord, TimingPass, TracePass
 from kgprof.model.plan import Plan, WorkUnit
 from kgprof.model.structs import Model, Skipped
 
@@ -47,6 +52,13 @@ class RunRecord(Model, frozen=True, kw_only=True):
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
+    further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)  # what the passes without a field here left
+
+    def left_by(self, name: PassName) -> Any:
+        """What pass ``name`` left: its Struct, or Skipped."""
+        if name in self.__struct_fields__:
+            return getattr(self, name)
+        return self.further.get(name, Skipped(reason=f"this Recording holds no {name.upper()} pass"))
 
 
 class PrivateNames(Model, frozen=True, kw_only=True):

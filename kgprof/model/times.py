@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kgprof.model.findings import Location
-from kgprof.model.options import PassName, RunKey
-from kgprof.model.passes import MachineSpeed
+from kgprof.model.options import RunKey
+from kgprof.model.passes import MachineSpeed, PassName
 from kgprof.model.structs import Model, Skipped, Tagged
 
 

@@ -37,11 +37,7 @@ from kgprof.errors import InputError
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
 REPORTS = ("report.html", "report.json")  # beside it
-TRACE_FILES = {
-    m.PassName.TRACE: "trace.json.gz",
-    m.PassName.STACK: "stack_trace.json.gz",
-    m.PassName.KERNELS: "kernels.json.gz",
-}
+TRACE_FILES = {row.name: row.trace_file for row in m.PASSES.values() if row.trace_file}
 TRACE_RECORDS = "trace_records.jsonl.gz"
 SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
@@ -54,10 +50,11 @@ KERNEL_ORIGINS = "kernel_origins.json"
 HOLISTIC = "holistic.json"
 COMPILED_KERNELS = "compiled_kernels.json"
 PRIVATE = "PRIVATE.txt"
+AGREEMENT = "agreement.json"
 AGREEMENT_LOG = "agreement_log.txt"
 CEILINGS = "ceilings.json"
 CEILINGS_LOG = "ceilings_log.txt"
-EVALUATION = "evaluation"
+EVALUATION = "evaluation.json"
 _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
 
 

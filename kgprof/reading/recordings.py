@@ -15,6 +15,7 @@ from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading.layout import (
     ACCEPTED,
+    AGREEMENT,
     CEILINGS,
     COMPILED_KERNELS,
     EVALUATION,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:  # the parent and the reader need no arrays
 
 T = TypeVar("T")
 
+# The passes of the first kgprof: where a run ended well, the absence of any other is the Recording's age.
+_IN_EVERY_RECORDING = frozenset(m.PassName) & {"compile", "timing", "trace", "host", "kernels", "memory"}
+
 # Which key a line of TRACE_RECORDS has, and what it holds.
 _LINES: dict[str, type[Any]] = {
     "metadata": m.TraceRecord,
@@ -55,7 +59,7 @@ def has_result(folder: Path, key: m.RunKey) -> bool:
 
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
     """One pass while the Recording is still being made; None where it is missing or was skipped."""
-    found = _read_if_there(run_folder(folder, key) / f"{name}.json", kind | m.Skipped)  # type: ignore[arg-type]
+    found = _read_if_there(run_folder(folder, key) / f"{name}.json", kind | m.Skipped)
     return found if isinstance(found, kind) else None
 
 
@@ -84,7 +88,7 @@ def load(path: Path) -> m.Recording:
         agreement=_load_agreement(folder, header),
         gate=_read_if_there(folder / GATE, m.GateSettings),
         accepted=_read_if_there(folder / ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
-        ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)  # type: ignore[arg-type]
+        ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)
         or m.Skipped(reason="this Recording holds no ceilings"),
     )
 
@@ -108,35 +112,36 @@ def _read_header(path: Path) -> m.RecordingHeader:
 
 
 def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRecord:
+    """Every pass of the list, and what stands beside the passes."""
     run = run_folder(folder, key)
     ended = _read_if_there(run / exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
     probe_exit = _read_if_there(run / exit_name(True), m.Exit)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
-    older = m.Skipped(reason="this Recording holds no STACK pass")
-    evaluation, unit = _load_evaluation(run / f"{EVALUATION}.json", header)
+    no_hta = "HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
+    no_holistic = m.Skipped(reason=no_hta)
+    left: dict[str, Any] = {}
+    for name, declared in m.PASSES.items():
+        absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
+        if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
+            absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
+        left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
+    evaluation, unit = _load_evaluation(run / EVALUATION, header)
+    beside = ((KERNEL_ORIGINS, m.KernelOrigins, not_probed), (COMPILED_KERNELS, m.CompiledKernels, missing))
+    for file, kind, absent in beside:
+        left[file.removesuffix(".json")] = _read_if_there(run / file, kind | m.Skipped) or absent
     return m.RunRecord(
         key=key,
         exit=ended,
         probe_exit=probe_exit,
-        compile=_read_if_there(run / "compile.json", m.CompilePass | m.Skipped) or missing,  # type: ignore[arg-type]
-        timing=_read_if_there(run / "timing.json", m.TimingPass | m.Skipped) or missing,  # type: ignore[arg-type]
-        trace=_read_if_there(run / "trace.json", m.TracePass | m.Skipped) or missing,  # type: ignore[arg-type]
-        host=_read_if_there(run / "host.json", m.HostPass | m.Skipped) or missing,  # type: ignore[arg-type]
-        stack=_read_if_there(run / "stack.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or (older if ended.outcome == "ok" else missing),
-        kernels=_read_if_there(run / "kernels.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or not_probed,
-        memory=_read_if_there(run / "memory.json", m.MemoryPass | m.Skipped) or not_probed,  # type: ignore[arg-type]
-        kernel_origins=_read_if_there(run / KERNEL_ORIGINS, m.KernelOrigins | m.Skipped) or not_probed,  # type: ignore[arg-type]
-        compiled_kernels=_read_if_there(run / COMPILED_KERNELS, m.CompiledKernels | m.Skipped)  # type: ignore[arg-type]
-        or missing,
-        unit=unit,
+        **{name: value for name, value in left.items() if name in m.RunRecord.__struct_fields__},
         evaluation=evaluation or missing,
+        unit=unit,
+        further={name: left[name] for name in m.PASSES if name not in m.RunRecord.__struct_fields__},
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, m.ScriptRun),
-        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or _no_holistic(),  # type: ignore[arg-type]
+        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or no_holistic,
         rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
     )
 
@@ -144,8 +149,8 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
 def _load_evaluation(path: Path, header: m.RecordingHeader) -> tuple[m.Evaluation | m.Skipped | None, m.WorkUnit]:
     """None where there is no file; and what the workload counts its work in."""
     if header.schema_version > 1:
-        return _read_if_there(path, m.Evaluation | m.Skipped), header.plan.unit  # type: ignore[arg-type]
-    found = _read_if_there(path, CandidateResults | m.Skipped)  # type: ignore[arg-type]
+        return _read_if_there(path, m.Evaluation | m.Skipped), header.plan.unit
+    found = _read_if_there(path, CandidateResults | m.Skipped)
     if isinstance(found, CandidateResults):
         return found.declared(), UNIT
     return found, header.plan.unit
@@ -209,12 +214,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
 
 
-def _no_holistic() -> m.Skipped:
-    return m.Skipped(
-        reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
-    )
-
-
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
         return m.Exit(outcome="interrupted", message="kgprof itself ended before this run did")
@@ -230,7 +229,7 @@ def _why_missing(ended: m.Exit, what: str = "run") -> str:
 def _load_agreement(folder: Path, header: m.RecordingHeader) -> m.Agreement | m.Skipped:
     if not header.plan.agreement:
         return m.Skipped(reason="there is nothing that the results could be compared with")
-    found = _read_if_there(folder / "agreement.json", m.Agreement | m.Skipped)  # type: ignore[arg-type]
+    found = _read_if_there(folder / AGREEMENT, m.Agreement | m.Skipped)
     return found or m.Skipped(reason="kgprof ended before the results were compared")
 
 
@@ -243,7 +242,8 @@ def _read_log(path: Path) -> str:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
 
 
-def _read_if_there(path: Path, kind: type[T]) -> T | None:
+def _read_if_there(path: Path, kind: Any) -> Any:
+    """A Struct, or Skipped, of ``kind``, which may be a union; None where there is no such file."""
     return _read(path, kind) if path.exists() else None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from kgprof.workloads.protocol import Session
+
 BEFORE_THE_FIRST = -1
 
 
@@ -35,3 +37,14 @@ class CallIndex:
         yield
         for watcher in self.watchers:
             watcher.call_ended()
+
+
+class CountedSession:
+    """A session, with each of its steps counted as a call."""
+
+    def __init__(self, session: Session, calls: CallIndex) -> None:
+        self._session, self._calls = session, calls
+
+    def step(self) -> object:
+        with self._calls.call():
+            return self._session.step()

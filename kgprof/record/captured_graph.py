@@ -50,21 +50,20 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
     seen: dict[object, int] = {}
     for leaf in leaves:
         seen[leaf.identity] = seen.get(leaf.identity, 0) + 1
+
+    def static(node: torch.fx.Node) -> str:
+        if not (node.meta.get("tensor_dict") or {}).get(STATIC_INPUT):
+            return ""
+        return "parameter" if ".grad" not in name_of(node) and "_parameters[" in name_of(node) else "fixed"
+
     return CapturedGraph(
         names=tuple(name_of(node) for node in placeholders),
-        static=tuple(_static(node) for node in placeholders),
+        static=tuple(map(static, placeholders)),
         in_place=tuple(_in_place(graph, placeholders)),
         returns=not getattr(reason, "graph_break", False),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
         returned_twice=tuple(dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)),
     )
-
-
-def _static(placeholder: torch.fx.Node) -> str:
-    kept = placeholder.meta.get("tensor_dict") or {}
-    if not kept.get(STATIC_INPUT):
-        return ""
-    return "parameter" if ".grad" not in name_of(placeholder) and "_parameters[" in name_of(placeholder) else "fixed"
 
 
 # ---------------------------------------------------------------- what writes
@@ -80,17 +79,11 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
         for target in _written(node):
             storage = _traced_storage(target)
             sharing = inputs.get(storage, []) if storage is not None else []
-            base = _base(target)
+            base = target  # of a view: inputs that lie in one storage are told apart by what it was made of alone
+            while base.args and isinstance(base.args[0], torch.fx.Node) and _traced_storage(base.args[0]) == storage:
+                base = base.args[0]
             for index in [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing:
                 yield m.InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
-
-
-def _base(node: torch.fx.Node) -> torch.fx.Node:
-    """What a view was made of, view by view: inputs that lie in one storage are told apart by it alone."""
-    storage = _traced_storage(node)
-    while node.args and isinstance(node.args[0], torch.fx.Node) and _traced_storage(node.args[0]) == storage:
-        node = node.args[0]
-    return node
 
 
 def _traced_storage(node: torch.fx.Node) -> int | None:
@@ -108,8 +101,9 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     if node.op not in ("call_function", "call_method"):
         return
     target, name = node.target, operator_of(node)
-    out = node.kwargs.get("out")
-    yield from _nodes(out)
+    # ``operator.or_`` has its underscore because ``or`` is a word of Python's.
+    of_operator = getattr(target, "__module__", "") == operator.add.__module__
+    yield from _nodes(node.kwargs.get("out"))
     if node.kwargs.get("inplace") is True or target in _AUGMENTED or target is operator.setitem:
         yield from _nodes(node.args[:1])
     elif name in _RUNNING_STATISTICS and len(node.args) > _IN_TRAINING and node.args[_IN_TRAINING] is True:
@@ -117,14 +111,8 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     elif isinstance(target, torch._ops.OpOverload):
         arguments = zip(target._schema.arguments, node.args, strict=False)
         yield from _nodes([value for argument, value in arguments if argument.is_write])
-    elif _says_in_place(target, name):
+    elif name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and not of_operator):
         yield from _nodes(node.args[:1])
-
-
-def _says_in_place(target: Any, name: str) -> bool:
-    """``add_`` and ``__setitem__``; but ``operator.or_`` has its underscore because ``or`` is a word of Python's."""
-    of_operator = getattr(target, "__module__", "") == operator.add.__module__
-    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and not of_operator)
 
 
 def _nodes(value: Any) -> Iterator[torch.fx.Node]:

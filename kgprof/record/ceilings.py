@@ -61,14 +61,9 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
 
 
 def _operations(device: torch.device) -> Iterator[tuple[str, Callable[[], m.CeilingSamples]]]:
-    yield m.COPY, lambda: copy_ceiling(device, copy_size(device))
+    yield m.COPY, lambda: copy_ceiling(device, min(COPY_BYTES, torch.cuda.mem_get_info(device)[0] // FREE_SHARE))
     for product in PRODUCTS:
         yield f"{m.MATMUL} in {product.name}", lambda product=product: matmul_ceiling(device, product)  # type: ignore[misc]
-
-
-def copy_size(device: torch.device) -> int:
-    free, _ = torch.cuda.mem_get_info(device)
-    return min(COPY_BYTES, free // FREE_SHARE)
 
 
 def copy_ceiling(device: torch.device, size_bytes: int) -> m.CeilingSamples:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import importlib
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 import kgprof
 from kgprof import model as m
@@ -26,7 +25,8 @@ from kgprof.errors import KgprofError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
 from kgprof.record.failure import describe_failure
-from kgprof.record.job import Done, Event, Job, Phase, Task, not_asked_for
+from kgprof.record.job import Done, Event, Job, Phase, Task
+from kgprof.record.run import Run, planned, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
@@ -105,53 +105,23 @@ def plan(job: Job, events: Events) -> None:
 
 
 def measure(job: Job, events: Events) -> None:
-    """Child A, from the import of the workload on with the backend that was asked for."""
+    """Child A: every pass on the same compiled code, the instruments one after the other."""
     from kgprof.workloads.backend import in_place_of_inductor
 
+    for declared in m.PASSES.values():  # so that nothing is imported between two passes
+        importlib.import_module(f"kgprof.record.{declared.module}")
     with in_place_of_inductor(job.options.backend):
-        measure_passes(job, events)
+        run = Run(job, events.phase)
+        for name, declared in m.PASSES.items():
+            # COMPILE always: what the others measure is the code that it compiles.
+            if not declared.in_probe and (name is m.PassName.COMPILE or run.wants(name)):
+                measure_pass(run, name, events)
 
 
-def measure_passes(job: Job, events: Events) -> None:
-    """Every pass on the same compiled code, the instruments one after the other."""
-    from kgprof.record.compiled_kernels import compiled_kernels
-    from kgprof.record.host_profiler import host_pass
-    from kgprof.record.stack_profiler import calls_of, stack_pass
-    from kgprof.record.timing import timing_pass
-    from kgprof.record.torch_profiler import trace_pass
-    from kgprof.record.torch_trace import compile_pass
-    from kgprof.workloads.protocol import EvaluationSession
-
-    run = Run(job, events)
-    folder, options, device, session = run.folder, job.options, run.device, run.session
-    evaluates = isinstance(session, EvaluationSession)
-
-    with events.phase(m.PassName.COMPILE):
-        records, first = folder / layout.TRACE_RECORDS, (lambda: None) if evaluates else run.write_result
-        run.write(
-            m.PassName.COMPILE, compile_pass(session, device, options, records_to=records, after_first_call=first)
-        )
-    if run.wants(m.PassName.TIMING):
-        with events.phase(m.PassName.TIMING):
-            timing, evaluation = timing_pass(session, device, options)
-            run.write(m.PassName.TIMING, timing)
-            run.write_evaluation(evaluation, evaluates)
-        if evaluates:
-            run.write_result()
-    if run.wants(m.PassName.TRACE):
-        with events.phase(m.PassName.TRACE):
-            run.write(
-                m.PassName.TRACE, trace_pass(session, device, options, folder / layout.TRACE_FILES[m.PassName.TRACE])
-            )
-        store.write_compiled_kernels(run.recording, run.key, compiled_kernels(device))
-    if run.wants(m.PassName.HOST):
-        with events.phase(m.PassName.HOST):
-            run.write(m.PassName.HOST, host_pass(session, device, options))
-    if run.wants(m.PassName.STACK):
-        with events.phase(m.PassName.STACK):
-            calls = calls_of(recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass))
-            path = folder / layout.TRACE_FILES[m.PassName.STACK]
-            run.write(m.PassName.STACK, stack_pass(session, device, options, path, calls_a_step=calls))
+def measure_pass(run: Run, name: m.PassName, events: Events) -> None:
+    module = importlib.import_module(f"kgprof.record.{m.PASSES[name].module}")
+    with events.phase(name):
+        module.measure(run)
 
 
 def timing_round(job: Job, events: Events) -> None:
@@ -160,9 +130,9 @@ def timing_round(job: Job, events: Events) -> None:
     from kgprof.workloads.backend import in_place_of_inductor
 
     with in_place_of_inductor(job.options.backend):
-        run = Run(job, events)
+        run = Run(job, events.phase)
         timed = timed_round(run.session, run.device, run.options, events.phase)
-    store.write_round(run.recording, run.key, job.round, timed)
+    store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 
 
 def script(job: Job, events: Events) -> int:
@@ -176,36 +146,28 @@ def script(job: Job, events: Events) -> int:
 
 def probe(job: Job, events: Events) -> None:
     """Child B: the same run compiled anew under the probes, and with Inductor's C++ kernels visible to the profiler."""
+    from kgprof.record.cpp_kernels import profile_cpp_kernels
     from kgprof.record.kernel_provenance import KernelProvenance
-    from kgprof.record.torch_profiler import profile_cpp_kernels
     from kgprof.workloads.backend import in_place_of_inductor
 
-    unavailable = (
-        profile_cpp_kernels() if job.kernels else ""
-    )  # before the workload is loaded: it may compile on import
+    # Before the workload is loaded: it may compile on import.
+    unavailable = profile_cpp_kernels() if job.kernels else ""
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), provenance:
-        run = Run(job, events)
-        probe_memory(run, events)
+        run = Run(job, events.phase)
+        if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
+            for _ in range(run.options.steps):
+                run.session.step()
+        probed = [name for name, declared in m.PASSES.items() if declared.in_probe and name is not m.PassName.KERNELS]
+        for name in sorted(probed, key=lambda name: name is not m.PassName.MEMORY):  # it begins from a cold start
+            if run.wants(name):
+                measure_pass(run, name, events)
         eager = eager_calls(run)
-    store.write_kernel_origins(run.recording, run.key, provenance.answer(eager))
+    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager))
     if unavailable:
         run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
     elif job.kernels:
-        trace_kernels(run, events)
-
-
-def probe_memory(run: Run, events: Events) -> None:
-    """MEMORY, or as many calls without it as KERNELS needs for the same shapes to have been seen."""
-    from kgprof.record.memory import memory_pass
-
-    if not run.wants(m.PassName.MEMORY):
-        for _ in range(run.options.steps):
-            run.session.step()
-        return
-    with events.phase(m.PassName.MEMORY):
-        project = project_sources.project_files(run.options.workload)
-        run.write(m.PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=project))
+        measure_pass(run, m.PassName.KERNELS, events)
 
 
 def eager_calls(run: Run) -> tuple[m.KernelOrigin, ...]:
@@ -214,20 +176,11 @@ def eager_calls(run: Run) -> tuple[m.KernelOrigin, ...]:
     from kgprof.record.eager_calls import EagerCalls
 
     calls = CallIndex()
-    with EagerCalls(calls, project_sources.project_files(run.options.workload)) as watching:
+    with EagerCalls(calls, run.project) as watching:
         for _ in range(EAGER_STEPS):
             with calls.call():
                 run.session.step()
     return watching.origins()
-
-
-def trace_kernels(run: Run, events: Events) -> None:
-    from kgprof.record.torch_profiler import trace_pass
-
-    with events.phase(m.PassName.KERNELS):
-        path = run.folder / layout.TRACE_FILES[m.PassName.KERNELS]
-        traced = trace_pass(run.session, run.device, run.options, path, cpp_kernel_profile=True)
-        run.write(m.PassName.KERNELS, traced)
 
 
 def agreement(job: Job, events: Events) -> None:
@@ -244,7 +197,8 @@ def agreement(job: Job, events: Events) -> None:
         results = {key: found for key in asked.runs if (found := recordings.read_result(recording, key)) is not None}
         judged = workload.agreement(results, asked.baseline)
         without = [(key, m.Skipped(reason="the run left no result")) for key in asked.runs if key not in results]
-        store.write_agreement(recording, m.Agreement(baseline=judged.baseline, runs=(*judged.runs, *without)))
+        judged = m.Agreement(baseline=judged.baseline, runs=(*judged.runs, *without))
+        store.write_json(recording / layout.AGREEMENT, judged)
 
 
 def ceilings(job: Job, events: Events) -> None:
@@ -254,7 +208,8 @@ def ceilings(job: Job, events: Events) -> None:
     from kgprof.record.ceilings import measure_ceilings
 
     with events.phase("ceilings"):
-        store.write_ceilings(Path(job.recording), measure_ceilings(torch.device(planned(job).device)))
+        measured = measure_ceilings(torch.device(planned(job).device))
+        store.write_json(Path(job.recording) / layout.CEILINGS, measured)
 
 
 TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
@@ -266,66 +221,3 @@ TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
     Task.AGREEMENT: agreement,
     Task.CEILINGS: ceilings,
 }
-
-
-# ---------------------------------------------------------------- what they share
-
-
-class Run:
-    """A prepared session, and where its passes go."""
-
-    def __init__(self, job: Job, events: Events) -> None:
-        import torch
-
-        from kgprof.workloads import loading
-
-        if job.key is None:
-            raise KgprofError(f"a {job.task} job without a run")
-        self.key: m.RunKey = job.key
-        self.options: m.Options = job.options
-        self.recording = Path(job.recording)
-        self.folder = layout.run_folder(self.recording, self.key)
-        self.device = torch.device(planned(job).device)
-        with events.phase("prepare"):
-            seed_everything(job.options.seed)
-            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-            self.session = workload.prepare(self.key, self.device)
-
-    def write(self, name: m.PassName, value: m.Model) -> None:
-        store.write_pass(self.recording, self.key, name, value)
-
-    def wants(self, name: m.PassName) -> bool:
-        """Otherwise it is written down that nobody asked for it."""
-        if self.options.wants(name):
-            return True
-        skipped = m.Skipped(reason=not_asked_for(self.options, name))
-        self.write(name, skipped)
-        if name is m.PassName.TIMING:
-            store.write_evaluation(self.recording, self.key, skipped)
-        return False
-
-    def write_evaluation(self, evaluation: m.Evaluation | None, evaluates: bool) -> None:
-        why = "its evaluate() counts no units of work" if evaluates else "the workload has no evaluation"
-        store.write_evaluation(self.recording, self.key, evaluation or m.Skipped(reason=why))
-
-    def write_result(self) -> None:
-        """Leaves nothing when there is nothing to compare."""
-        from kgprof.workloads.protocol import ResultSession
-
-        if isinstance(self.session, ResultSession) and (arrays := self.session.result()):
-            store.write_result(self.recording, self.key, arrays)
-
-
-def planned(job: Job) -> m.Plan:
-    if job.plan is None:
-        raise KgprofError(f"a {job.task} job without a plan")
-    return job.plan
-
-
-def seed_everything(seed: int) -> None:
-    """Every run of a Recording starts from the same random numbers."""
-    import torch
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)

@@ -24,7 +24,6 @@ import msgspec
 
 import kgprof
 from kgprof import model as m
-from kgprof.errors import EXIT_INTERNAL
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
@@ -55,10 +54,6 @@ class Ended:
     exit: m.Exit
     failed: Failed | None = None
 
-    @property
-    def is_kgprofs_own_failure(self) -> bool:
-        return self.failed is not None and self.failed.exit_code == EXIT_INTERNAL
-
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a child was running; its group has been ended."""
@@ -86,7 +81,7 @@ def run(
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
         with _Interruptions(news) as interruptions:
-            child = _Child.start(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
+            child = _Child(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
             ended = child.wait(job.options.timeout_s)
         if interruptions.came:
             raise Interrupted(ended.exit)
@@ -158,38 +153,6 @@ class _Child:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        is_program: bool,
-        events: IO[bytes],
-        log: BoundedLog,
-        on_phase: OnPhase,
-        echo: Echo,
-        interruptions: _Interruptions,
-    ) -> None:
-        self._process = process
-        self._is_program = is_program
-        self._log = log
-        self._echo = echo
-        self._on_phase = on_phase
-        self._began = time.monotonic()
-        self._phase = "start"
-        self._last_word: Done | Failed | None = None
-        self._interruptions = interruptions
-        self._news = interruptions.news  # something for ``wait`` to look at
-        assert process.stdout is not None  # Popen was asked for a pipe
-        self._readers = [
-            threading.Thread(target=self._read_log, args=(process.stdout, echo), daemon=True),
-            threading.Thread(target=self._read_events, args=(events,), daemon=True),
-        ]
-        if process.stderr is not None:
-            self._readers.append(threading.Thread(target=self._read_log, args=(process.stderr, _nowhere), daemon=True))
-        # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
-        for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
-            thread.start()
-
-    @classmethod
-    def start(
-        cls,
         job: Job,
         job_file: Path,
         log: Path,
@@ -197,29 +160,45 @@ class _Child:
         on_phase: OnPhase,
         echo: Echo,
         interruptions: _Interruptions,
-    ) -> _Child:
-        kept = BoundedLog(log)
-        is_program = job.task is Task.SCRIPT
-        python = ["-c", PROGRAM_BOOTSTRAP] if is_program else ["-P", "-c", BOOTSTRAP]
+    ) -> None:
+        self._log = BoundedLog(log)
+        self._on_phase = on_phase
+        self._phase = "start"
+        self._last_word: Done | Failed | None = None
+        self._interruptions = interruptions
+        self._news = interruptions.news  # something for ``wait`` to look at
+        self._is_program = job.task is Task.SCRIPT
+        python = ["-c", PROGRAM_BOOTSTRAP] if self._is_program else ["-P", "-c", BOOTSTRAP]
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, *python, str(HOME), str(job_file), str(writing)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if is_program else subprocess.STDOUT,
+                stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
                 pass_fds=(writing,),
                 env=environment,
                 start_new_session=True,
             )
         except OSError:
             events.close()
-            kept.close()
+            self._log.close()
             raise
         finally:
             os.close(writing)
-        return cls(process, is_program, events, kept, on_phase, echo, interruptions)
+        self._began = time.monotonic()
+        assert self._process.stdout is not None  # Popen was asked for a pipe
+        emptied: list[tuple[Callable[..., None], Any]] = [
+            (self._read_log, (self._process.stdout, echo)),
+            (self._read_events, (events,)),
+        ]
+        if self._process.stderr is not None:
+            emptied.append((self._read_log, (self._process.stderr, lambda data: None)))
+        self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
+        # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
+        for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
+            thread.start()
 
     def wait(self, timeout_s: float) -> Ended:
         """Until it ends, its time is up, or Ctrl-C; nothing of its group is left then."""
@@ -229,7 +208,8 @@ class _Child:
                 self._await_news(timeout_s)
             except queue.Empty:
                 timed_out = True
-                self._ask_for_its_stack()
+                self._process.send_signal(signal.SIGUSR1)  # prints its Python stack
+                time.sleep(STACK_GRACE_S)
             interrupted = self._interruptions.came  # one that comes later finds it ended already
             if self._is_program and (interrupted or timed_out):
                 self._press_ctrl_c()
@@ -257,7 +237,8 @@ class _Child:
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
         if code < 0:
-            return Ended(exit=self._exit("killed", _signal_name(-code)))
+            known = {number.value: number.name for number in signal.Signals}
+            return Ended(exit=self._exit("killed", known.get(-code, f"signal {-code}")))
         match self._last_word:
             case Failed() as failed:
                 outcome = "exited" if failed.exited else "raised"
@@ -280,10 +261,6 @@ class _Child:
         )
 
     # ---- ending it
-
-    def _ask_for_its_stack(self) -> None:
-        self._process.send_signal(signal.SIGUSR1)
-        time.sleep(STACK_GRACE_S)
 
     def _press_ctrl_c(self) -> None:
         """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
@@ -335,28 +312,14 @@ class _Child:
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:
             for line in stream:
-                self._hear(line)
-
-    def _hear(self, line: bytes) -> None:
-        try:
-            event = EVENT_DECODER.decode(line)
-        except msgspec.DecodeError:
-            self._log.feed(b"[kgprof: not an event: %r]\n" % line[:200])
-            return
-        if isinstance(event, Phase):
-            self._phase = event.name
-            self._on_phase(event.name)
-        else:
-            self._last_word = event
-            self._news.put(None)
-
-
-def _nowhere(data: bytes) -> None:
-    return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+                try:
+                    event = EVENT_DECODER.decode(line)
+                except msgspec.DecodeError:
+                    self._log.feed(b"[kgprof: not an event: %r]\n" % line[:200])
+                    continue
+                if isinstance(event, Phase):
+                    self._phase = event.name
+                    self._on_phase(event.name)
+                else:
+                    self._last_word = event
+                    self._news.put(None)

@@ -28,7 +28,7 @@ def compiled_kernels(device: torch.device) -> m.CompiledKernels | m.Skipped:
 
 
 def kernels_of(modules: Iterable[Any]) -> Iterator[m.CompiledKernel]:
-    """Of every kernel that has been launched: until then it may have several configurations to choose from."""
+    """Every kernel that has been launched: until then it may have several configurations to choose from."""
     for module in modules:
         for value in tuple(vars(module).values()):
             launchers = getattr(value, "launchers", None)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
+from kgprof.record.source import LogListener, Source
 
 LOGGERS = tuple(
     f"torch._inductor.{module}.__cudagraphs" for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
@@ -23,7 +24,7 @@ ROWS = 5000
 TEXT = 8000  # characters of one message: a recording lists every input
 
 
-class CudaGraphLog:
+class CudaGraphLog(Source):
     """Messages of all levels; a logger that was off is put back to where it was."""
 
     name = "cuda graph log"
@@ -31,10 +32,7 @@ class CudaGraphLog:
     def __init__(self, calls: CallIndex) -> None:
         self.messages: list[m.LogLine] = []
         self.left_out = 0
-        self.unavailable = ""
         self._calls = calls
-        self._handler = _MessageHandler(self)
-        self._before: list[tuple[logging.Logger, int]] = []
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
@@ -42,49 +40,28 @@ class CudaGraphLog:
         if self.left_out:
             yield {"left_out": self.left_out, "limit_rows": ROWS}
 
-    def __enter__(self) -> CudaGraphLog:
+    def listen(self, undo: ExitStack) -> None:
+        handler = LogListener(self.take)
         # Inductor need not be imported for this: its loggers are the same objects when it is.
         for logger in map(logging.getLogger, LOGGERS):
-            self._before.append((logger, logger.level))
+            undo.callback(logger.setLevel, logger.level)
+            undo.callback(logger.removeHandler, handler)
             logger.setLevel(logging.DEBUG)
-            logger.addHandler(self._handler)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for logger, level in self._before:
-            logger.removeHandler(self._handler)
-            logger.setLevel(level)
-        self._before.clear()
+            logger.addHandler(handler)
 
     def take(self, record: logging.LogRecord) -> None:
         if len(self.messages) >= ROWS:
             self.left_out += 1
             return
+        from torch._guards import CompileContext
+
         self.messages.append(
             m.LogLine(
                 call=self._calls.current,
                 logger=record.name,
                 level=record.levelname,
                 function=record.funcName or "",
-                compile_id=_current_compile_id(),
+                compile_id=str(CompileContext.current_compile_id() or ""),  # empty when a compiled graph is running
                 text=record.getMessage()[:TEXT],
             )
         )
-
-
-class _MessageHandler(logging.Handler):
-    def __init__(self, source: CudaGraphLog) -> None:
-        super().__init__(logging.DEBUG)
-        self._source = source
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._source.take(record)
-
-
-def _current_compile_id() -> str:
-    """Of the compilation that is going on; empty when a compiled graph is running."""
-    from torch._guards import CompileContext
-
-    return str(CompileContext.current_compile_id() or "")

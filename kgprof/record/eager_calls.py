@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable
-from types import FrameType, TracebackType
+from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.source import Source
 
 MAX_CALLS = 2_000  # of operators, in one call of the workload
 # Whose C functions are operators, beside a tensor's own methods.
@@ -29,38 +30,31 @@ _COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/tor
 Seen = list[tuple[str, m.SourceLine]]
 
 
-class EagerCalls:
+class EagerCalls(Source):
     """While entered, the operators that eager code calls on this thread, by call of the workload."""
 
     name = "eager calls"
 
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
-        self.unavailable = ""
         self._calls = calls
         self._project = project
         self._seen: dict[int, Seen] = defaultdict(list)
-        self._before: Callable[..., Any] | None = None
-        self._entered = False
 
-    def __enter__(self) -> EagerCalls:
-        self._before = sys.getprofile()
-        if self._before is not None:
+    def listen(self, undo: ExitStack) -> None:
+        if sys.getprofile() is not None:
             self.unavailable = "the program has set a profiling hook of its own"
-            return self
-        self._entered = True
+            return
+        undo.callback(sys.setprofile, None)
         sys.setprofile(self._hook)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._entered:
-            sys.setprofile(self._before)
-            self._entered = False
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
-        """Of one call of the workload; of no operator that was called otherwise in another one."""
-        steps = [_by_operator(seen) for seen in self._seen.values()]
+        """The operators of one call of the workload, without those that another call called otherwise."""
+        steps: list[dict[str, list[m.SourceLine]]] = []
+        for seen in self._seen.values():
+            by_operator: dict[str, list[m.SourceLine]] = defaultdict(list)
+            for name, line in seen:
+                by_operator[name].append(line)
+            steps.append(by_operator)
         if not steps or any(len(seen) >= MAX_CALLS for seen in self._seen.values()):
             return ()
         first = steps[0]
@@ -78,7 +72,7 @@ class EagerCalls:
                 seen.append((function.__name__, line))
 
     def _line(self, frame: FrameType | None) -> m.SourceLine | None:
-        """Of the project, nearest to the call; None inside of compiled code."""
+        """The project's line that is nearest to the call; None inside of compiled code."""
         while frame is not None:
             file = frame.f_code.co_filename
             if self._project.holds(file):
@@ -96,10 +90,3 @@ def _is_operator(function: Any) -> bool:
     if owner is None:
         return str(getattr(function, "__qualname__", "")).startswith(_FUNCTIONS)
     return getattr(owner, "__name__", "") in _HOMES
-
-
-def _by_operator(seen: Seen) -> dict[str, list[m.SourceLine]]:
-    found: dict[str, list[m.SourceLine]] = defaultdict(list)
-    for name, line in seen:
-        found[name].append(line)
-    return dict(found)

@@ -24,32 +24,37 @@ def choose_device(wanted: str) -> torch.device:
     """``auto`` is cuda where torch sees a GPU. Raises UsageError, in torch's words, for cuda where it sees none."""
     available = torch.cuda.is_available()
     if wanted == "cuda" and not available:
+        why = "torch.cuda.is_available() is False"
+        try:
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+        except (AssertionError, RuntimeError) as error:
+            why = str(error).splitlines()[0]
         raise UsageError(
-            f"--device cuda: torch {torch.__version__} sees no GPU: {_what_cuda_says()}",
+            f"--device cuda: torch {torch.__version__} sees no GPU: {why}",
             hint="run on a machine with an NVIDIA GPU and a CUDA build of torch, or use --device cpu",
         )
     return torch.device("cuda" if available and wanted != "cpu" else "cpu")
-
-
-def _what_cuda_says() -> str:
-    try:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
-    except (AssertionError, RuntimeError) as error:
-        return str(error).splitlines()[0]
-    return "torch.cuda.is_available() is False"
 
 
 def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
     cpu = _cpu_name()
     on_gpu = device.type == "cuda"
     commit, dirty = _git(Path.cwd())
+    top = _ask("git", "-C", str(Path.cwd()), "rev-parse", "--show-toplevel")
+    driver: str | m.Skipped = m.Skipped(reason="a CPU run")
+    if on_gpu:
+        driver = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    try:
+        triton: str | m.Skipped = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        triton = m.Skipped(reason="not installed")
     return m.Environment(
         kgprof=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),  # a subclass of str that msgspec does not know
-        triton=_triton_version(),
+        triton=triton,
         cuda=torch.version.cuda or m.Skipped(reason="torch was built without CUDA"),
-        driver=_driver() if on_gpu else m.Skipped(reason="a CPU run"),
+        driver=driver if isinstance(driver, m.Skipped) else driver.splitlines()[0].strip(),
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
         cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -60,20 +65,8 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
         git_commit=commit,
         git_dirty=dirty,
         flags=user_flags,
-        source_root=_source_root(Path.cwd()),
+        source_root=str(Path.cwd()) if isinstance(top, m.Skipped) else top,
     )
-
-
-def _triton_version() -> str | m.Skipped:
-    try:
-        return importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        return m.Skipped(reason="not installed")
-
-
-def _driver() -> str | m.Skipped:
-    answer = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return answer if isinstance(answer, m.Skipped) else answer.splitlines()[0].strip()
 
 
 def _cpu_name() -> str:
@@ -102,11 +95,6 @@ def _git(folder: Path) -> tuple[str | m.Skipped, bool | m.Skipped]:
         return commit, commit
     changes = _ask("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
     return commit, changes if isinstance(changes, m.Skipped) else bool(changes)
-
-
-def _source_root(folder: Path) -> str:
-    top = _ask("git", "-C", str(folder), "rev-parse", "--show-toplevel")
-    return str(folder) if isinstance(top, m.Skipped) else top
 
 
 def _ask(*command: str) -> str | m.Skipped:

@@ -8,20 +8,18 @@ stands in the same artifact.
 from __future__ import annotations
 
 import importlib
+from contextlib import ExitStack
 from typing import Any
+
+from kgprof.record.source import Source, replace
 
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what was noted
 
 
-class FallbackProvenance:
+class FallbackProvenance(Source):
     """While entered, no call of an ATen operator in generated code is left without its origin."""
 
-    def __init__(self) -> None:
-        self.unavailable = ""
-        self._scheduler: Any = None
-        self._original: Any = None
-
-    def __enter__(self) -> FallbackProvenance:
+    def listen(self, undo: ExitStack) -> None:
         try:
             debug = importlib.import_module("torch._inductor.debug")
             scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
@@ -29,7 +27,7 @@ class FallbackProvenance:
             getattr(debug, HANDLE)
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch does not say what it leaves out of the provenance of kernels ({error})"
-            return self
+            return
 
         def watched(this: Any, scheduler_node: Any) -> Any:
             before = getattr(debug, HANDLE)
@@ -40,11 +38,4 @@ class FallbackProvenance:
                 debug.set_kernel_post_grad_provenance_tracing(node, name, is_extern=True)
             return result
 
-        scheduler.codegen_extern_call = watched
-        self._scheduler, self._original = scheduler, original
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._scheduler is not None:
-            self._scheduler.codegen_extern_call = self._original
-            self._scheduler = None
+        replace(scheduler, "codegen_extern_call", watched, undo)

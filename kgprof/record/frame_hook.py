@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FrameType, TracebackType
+from contextlib import ExitStack
+from types import CodeType, FrameType
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.python_stack import upwards
+from kgprof.record.source import Source, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
@@ -27,7 +30,7 @@ FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have be
 _UNIMPLEMENTED = "unimplemented"
 
 
-class FrameHook:
+class FrameHook(Source):
     """Rows of what was compiled anywhere, and of what was skipped or raised in the project's own files."""
 
     name = "frame hook"
@@ -35,13 +38,11 @@ class FrameHook:
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
         self.frames: list[m.OfferedFrame] = []
         self.left_out = 0
-        self.unavailable = ""
         self._calls = calls
         self._project = project
         self._given_up: set[CodeType] = set()  # skipped for a fault: what runs inside them does so in consequence
-        self._restore: Callable[[], None] | None = None
 
-    def __enter__(self) -> FrameHook:
+    def listen(self, undo: ExitStack) -> None:
         try:
             from torch._dynamo import convert_frame
 
@@ -49,23 +50,8 @@ class FrameHook:
             original = wrapper.__dict__["__call__"]
         except (ImportError, AttributeError, KeyError) as error:
             self.unavailable = f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
-            return self
-        patched = self._watching(original)
-        wrapper.__call__ = patched  # type: ignore[method-assign]
-
-        def restore() -> None:
-            if wrapper.__dict__["__call__"] is patched:
-                wrapper.__call__ = original  # type: ignore[method-assign]
-
-        self._restore = restore
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
+            return
+        replace(wrapper, "__call__", self._watching(original), undo)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
@@ -90,23 +76,20 @@ class FrameHook:
 
     def _judge(self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None) -> None:
         guarded = getattr(result, "guarded_code", None)
+        # After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled.
+        action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id))
-        elif _is_run_only(result):
+        elif re.search(r"run_?only", action, re.IGNORECASE):
             self._add(code, outcome="run-only", text="\n".join(before.refused()))
         elif self._project.holds(code.co_filename):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
-            self._add(code, outcome="skipped", why=why, text=text, called_in=self._skipped_above(caller))
+            codes = (above.f_code for above in upwards(caller if self._given_up else None))
+            above = next((given_up.co_name for given_up in codes if given_up in self._given_up), "")
+            self._add(code, outcome="skipped", why=why, text=text, called_in=above)
             if why in FAULTS:
                 self._given_up.add(code)
-
-    def _skipped_above(self, caller: FrameType | None) -> str:
-        while caller is not None and self._given_up:
-            if caller.f_code in self._given_up:
-                return caller.f_code.co_name
-            caller = caller.f_back
-        return ""
 
     def _add(
         self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "", called_in: str = ""
@@ -133,26 +116,23 @@ class _Counts:
     """Dynamo's own counters before a frame, to tell what happened in it whichever words this torch has for it."""
 
     def __init__(self, counters: Mapping[str, Mapping[str, int]]) -> None:
-        self._counters = counters
-        self._frames = dict(counters.get("frames", {}))
+        self.counters = counters
+        self.frames = dict(counters.get("frames", {}))
         self._refused = dict(counters.get(_UNIMPLEMENTED, {}))
-
-    def error_was_suppressed(self) -> bool:
-        """One more frame was begun than was ended well."""
-        now = self._counters.get("frames", {})
-        begun, ended = (now.get(key, 0) - self._frames.get(key, 0) for key in ("total", "ok"))
-        return begun > ended
 
     def refused(self) -> Iterator[str]:
         """What Dynamo could not trace since then, in its own words with the GB id."""
-        for text, times in self._counters.get(_UNIMPLEMENTED, {}).items():
+        for text, times in self.counters.get(_UNIMPLEMENTED, {}).items():
             if times > self._refused.get(text, 0):
                 yield str(text)
 
 
 def _why_skipped(code: CodeType, before: _Counts) -> str:
     """Asked of torch's own conditions, in its order: 2.11 gives no reason, and wording changes."""
-    if before.error_was_suppressed():
+    begun, ended = (
+        before.counters.get("frames", {}).get(key, 0) - before.frames.get(key, 0) for key in ("total", "ok")
+    )
+    if begun > ended:  # one more frame was begun than was ended well: an error was suppressed
         return "error"
     from torch._dynamo import config, trace_rules
 
@@ -160,21 +140,11 @@ def _why_skipped(code: CodeType, before: _Counts) -> str:
         return "skip-list"
     if config.disable:
         return "disabled"
-    return "dispatch-mode" if _in_a_dispatch_mode() else ""
-
-
-def _in_a_dispatch_mode() -> bool:
     try:
         from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
     except ImportError:
-        return False
-    return bool(is_in_any_mode_without_ignore_compile_internals())
-
-
-def _is_run_only(result: Any) -> bool:
-    """After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled."""
-    strategy = getattr(result, "frame_exec_strategy", None)
-    return bool(re.search(r"run_?only", str(getattr(strategy, "cur_action", "")), re.IGNORECASE))
+        return ""
+    return "dispatch-mode" if is_in_any_mode_without_ignore_compile_internals() else ""
 
 
 def _described(error: BaseException) -> str:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.record.installed_graphs import Graph, InstalledGraphs
 
 
-class GraphHook:
+class GraphHook(InstalledGraphs):
     """One GraphRuns for each graph that was compiled while it listened."""
 
     name = "graph hook"
 
     def __init__(self, calls: CallIndex) -> None:
-        self.unavailable = ""
+        super().__init__()
         self._calls = calls
         self._graphs: list[m.GraphRuns] = []
         self._skip_code: Callable[..., None] = lambda code: None
-        self._installed = InstalledGraphs(self._counting)
 
     @property
     def graphs(self) -> tuple[m.GraphRuns, ...]:
@@ -33,29 +32,23 @@ class GraphHook:
         """For the file of records."""
         yield from ({"graph": msgspec.to_builtins(graph, str_keys=True)} for graph in self.graphs)
 
-    def __enter__(self) -> GraphHook:
+    def listen(self, undo: ExitStack) -> None:
         try:
             from torch._dynamo.eval_frame import skip_code
         except ImportError as error:
             self.unavailable = f"this torch has no skip_code ({error})"
-            return self
+            return
         self._skip_code = skip_code
-        self._installed.__enter__()
-        self.unavailable = self._installed.unavailable
-        return self
+        super().listen(undo)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._installed.__exit__(kind, error, trace)
-
-    def _counting(self, output: Any, graph: Callable[..., Any]) -> Callable[..., Any]:
+    def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
         calls = self._calls
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(
                 compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-                inputs=input_names(output),
+                # In the order of its placeholders; empty where this torch hides them.
+                inputs=tuple(name_of(node) for node in getattr(output, "placeholders", ())),
                 runs=runs,
                 cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
             )
@@ -69,11 +62,6 @@ class GraphHook:
         # It runs where Dynamo looks at every frame, and must not be compiled itself.
         self._skip_code(counted.__code__)
         return counted
-
-
-def input_names(output: Any) -> tuple[str, ...]:
-    """Dynamo's names of the graph's inputs in the order of its placeholders; empty where this torch hides them."""
-    return tuple(name_of(node) for node in getattr(output, "placeholders", ()))
 
 
 def name_of(placeholder: Any) -> str:

@@ -39,33 +39,22 @@ def asked(
     recording: m.Recording, *, again: bool = False, say: Say = lambda text: None, limit_s: float = LIMIT_S
 ) -> m.Recording:
     """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves the rest unasked."""
-    answers = {}
+    answers: dict[m.RunKey, Answer] = {}
     try:
         for run in recording.runs:
-            if has_gpu_trace(recording, run) and (again or not is_kept(recording, run)):
+            trace = layout.trace_path(recording, run.key, m.PassName.TRACE)
+            kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
+            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass) and trace.is_file()
+            if on_gpu and (again or not kept.exists()):
                 say(f"HolisticTraceAnalysis reads the trace of {run.key.slug}")
-                answers[run.key] = _ask_and_keep(recording, run, limit_s)
+                answers[run.key], is_its_own = ask(trace, limit_s)
+                if is_its_own:
+                    with contextlib.suppress(KgprofError):  # what cannot be written to is read all the same
+                        store.write_json(kept, answers[run.key])
     except KeyboardInterrupt:
         say("interrupted: the report goes without the rest of HolisticTraceAnalysis")
     runs = tuple(msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs)
     return msgspec.structs.replace(recording, runs=runs)
-
-
-def has_gpu_trace(recording: m.Recording, run: m.RunRecord) -> bool:
-    on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass)
-    return on_gpu and layout.trace_path(recording, run.key, m.PassName.TRACE).is_file()
-
-
-def is_kept(recording: m.Recording, run: m.RunRecord) -> bool:
-    return (layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC).exists()
-
-
-def _ask_and_keep(recording: m.Recording, run: m.RunRecord, limit_s: float) -> Answer:
-    answer, is_its_own = ask(layout.trace_path(recording, run.key, m.PassName.TRACE), limit_s)
-    if is_its_own:
-        with contextlib.suppress(KgprofError):  # a Recording that cannot be written to is read all the same
-            store.write_holistic(Path(recording.folder), run.key, answer)
-    return answer
 
 
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:

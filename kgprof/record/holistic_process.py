@@ -47,16 +47,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 def main(answer: str, *traces: str) -> None:
     """Writes a Holistic, or Skipped with its reason, as JSON to ``answer``; raises ImportError without HTA."""
-    _bound_memory()
-    Path(answer).write_bytes(m.encode_json(analysed([Path(trace) for trace in traces])))
-
-
-def _bound_memory() -> None:
-    """What it asks for beyond that raises MemoryError, whoever else needs the machine."""
-    if sys.platform == "linux":
+    if sys.platform == "linux":  # what it asks for beyond that raises MemoryError, whoever else needs the machine
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    Path(answer).write_bytes(m.encode_json(analysed([Path(trace) for trace in traces])))
 
 
 def analysed(traces: Sequence[Path]) -> m.Holistic | m.Skipped:
@@ -72,12 +67,9 @@ def analysed(traces: Sequence[Path]) -> m.Holistic | m.Skipped:
         return m.Skipped(reason=f"HTA could not load the trace: {failed}")
     session.ask(found)
     ranks = tuple(session.rank(number) for number in range(len(traces)))
-    return m.Holistic(versions=_versions(), calls=tuple(session.calls), ranks=ranks)
-
-
-def _versions() -> dict[str, str]:
     installed = {distribution.metadata["Name"].lower() for distribution in metadata.distributions()}
-    return {name: metadata.version(name) for name in PACKAGES if name.lower() in installed}
+    versions = {name: metadata.version(name) for name in PACKAGES if name.lower() in installed}
+    return m.Holistic(versions=versions, calls=tuple(session.calls), ranks=ranks)
 
 
 @dataclass(frozen=True, kw_only=True)

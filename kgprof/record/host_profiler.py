@@ -11,9 +11,14 @@ import torch
 
 from kgprof import model as m
 from kgprof.record import timing
+from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
 ROWS = 200  # by self time; the rest is counted
+
+
+def measure(run: Run) -> None:
+    run.write(m.PassName.HOST, host_pass(run.session, run.device, run.options))
 
 
 def host_pass(session: Session, device: torch.device, options: m.Options) -> m.HostPass:
@@ -51,7 +56,7 @@ def _rows(entries: Iterable[Any]) -> Iterable[m.HostRow]:
             name, file, line = code.co_qualname, code.co_filename, code.co_firstlineno
         else:
             name, file, line = str(code), "", 0
-        if _is_the_profiler(name):
+        if name.startswith("<method 'disable' of '_lsprof.Profiler'"):  # the last call that cProfile sees
             continue
         yield m.HostRow(
             function=name,
@@ -61,8 +66,3 @@ def _rows(entries: Iterable[Any]) -> Iterable[m.HostRow]:
             self_us=entry.inlinetime * 1e6,
             cumulative_us=entry.totaltime * 1e6,
         )
-
-
-def _is_the_profiler(name: str) -> bool:
-    """The call that switches cProfile off is the last thing it sees."""
-    return name.startswith("<method 'disable' of '_lsprof.Profiler'")

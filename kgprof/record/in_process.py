@@ -16,17 +16,15 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import torch
 
 from kgprof import model as m
-from kgprof._version import __version__
 from kgprof.errors import UsageError
 from kgprof.reading.project import ProjectFiles
 from kgprof.reading.recordings import records_of
-from kgprof.record import project_sources
+from kgprof.record import foreign, project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.failure import describe_failure
 from kgprof.record.flags import flags
@@ -168,7 +166,8 @@ class InProcess:
 
     def _records(self) -> m.CompileRecords:
         lines = list(self._compile.lines())
-        return records_of(lines, self._typed(project_sources.gather(lines, self._project), _frame_files(lines)))
+        files = [line["frame"]["file"] for line in lines if "frame" in line]
+        return records_of(lines, self._typed(project_sources.gather(lines, self._project), files))
 
     def _memory_pass(self) -> m.MemoryPass:
         read, held = self._syncs.records(), self._tensors.records()
@@ -198,10 +197,6 @@ class InProcess:
         return msgspec.structs.replace(sources, files={**sources.files, **found})
 
 
-def _frame_files(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    yield from (line["frame"]["file"] for line in lines if "frame" in line)
-
-
 def _plan(key: m.RunKey, device: torch.device) -> m.Plan:
     return m.Plan(
         workload=WORKLOAD,
@@ -218,22 +213,15 @@ def _plan(key: m.RunKey, device: torch.device) -> m.Plan:
 def _environment(device: torch.device) -> m.Environment:
     """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
-    return m.Environment(
-        kgprof=__version__,
+    nothing = foreign.environment(reason=_NOT_ASKED.reason, device_name=name)
+    return msgspec.structs.replace(
+        nothing,
         python=platform.python_version(),
         torch=str(torch.__version__),
-        triton=_NOT_ASKED,
         cuda=str(torch.version.cuda) if torch.version.cuda else m.Skipped(reason="torch was built without CUDA"),
-        driver=_NOT_ASKED,
-        device_name=name,
         cpu_name=platform.processor(),
-        cpu_count=_NOT_ASKED,
         torch_threads=torch.get_num_threads(),
-        memory_bytes=_NOT_ASKED,
         platform=platform.platform(),
-        compiler=_NOT_ASKED,
-        git_commit=_NOT_ASKED,
-        git_dirty=_NOT_ASKED,
         flags=flags(os.environ),
     )
 

@@ -1,48 +1,72 @@
 """How Dynamo hands a compiled graph to the code that calls it: the one patch that stands between the two.
 
-Dynamo puts a compiled graph into the module's globals under a name of its own and calls it from there
-(``OutputGraph.install_global_unsafe``). While anybody listens something else is put there, a layer for each listener;
-when one leaves, its layer is taken off, so that nothing of it stands in what follows.
+Dynamo captures a graph, has a backend compile it (``OutputGraph.call_user_compiler``), puts the result into the
+module's globals under a name of its own and calls it from there (``OutputGraph.install_global_unsafe``). While anybody
+listens something else is put there, a layer for each listener; when one leaves, its layer is taken off, so that
+nothing of it stands in what follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
 from typing import Any
 
+from kgprof.record.source import Source, replace
+
 PREFIX = "__compiled_fn"
+INSTALL, COMPILE = "install_global_unsafe", "call_user_compiler"
 
 Graph = Callable[..., Any]
 
 
-class InstalledGraphs:
-    """Each graph that is compiled within is replaced by ``replaced(output_graph, graph)``; what entered first stands
-    nearest to the graph, so that what is left first can be taken off first."""
+class InstalledGraphs(Source):
+    """Each graph that is compiled within is replaced by ``around(output_graph, graph, captured)``; what entered first
+    stands nearest to the graph, so that what is left first can be taken off first."""
 
-    def __init__(self, replaced: Callable[[Any, Graph], Graph]) -> None:
-        self.unavailable = ""
-        self.replaced = replaced
+    needs: tuple[str, ...] = (INSTALL,)  # methods of Dynamo's OutputGraph
 
-    def __enter__(self) -> InstalledGraphs:
-        if not _PATCH.is_on:
-            self.unavailable = _PATCH.put_on()
-        if not self.unavailable:
-            _listening.append(self)
-        return self
+    def __init__(self) -> None:
+        self._captured: dict[int, Any] = {}  # by the identity of Dynamo's OutputGraph, while it compiles
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self not in _listening:
+    def capture(self, output: Any) -> Any:
+        """What ``around`` is to know of the graph, read before a backend makes something else of it."""
+
+    def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
+        """``graph`` itself, or what stands around it; ``captured`` is None where ``capture`` raised."""
+        raise NotImplementedError
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            from torch._dynamo.output_graph import OutputGraph
+        except ImportError as error:
+            self.unavailable = f"this torch has no OutputGraph ({error})"
             return
+        lacking = [name for name in self.needs if name not in vars(OutputGraph)]
+        if lacking:
+            self.unavailable = f"this torch has no OutputGraph.{' or '.join(lacking)}"
+        if INSTALL not in lacking:
+            if not _listening:
+                _put_on(OutputGraph)
+            _listening.append(self)
+            undo.callback(self._leave)
+
+    def _leave(self) -> None:
         _listening.remove(self)
         for standing in _standing:
             standing.take_off()
         _standing[:] = [standing for standing in _standing if standing.layers]
         if not _listening:
-            _PATCH.take_off()
+            _patch.close()
+
+    def read(self, kept: dict[int, Any], output: Any, read: Callable[[], Any]) -> None:
+        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as unavailable."""
+        try:
+            kept[id(output)] = read()
+        except Exception as error:  # noqa: BLE001
+            self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,56 +92,33 @@ class _Standing:
                 self.scope[self.name] = layer.below
 
 
-class _Patch:
-    """Of ``OutputGraph.install_global_unsafe``, once for all that listen: taken off in any order, patches of patches
-    would leave some standing."""
+def _put_on(output_graph: Any) -> None:
+    """Once for all that listen: taken off in any order, patches of patches would leave some standing."""
+    original, compiler = vars(output_graph)[INSTALL], vars(output_graph).get(COMPILE)
 
-    def __init__(self) -> None:
-        self._restore: Callable[[], None] | None = None
+    def install(this: Any, name: str, value: Any) -> None:
+        if not name.startswith(PREFIX):
+            original(this, name, value)
+            return
+        layers: list[_Layer] = []
+        for owner in _listening:
+            below = layers[-1].replacement if layers else value
+            replacement = owner.around(this, below, owner._captured.pop(id(this), None))
+            layers.append(_Layer(owner=owner, replacement=replacement, below=below))
+        original(this, name, layers[-1].replacement if layers else value)
+        _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
 
-    @property
-    def is_on(self) -> bool:
-        return self._restore is not None
+    def compiling(this: Any, *args: Any, **named: Any) -> Any:
+        for owner in _listening:
+            owner.read(owner._captured, this, partial(owner.capture, this))
+        assert compiler is not None
+        return compiler(this, *args, **named)
 
-    def put_on(self) -> str:
-        """Why it cannot be; empty when it is."""
-        try:
-            from torch._dynamo.output_graph import OutputGraph
-
-            original = OutputGraph.__dict__["install_global_unsafe"]
-        except (ImportError, AttributeError, KeyError) as error:
-            return f"this torch has no OutputGraph.install_global_unsafe ({error})"
-
-        def install(this: Any, name: str, value: Any) -> None:
-            if not name.startswith(PREFIX):
-                original(this, name, value)
-                return
-            layers = list(_layers(this, value))
-            original(this, name, layers[-1].replacement if layers else value)
-            _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
-
-        OutputGraph.install_global_unsafe = install  # type: ignore[assignment,method-assign]
-
-        def restore() -> None:
-            if OutputGraph.__dict__["install_global_unsafe"] is install:
-                OutputGraph.install_global_unsafe = original  # type: ignore[method-assign]
-
-        self._restore = restore
-        return ""
-
-    def take_off(self) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
-
-
-def _layers(output: Any, graph: Graph) -> Iterator[_Layer]:
-    for owner in _listening:
-        replacement = owner.replaced(output, graph)
-        yield _Layer(owner=owner, replacement=replacement, below=graph)
-        graph = replacement
+    replace(output_graph, INSTALL, install, _patch)
+    if compiler is not None:
+        replace(output_graph, COMPILE, compiling, _patch)
 
 
 _listening: list[InstalledGraphs] = []
 _standing: list[_Standing] = []
-_PATCH = _Patch()
+_patch = ExitStack()

@@ -17,7 +17,7 @@ from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
 
-# Of the records that torch.__trace emits. The rest (generated code, graphs, chromium events) is 30 times as much.
+# What is kept of torch.__trace. The rest (generated code, graphs, chromium events) is 30 times as much.
 KEPT_RECORDS = frozenset(
     {
         "str",  # file names in stacks are numbers that these explain
@@ -46,7 +46,7 @@ KEPT_ARTIFACTS = frozenset(
         "cudagraph_skip_reason",
     }
 )
-# Of the spans in chromium_event records: those that tell the stages of a compilation apart.
+# The spans in chromium_event records that tell the stages of a compilation apart.
 KEPT_SPANS = frozenset(
     {
         "dynamo",
@@ -82,20 +82,10 @@ def is_kept(metadata: Metadata, payload: str | None) -> bool:
     if not KEPT_RECORDS.isdisjoint(metadata):
         return True
     if "chromium_event" in metadata:
-        return _span_name(payload) in KEPT_SPANS
+        # Found in the text: the payload is JSON that is made for every span and needed of few.
+        return (payload or "").partition('"name": "')[2].partition('"')[0] in KEPT_SPANS
     artifact = metadata.get("artifact")
     return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
-
-
-def _span_name(payload: str | None) -> str:
-    """Found in the text, because the payload is JSON that is made for every span and needed of few."""
-    _, _, rest = (payload or "").partition('"name": "')
-    return rest.partition('"')[0]
-
-
-def _is_cache_miss(metadata: Metadata) -> bool:
-    artifact = metadata.get("artifact")
-    return isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
 
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -111,7 +101,9 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
     for record in records:
         metadata = record.metadata
         payload = _slim_span(record.payload) if "chromium_event" in metadata else record.payload
-        limit = KEY_BYTES if _is_cache_miss(metadata) else PAYLOAD_BYTES
+        artifact = metadata.get("artifact")
+        is_a_miss = isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
+        limit = KEY_BYTES if is_a_miss else PAYLOAD_BYTES
         cut = max(0, len(payload or "") - limit)
         line: dict[str, Any] = {"call": record.call, "metadata": dict(metadata), "payload": payload and payload[:limit]}
         if cut:

@@ -30,7 +30,7 @@ class KeptTrace:
 
 
 def kept_traces(folder: Path, keys: Sequence[m.RunKey]) -> tuple[KeptTrace, ...]:
-    """Of each run that has one the first of TRACED, while the file is there."""
+    """The first of TRACED of each run that has one, while the file is there."""
     every = ((_kept(folder, key, name) for name in TRACED) for key in keys)
     return tuple(found for of_run in every if (found := next(filter(None, of_run), None)) is not None)
 
@@ -50,25 +50,23 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     """
     wanted = TRACED if name is None else (name,)
     if slug is None:
-        return _the_only_one(recording, wanted)
+        having = [kept for run in recording.runs if (kept := _first(recording, run, wanted)) is not None]
+        if len(having) == 1:
+            return having[0]
+        if having:
+            raise UsageError(f"{len(having)} runs have a trace", hint=f"name one with --run: {_slugs(having)}")
+        reasons = [f"{run.key.slug}: {_why(recording, run, wanted)}" for run in recording.runs]
+        raise InputError("no run has such a trace", path=recording.folder, hint=reasons[0] if reasons else "")
     run = next((run for run in recording.runs if run.key.slug == slug), None)
     if run is None:
         known = ", ".join(run.key.slug for run in recording.runs)
         raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {known}")
     found = _first(recording, run, wanted)
     if found is None:
-        raise InputError(_why(recording, run, wanted), path=slug, hint=_others(recording))
+        others = [kept for run in recording.runs if (kept := _first(recording, run, TRACED)) is not None]
+        instead = f"there is a trace of {_slugs(others)}" if others else "no run of this Recording has a trace"
+        raise InputError(_why(recording, run, wanted), path=slug, hint=instead)
     return found
-
-
-def _the_only_one(recording: m.Recording, wanted: Sequence[m.PassName]) -> KeptTrace:
-    found = [kept for run in recording.runs if (kept := _first(recording, run, wanted)) is not None]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{len(found)} runs have a trace", hint=f"name one with --run: {_slugs(found)}")
-    reasons = [f"{run.key.slug}: {_why(recording, run, wanted)}" for run in recording.runs]
-    raise InputError("no run has such a trace", path=recording.folder, hint=reasons[0] if reasons else "")
 
 
 def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> KeptTrace | None:
@@ -76,18 +74,12 @@ def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName
 
 
 def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> str:
-    """Of the pass that was asked for; where none was, of TRACE, which every run has unless something kept it away."""
+    """Why there is no trace of the wanted pass, or of TRACE, which every run has unless something kept it away."""
     name = wanted[-1]
-    traced = {m.PassName.KERNELS: run.kernels, m.PassName.STACK: run.stack}.get(name, run.trace)
+    traced = run.left_by(name)
     if isinstance(traced, m.Skipped):
         return f"there is no {name.upper()} pass: {traced.reason}"
     return f"the trace of {name.upper()} is not where it was kept ({layout.trace_path(recording, run.key, name)})"
-
-
-def _others(recording: m.Recording) -> str:
-    """What can be had instead."""
-    found = [kept for run in recording.runs if (kept := _first(recording, run, TRACED)) is not None]
-    return f"there is a trace of {_slugs(found)}" if found else "no run of this Recording has a trace"
 
 
 def _slugs(found: Sequence[KeptTrace]) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.fallback_provenance import FallbackProvenance
 from kgprof.record.kernel_work import KernelWatch
+from kgprof.record.source import LogListener, Source
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
@@ -26,21 +26,16 @@ MAX_LINES = 64  # of one kernel
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 
 
-class KernelProvenance:
+class KernelProvenance(Source):
     """One KernelOrigin for each call of a kernel in the code that was generated while it listened."""
 
     name = "kernel provenance"
 
     def __init__(self, project: ProjectFiles) -> None:
-        self.unavailable = ""
         self.left_out = 0
         self._project = project
         self._origins: list[m.KernelOrigin] = []
-        self._handler = _Handler(self._take)
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
-        self._watch = KernelWatch(self._work.__setitem__)
-        self._fallbacks = FallbackProvenance()
-        self._restore: Callable[[], None] | None = None
 
     @property
     def origins(self) -> tuple[m.KernelOrigin, ...]:
@@ -54,39 +49,26 @@ class KernelProvenance:
             return m.Skipped(reason="Inductor generated no code")
         return m.KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
 
-    def __enter__(self) -> KernelProvenance:
+    def listen(self, undo: ExitStack) -> None:
         try:
             from torch._inductor import config
 
             before = config.trace.provenance_tracking_level
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch keeps no provenance of kernels ({error})"
-            return self
+            return
+        LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
-        # In front: torch's own lazy handler takes itself off the list while the list is being walked.
-        logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
-        self._watch.__enter__()
-        self._fallbacks.__enter__()
+        undo.enter_context(KernelWatch(self._work.__setitem__))
+        undo.enter_context(FallbackProvenance())
 
-        def restore() -> None:
-            self._fallbacks.__exit__()
-            self._watch.__exit__()
-            config.trace.provenance_tracking_level = before
-            handlers = logging.getLogger(TRACE_LOGGER).handlers
-            if self._handler in handlers:
-                handlers.remove(self._handler)
-
-        self._restore = restore
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
-
-    def _take(self, metadata: Mapping[str, Any], payload: str) -> None:
+    def _take(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
+        if metadata is None or not isinstance(artifact, dict) or artifact.get("name") != ARTIFACT:
+            return
+        payload = getattr(record, "payload", None) or ""
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
         work = dict(self._work)
         self._work.clear()
@@ -95,18 +77,6 @@ class KernelProvenance:
                 self._origins.append(origin)
             else:
                 self.left_out += 1
-
-
-class _Handler(logging.Handler):
-    def __init__(self, take: Callable[[Mapping[str, Any], str], None]) -> None:
-        super().__init__()
-        self._take = take
-
-    def emit(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-        if isinstance(artifact, dict) and artifact.get("name") == ARTIFACT:
-            self._take(metadata, getattr(record, "payload", None) or "")  # type: ignore[arg-type]
 
 
 def origins(

@@ -11,9 +11,11 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from kgprof import model as m
+from kgprof.record.source import Source, replace
 
 WATCHED = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
@@ -24,22 +26,20 @@ INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "sear
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
 
 
-class KernelWatch:
+class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
     def __init__(self, note: Note) -> None:
-        self.unavailable = ""
         self._note = note
-        self._replaced: list[tuple[Any, Any]] = []
 
-    def __enter__(self) -> KernelWatch:
+    def listen(self, undo: ExitStack) -> None:
         try:
             debug = importlib.import_module("torch._inductor.debug")
             users = [importlib.import_module(name) for name in USERS]
             original = getattr(debug, WATCHED)
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch says nothing of the kernels that it generates ({error})"
-            return self
+            return
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
             number = original(nodes, kernel_name, is_extern)
@@ -49,18 +49,11 @@ class KernelWatch:
 
         for module in (debug, *users):
             if getattr(module, WATCHED, None) is original:
-                setattr(module, WATCHED, watched)
-                self._replaced.append((module, original))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module, original in self._replaced:
-            setattr(module, WATCHED, original)
-        self._replaced.clear()
+                replace(module, WATCHED, watched, undo)
 
 
 def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
-    """Of one call. What this torch's nodes do not tell is said in ``unknown``; compiling never fails for it."""
+    """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never fails for it."""
     try:
         return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
     except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
@@ -82,23 +75,23 @@ def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
 
 
 def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
-    """Of each buffer that comes from outside or is left behind; what lives inside the kernel moves nothing."""
+    """The bytes of each buffer that comes from outside or is left behind; what lives inside the kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
-    read = _by_buffer(dep for node in nodes for dep in node.read_writes.reads if not _is_target(dep, node))
+    reads: list[Any] = []
+    for node in nodes:
+        # What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels.
+        targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
+        reads += [dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)]
+    read = _by_buffer(reads)
     for name, accesses in read.items():
         if name not in written:
             yield _bytes(name, accesses)
     for name, accesses in written.items():
-        if _is_left_behind(nodes[0].scheduler.name_to_buf[name], own):
+        buffer = nodes[0].scheduler.name_to_buf[name]
+        if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
             both_ways = 2 if any(getattr(one, "mode", None) for one in accesses) else 1  # atomic_add reads as well
             yield both_ways * _bytes(name, accesses)
-
-
-def _is_target(read: Any, node: Any) -> bool:
-    """What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels."""
-    targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
-    return _is_whole(read) and read.name in targets
 
 
 def _is_whole(access: Any) -> bool:
@@ -131,10 +124,6 @@ def _elements(access: Any, whole: int) -> int:
     return looked_up
 
 
-def _is_left_behind(buffer: Any, own: set[str]) -> bool:
-    return bool(buffer.get_mutations()) or any(user.node.get_name() not in own for user in buffer.users)
-
-
 # ---------------------------------------------------------------- calls of libraries
 
 
@@ -165,7 +154,7 @@ def _of_scatter(kernel: Any) -> m.KernelWork:
     elements = math.prod(map(_hint, index.get_output_spec().size))
     written = elements * target.get_output_spec().dtype.itemsize
     both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
-    # Of a source that is larger than the index only that part counts.
+    # Only the indexed part of a larger source counts.
     taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
     return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
 

@@ -7,12 +7,10 @@ Skipped with its reason.
 
 from __future__ import annotations
 
-import datetime
 import gzip
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,7 @@ from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import kineto, layout, timeline
 from kgprof.reading.launches import DEVICE_CATEGORIES
-from kgprof.record import elsewhere, store
-from kgprof.record.private_names import private_names
+from kgprof.record import foreign, store
 
 if TYPE_CHECKING:
     from kgprof.progress import Progress
@@ -101,17 +98,13 @@ def _in_folder(folder: Path) -> list[Path]:
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
         raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
     if not files:
-        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=_elsewhere(folder))
+        hint = HOW
+        if deeper := next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None):
+            hint = f"there are such files in {deeper}"
+        elif any(folder.glob("dedicated_log_torch_trace_*")):
+            hint = f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
+        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=hint)
     return files
-
-
-def _elsewhere(folder: Path) -> str:
-    deeper = next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None)
-    if deeper is not None:
-        return f"there are such files in {deeper}"
-    if any(folder.glob("dedicated_log_torch_trace_*")):
-        return f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
-    return HOW
 
 
 def read_files(
@@ -136,17 +129,14 @@ def _read_side(named: Sequence[Path], against: bool, unread: list[str], progress
         try:
             found.append(_read(file, against, progress))
         except InputError as error:
+            why = error.message.removeprefix(f"{file.name}: ")
             if len(files) == 1:
-                raise InputError(_said(error, file), path=file, hint=error.hint or HOW) from error
-            unread.append(f"{file}: {_said(error, file)}")
+                raise InputError(why, path=file, hint=error.hint or HOW) from error
+            unread.append(f"{file}: {why}")
     if not found:
         where = named[0] if len(named) == 1 else " ".join(map(str, named))
         raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
     return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
-
-
-def _said(error: InputError, file: Path) -> str:
-    return error.message.removeprefix(f"{file.name}: ")
 
 
 def _read(file: Path, against: bool, progress: Progress) -> Found:
@@ -187,10 +177,19 @@ def record_files(
     found, unread = read_files(paths, against, progress)
     names = _names(found)
     files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
-    store.claim(output)
-    store.clear(output)
-    folder = output / layout.FOLDER
-    store.create(folder, _header(found, files, options))
+    properties = [one.head.get("deviceProperties") for one in found]
+    devices = [device for listed in properties if isinstance(listed, list) for device in listed]
+    named = [device.get("name") for device in devices if isinstance(device, dict)]
+    device_names = dict.fromkeys(name for name in named if name and isinstance(name, str))
+    environment = foreign.environment(
+        reason=NOT_SHOWN,
+        device_name=", ".join(device_names) or "an unnamed machine",
+        cuda=_version(found, "cuda_runtime_version"),
+        driver=_version(found, "cuda_driver_version"),
+    )
+    keys = [file.key for file in files]
+    on_cuda = any(one.on_device for one in found)
+    folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_SHOWN, trace_files=files)
     for one, file in zip(found, files, strict=True):
         progress.phase("keeping its trace", file.key)
         _write_run(folder, one, file)
@@ -201,18 +200,12 @@ def _names(found: Sequence[Found]) -> tuple[str, ...]:
     """``rank0``, or the file's own name; a second one of a name is numbered."""
     names: list[str] = []
     for one in found:
-        name = f"rank{one.rank}" if one.rank is not None else _stem(one.path)
+        stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
         name = f"against-{name}" if one.against else name
         taken = sum(other == name or re.fullmatch(rf"{re.escape(name)}-file\d+", other) is not None for other in names)
         names.append(f"{name}-file{taken + 1}" if taken else name)
     return tuple(names)
-
-
-def _stem(path: Path) -> str:
-    name = path.name
-    for suffix in (".gz", ".json", ".pt.trace"):
-        name = name.removesuffix(suffix)
-    return name or path.name
 
 
 def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> m.TraceFile:
@@ -260,15 +253,9 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
         )
     else:
         traced = m.Skipped(reason="the trace holds no operator and no device kernel")
-    for name in m.PassName:
-        skipped = m.Skipped(reason=NOT_SHOWN_OF.get(name, NOT_SHOWN))
-        store.write_pass(folder, key, name, traced if name is m.PassName.TRACE else skipped)
-    store.write_evaluation(folder, key, m.Skipped(reason=NOT_SHOWN))
-    store.write_kernel_origins(
-        folder, key, m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
-    )
-    # How the program ended is not in its trace.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
+    origins = m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
+    store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 
 def _keep(source: Path, kept: Path) -> None:
@@ -286,48 +273,6 @@ def _keep(source: Path, kept: Path) -> None:
                 return
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0) as target:
                 shutil.copyfileobj(file, target, 2**20)
-
-
-# ---------------------------------------------------------------- the header
-
-
-def _header(found: Sequence[Found], files: Sequence[m.TraceFile], options: m.Options) -> m.RecordingHeader:
-    return m.RecordingHeader(
-        schema_version=m.RECORDING_SCHEMA_VERSION,
-        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=("kgprof", *sys.argv[1:]),
-        private=private_names(),
-        options=options,
-        plan=m.Plan(
-            workload=options.workload,
-            strategies=tuple(m.StrategyPlan(name=file.key.strategy, modes=(m.AS_IS,)) for file in files),
-            runs=tuple(file.key for file in files),
-            baseline=None,
-            device="cuda" if any(one.on_device for one in found) else "cpu",
-            environment=_environment(found),
-            vector_isa_probe_s=m.Skipped(reason=NOT_SHOWN),
-            agreement=False,
-            trace_files=tuple(files),
-        ),
-    )
-
-
-def _environment(found: Sequence[Found]) -> m.Environment:
-    """Of the machines that were traced, as far as the files say; nothing of the one that reads."""
-    names = dict.fromkeys(name for one in found for name in _devices(one))
-    return elsewhere.environment(
-        reason=NOT_SHOWN,
-        device_name=", ".join(names) or "an unnamed machine",
-        cuda=_version(found, "cuda_runtime_version"),
-        driver=_version(found, "cuda_driver_version"),
-    )
-
-
-def _devices(one: Found) -> Iterator[str]:
-    devices = one.head.get("deviceProperties")
-    for device in devices if isinstance(devices, list) else ():
-        if isinstance(device, dict) and isinstance(name := device.get("name"), str) and name:
-            yield name
 
 
 def _version(found: Sequence[Found], field: str) -> str:

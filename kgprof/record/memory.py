@@ -4,28 +4,34 @@ the probes, how much memory the later calls need."""
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
-from kgprof.record.call_index import CallIndex
+from kgprof.record.call_index import CallIndex, CountedSession
 from kgprof.record.peak_memory import measured_peaks
+from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
 from kgprof.workloads.protocol import BufferSession, Session
 
 
+def measure(run: Run) -> None:
+    run.write(m.PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=run.project))
+
+
 def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:
     """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
     calls = CallIndex()
-    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers_of(session))
+    counted = CountedSession(session, calls)
+    buffers = session.buffers if isinstance(session, BufferSession) else None
+    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, device, buffers)
     with listening((syncs, tensors)):
-        step_us = tuple(_watched_call(session, device, calls) for _ in range(options.steps))
+        step_us = tuple(timing.wall_us(counted.step, device) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
     read, held = syncs.records(), tensors.records()
     return m.MemoryPass(
@@ -50,22 +56,6 @@ def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
         for tensor in graph.inputs:
             yield from (frame.file for one in tensor.held for frame in one.frames)
     if any(buffer.moved for buffer in held.buffers or ()):
-        yield from _imported()  # no stack leads to the line that rebinds a buffer: its reader looks for it in the text
-
-
-def _imported() -> Iterator[str]:
-    modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-    yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-
-
-def buffers_of(session: Session) -> Callable[[], Mapping[str, torch.Tensor]] | None:
-    return session.buffers if isinstance(session, BufferSession) else None
-
-
-def _watched_call(session: Session, device: torch.device, calls: CallIndex) -> float:
-    """Microseconds up to the end of the device's work."""
-    began = time.perf_counter_ns()
-    with calls.call():
-        session.step()
-    timing.synchronize(device)
-    return (time.perf_counter_ns() - began) / 1e3
+        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+        # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
+        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))

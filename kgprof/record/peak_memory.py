@@ -23,13 +23,21 @@ NOT_ON_A_CPU = m.Skipped(reason="nothing counts the allocations on a CPU; the re
 def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
     gc.collect()
-    cannot = _forget_the_peak()
+    cannot = ""
+    try:
+        CLEAR_REFS.write_text(FORGET_THE_PEAK)
+    except OSError as error:
+        cannot = f"the peak of the resident set cannot be reset here ({CLEAR_REFS}: {error.strerror or error})"
     before = _resident("VmRSS")
-    allocated = _start_counting(device)
+    allocated: int | m.Skipped = NOT_ON_A_CPU
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        timing.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        allocated = torch.cuda.memory_allocated(device)
     for _ in range(max(1, calls)):
         step()
     timing.synchronize(device)
-    on_gpu = device.type == "cuda"
     return m.MemoryPeaks(
         allocated_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else NOT_ON_A_CPU,
         reserved_bytes=torch.cuda.max_memory_reserved(device) if on_gpu else NOT_ON_A_CPU,
@@ -37,24 +45,6 @@ def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: i
         allocated_before_bytes=allocated,
         resident_before_bytes=before,
     )
-
-
-def _start_counting(device: torch.device) -> int | m.Skipped:
-    """Bytes that are allocated now."""
-    if device.type != "cuda":
-        return NOT_ON_A_CPU
-    timing.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_allocated(device)
-
-
-def _forget_the_peak() -> str:
-    """Why this system cannot; empty when it has."""
-    try:
-        CLEAR_REFS.write_text(FORGET_THE_PEAK)
-    except OSError as error:
-        return f"the peak of the resident set cannot be reset here ({CLEAR_REFS}: {error.strerror or error})"
-    return ""
 
 
 def _resident(field: str) -> int | m.Skipped:

@@ -92,42 +92,30 @@ def select_runs(workload: Workload, options: m.Options, device: torch.device) ->
         _check("strategy", name, list(offered), workload.name)
     for mode in options.modes:
         _check("mode", mode, list(dict.fromkeys(mode for s in offered.values() for mode in s.modes)), workload.name)
-    if options.strategies and options.modes:
-        return tuple(_run(offered[name], mode) for name in _once(options.strategies) for mode in _once(options.modes))
-    if options.strategies:
-        return tuple(run for name in _once(options.strategies) for run in _usual_modes(offered[name], usual))
-    if options.modes:
-        names = _once([run.strategy for run in usual])
-        return _in_modes([offered[name] for name in names], _once(options.modes))
-    return tuple(usual)
-
-
-def _run(strategy: m.StrategyPlan, mode: str) -> m.RunKey:
-    if mode not in strategy.modes:
-        raise UsageError(
-            f"strategy {strategy.name!r} does not run in mode {mode!r}",
-            hint=f"it runs in: {', '.join(strategy.modes)}",
-        )
-    return m.RunKey(strategy=strategy.name, mode=mode)
-
-
-def _usual_modes(strategy: m.StrategyPlan, usual: Sequence[m.RunKey]) -> list[m.RunKey]:
-    mine = [run for run in usual if run.strategy == strategy.name]
-    return mine or [m.RunKey(strategy=strategy.name, mode=strategy.modes[0])]
-
-
-def _in_modes(strategies: Sequence[m.StrategyPlan], modes: Sequence[str]) -> tuple[m.RunKey, ...]:
-    """The usual strategies in ``modes``; one that has none of them stays out, but not all of them."""
-    runs = [m.RunKey(strategy=s.name, mode=mode) for s in strategies for mode in modes if mode in s.modes]
+    strategies, modes = dict.fromkeys(options.strategies), dict.fromkeys(options.modes)
+    if strategies and modes:
+        runs = [m.RunKey(strategy=name, mode=mode) for name in strategies for mode in modes]
+        for run in runs:
+            if run.mode not in offered[run.strategy].modes:
+                raise UsageError(
+                    f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
+                    hint=f"it runs in: {', '.join(offered[run.strategy].modes)}",
+                )
+        return tuple(runs)
+    if strategies:
+        mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
+        first = {name: [m.RunKey(strategy=name, mode=offered[name].modes[0])] for name in strategies}
+        return tuple(run for name in strategies for run in mine[name] or first[name])
+    if not modes:
+        return tuple(usual)
+    # The usual strategies; one that has none of the modes stays out, but not all of them.
+    names = dict.fromkeys(run.strategy for run in usual)
+    runs = [m.RunKey(strategy=name, mode=mode) for name in names for mode in modes if mode in offered[name].modes]
     if not runs:
         raise UsageError(
             f"no strategy that runs by default has mode {' or '.join(modes)}", hint="name the strategy with --strategy"
         )
     return tuple(runs)
-
-
-def _once(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def _check(kind: str, name: str, known: Sequence[str], workload: str) -> None:

@@ -11,16 +11,18 @@ from kgprof import model as m
 
 
 def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames:
-    """Of the account that runs this process, whatever is known: a container may have neither a name nor a home."""
+    """Whatever is known of the account that runs this process: a container may have neither a name nor a home."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # neither HOME nor an entry for this account
+        home = ""
     users = (*(environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")), _account())
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
-    return m.PrivateNames(
-        users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), _home()))
-    )
+    return m.PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), home)))
 
 
 def _account() -> str:
-    """Of a process that nobody logged in for (a container's, a service's) no variable says it."""
+    """The name that the system knows: no variable has it where nobody logged in (a container, a service)."""
     try:
         import pwd
     except ImportError:  # Windows
@@ -28,13 +30,6 @@ def _account() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return ""
-
-
-def _home() -> str:
-    try:
-        return str(Path.home())
-    except RuntimeError:  # neither HOME nor an entry for this account
         return ""
 
 

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError
@@ -84,14 +86,14 @@ def gather(lines: Iterable[Line], project: ProjectFiles) -> m.Sources:
     named: dict[str, None] = {}
     ids: dict[str, None] = {}
     for line in lines:
-        named |= dict.fromkeys(_files_of(line))
-        ids |= dict.fromkeys(f"GB{number}" for text in _texts_of(line) for number in _GB_ID.findall(text))
-    return m.Sources(
-        libraries=project.libraries,
-        own=project.own,
-        files=dict(_read_all(file for file in named if project.holds(file))),
-        registry=dict(_registry_entries(ids)),
-    )
+        frame, metadata, payload = line.get("frame", {}), line.get("metadata", {}), line.get("payload") or ""
+        interned = str(metadata["str"][0]) if metadata.get("str") else ""
+        files = (frame.get("file", ""), interned, *_IN_A_STACK.findall(payload))
+        named |= dict.fromkeys(filter(None, files))
+        failed = str((metadata.get("compilation_metrics") or {}).get("fail_reason") or "")
+        texts = (payload, frame.get("text", ""), failed)
+        ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
+    return msgspec.structs.replace(of_files(named, project), registry=dict(_registry_entries(ids)))
 
 
 def of_files(files: Iterable[str], project: ProjectFiles) -> m.Sources:
@@ -104,22 +106,6 @@ def of_files(files: Iterable[str], project: ProjectFiles) -> m.Sources:
     )
 
 
-def _files_of(line: Line) -> Iterator[str]:
-    if "frame" in line:
-        yield line["frame"]["file"]
-    interned = line.get("metadata", {}).get("str")
-    if interned:
-        yield str(interned[0])
-    yield from _IN_A_STACK.findall(line.get("payload") or "")
-
-
-def _texts_of(line: Line) -> Iterator[str]:
-    yield line.get("payload") or ""
-    yield line.get("frame", {}).get("text", "")
-    metrics = line.get("metadata", {}).get("compilation_metrics") or {}
-    yield str(metrics.get("fail_reason") or "")
-
-
 def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
     room = TEXT_BYTES
     for file in files:
@@ -127,26 +113,18 @@ def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
             data = Path(file).read_bytes()
         except OSError:  # a stack may name what is no file (a notebook's cell) or is gone by now
             continue
-        source = _source_file(Path(file), data, room)
+        limit = min(FILE_BYTES, room)
+        # Git's top folder above it; where there is none the working directory stands for it (a copy in an image).
+        here, above = Path.cwd(), Path(file).parents
+        top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else "")
+        source = m.SourceFile(
+            sha256=hashlib.sha256(data).hexdigest(),
+            text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
+            left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} that were left",
+            repository=str(top),
+        )
         room -= len(source.text or "")
         yield file, source
-
-
-def _source_file(path: Path, data: bytes, room: int) -> m.SourceFile:
-    limit = min(FILE_BYTES, room)
-    return m.SourceFile(
-        sha256=hashlib.sha256(data).hexdigest(),
-        text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
-        left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} that were left",
-        repository=_repository(path),
-    )
-
-
-def _repository(path: Path) -> str:
-    """Git's top folder above the file; where there is none the working directory stands for it (a copy in an image)."""
-    here = Path.cwd()
-    top = next((folder for folder in path.parents if (folder / ".git").exists()), here if here in path.parents else "")
-    return str(top)
 
 
 def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry]]:

@@ -100,7 +100,9 @@ def gather(output: Path, launched: Launch) -> Path:
     """
     interrupted = False
     try:
-        _wait(output, launched)
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until and not all(_is_done(output, launched, r) for r in range(launched.world_size)):
+            time.sleep(POLL_S)
     except KeyboardInterrupt:
         interrupted = True
     store.claim(output)
@@ -118,16 +120,15 @@ def gather(output: Path, launched: Launch) -> Path:
     )
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
-    store.write_ceilings(folder, m.Skipped(reason=NOT_ALONE))
+    store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
-        _bring(output, launched, rank, key, found[rank])
+        if found[rank] is None:
+            why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
+            store.write_exit(folder, key, m.Exit(outcome="killed", message=why))
+        else:
+            there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
+            shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)
     return folder
-
-
-def _wait(output: Path, launched: Launch) -> None:
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until and not all(_is_done(output, launched, r) for r in range(launched.world_size)):
-        time.sleep(POLL_S)
 
 
 def _is_done(output: Path, launched: Launch, rank: int) -> bool:
@@ -152,16 +153,6 @@ def _key(header: m.RecordingHeader, recording: m.Recording | None, rank: int) ->
         return recording.runs[0].key
     (mine,) = header.plan.runs
     return m.RunKey(strategy=f"{_RANK.sub('', mine.strategy)}-rank{rank}", mode=mine.mode)
-
-
-def _bring(output: Path, launched: Launch, rank: int, key: m.RunKey, recording: m.Recording | None) -> None:
-    folder = output / layout.FOLDER
-    if recording is None:
-        why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
-        store.write_exit(folder, key, m.Exit(outcome="killed", message=why))
-        return
-    there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
-    shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)
 
 
 def _linked(source: str, target: str) -> None:

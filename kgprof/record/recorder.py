@@ -19,23 +19,15 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
+from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import children, ranks, store
+from kgprof.record import children, foreign, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Interrupted
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
-from kgprof.record.private_names import private_names
 from kgprof.workloads import programs
 
-RERUNS = (m.PassName.TIMING, m.PassName.HOST, m.PassName.STACK)  # of a program: each runs it once more
-UNASKED = {
-    m.PassName.TIMING: "a script is run once, and under instruments; --passes with timing in it runs it once more",
-    m.PassName.HOST: "a script is run once, and not under cProfile; --passes with host in it runs it once more",
-    m.PassName.STACK: "a script is run once, and without stacks; --passes with stack in it runs it once more",
-    m.PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
-}
 NOT_REPEATED = m.Exit(outcome="not started", message="the first round has no TIMING")
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
@@ -54,9 +46,11 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
         plan, dead = _make_plan(options, folder, made, scratch, progress)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
-        session.create()
+        store.create(session.folder, session.header)
         if dead is not None:
-            session.note_death(dead, scratch / PLAN_LOG)
+            (key,) = plan.runs  # all that the run of such a workload has is an end and a log
+            store.write_exit(session.folder, key, dead)
+            shutil.copyfile(scratch / PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
             return session.folder
         try:
             for key in plan.runs:
@@ -68,7 +62,7 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
             session.measure_ceilings()
             session.compare_results()
         except KeyboardInterrupt:
-            session.note_interruption()
+            store.write_json(session.folder / layout.HEADER, msgspec.structs.replace(session.header, interrupted=True))
     return session.folder
 
 
@@ -174,37 +168,27 @@ class _Recording:
         self._plan = plan
         self._scratch = scratch
         self._progress = progress
-        self._header = m.RecordingHeader(
-            schema_version=m.RECORDING_SCHEMA_VERSION,
-            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            command=("kgprof", *sys.argv[1:]),
-            private=private_names(),
-            options=options,
-            plan=plan,
-        )
-
-    def create(self) -> None:
-        store.create(self.folder, self._header)
+        self.header = foreign.header(options, plan)
 
     def run_program(self, key: m.RunKey) -> None:
         """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for."""
-        asked = self._header.options.passes
-        for name, why in UNASKED.items():
-            if name not in asked:
-                store.write_pass(self.folder, key, name, m.Skipped(reason=why))
-        store.write_evaluation(self.folder, key, m.Skipped(reason="a script has no evaluation"))
-        reruns = [name for name in RERUNS if name in asked]
-        ended = self._start(Task.SCRIPT, key, tuple(name for name in asked if name not in RERUNS))
-        if ended.outcome != "ok":
-            return
-        for name in reruns:
-            again = self._start(Task.SCRIPT, key, (name,))
-            if again.outcome != "ok":
+        asked = self.header.options.passes
+        for name, declared in m.PASSES.items():
+            if name not in asked and not declared.listens:
+                store.write_pass(self.folder, key, name, m.Skipped(reason=declared.not_in_script))
+        folder = layout.run_folder(self.folder, key)
+        store.write_json(folder / layout.EVALUATION, m.Skipped(reason="a script has no evaluation"))
+        reruns = [(name,) for name in asked if m.PASSES[name].reruns]
+        for passes in (tuple(name for name in asked if not m.PASSES[name].reruns), *reruns):
+            if self._start(Task.SCRIPT, key, passes).outcome != "ok":
                 return
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
-        if lacking := self._what_is_lacking(key):
+        compiler = self._plan.environment.compiler
+        needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self._plan.device)
+        if needed and isinstance(compiler, m.Skipped):
+            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome="raised", message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
@@ -212,10 +196,8 @@ class _Recording:
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do; a pass that it will not make says why."""
-        why = {
-            m.PassName.MEMORY: not_asked_for(self._header.options, m.PassName.MEMORY),
-            m.PassName.KERNELS: self._why_no_kernels(key),
-        }
+        why = {n: not_asked_for(self.header.options, n) for n, declared in m.PASSES.items() if declared.in_probe}
+        why[m.PassName.KERNELS] = why[m.PassName.KERNELS] or self._why_no_kernels(key)
         for name, reason in why.items():
             if reason:
                 store.write_pass(self.folder, key, name, m.Skipped(reason=reason))
@@ -224,60 +206,42 @@ class _Recording:
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
-        for number in range(2, self._header.options.rounds + 1):
+        for number in range(2, self.header.options.rounds + 1):
             for key in self._plan.runs:
                 if recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None:
                     self._start(Task.ROUND, key, number=number)
                 else:
-                    store.write_round_exit(self.folder, key, number, NOT_REPEATED)
+                    self._write_exit(Task.ROUND, key, NOT_REPEATED, number)
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
         if self._plan.device != "cuda":
             why = "a CPU run has no kernels on a device to hold against them"
-        elif programs.is_program(self._header.options.workload) and ranks.launch(os.environ) is not None:
+        elif programs.is_program(self.header.options.workload) and ranks.launch(os.environ) is not None:
             why = ranks.NOT_ALONE
         else:
-            why = not_asked_for(self._header.options, m.PassName.TRACE)
+            why = not_asked_for(self.header.options, m.PassName.TRACE)
         if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":
             why = f"their measurement {ended.words}"
         if why:
-            store.write_ceilings(self.folder, m.Skipped(reason=why))
+            store.write_json(self.folder / layout.CEILINGS, m.Skipped(reason=why))
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
-        if why := not_asked_for(self._header.options, m.PassName.TIMING):
-            store.write_agreement(self.folder, m.Skipped(reason=why))
+        if why := not_asked_for(self.header.options, m.PassName.TIMING):
+            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=why))
             return
         if not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
-            store.write_agreement(self.folder, m.Skipped(reason="no run left a result"))
+            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason="no run left a result"))
             return
         ended = self._start(Task.AGREEMENT, None)
         if ended.outcome != "ok":
             reason = f"the comparison {ended.words}"
-            store.write_agreement(self.folder, m.Skipped(reason=reason))
-
-    def note_death(self, ended: m.Exit, log: Path) -> None:
-        """Of a workload that could not be loaded: all that its run has is an end and a log."""
-        (key,) = self._plan.runs
-        store.write_exit(self.folder, key, ended)
-        shutil.copyfile(log, layout.run_folder(self.folder, key) / layout.LOG)
-
-    def note_interruption(self) -> None:
-        store.write_header(self.folder, msgspec.structs.replace(self._header, interrupted=True))
-
-    def _what_is_lacking(self, key: m.RunKey) -> str:
-        compiler = self._plan.environment.compiler
-        replaced = self._header.options.backend
-        if not replaced and isinstance(compiler, m.Skipped) and m.needs_cpp_compiler(key.mode, self._plan.device):
-            return f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-        return ""
+            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=reason))
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
-        if why := not_asked_for(self._header.options, m.PassName.KERNELS):
-            return why
         if self._plan.device != "cpu":
             return "on CUDA the trace itself names the device's kernels"
         if key.mode == m.EAGER:
@@ -297,7 +261,7 @@ class _Recording:
         number: int = 1,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens."""
-        options = self._header.options
+        options = self.header.options
         job = Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
@@ -324,13 +288,13 @@ class _Recording:
             self._write_exit(task, key, interrupted.ended, number)
             raise
         self._write_exit(task, key, ended.exit, number)
-        if ended.is_kgprofs_own_failure:
-            raise KgprofError(ended.exit.message, hint=ended.failed.hint if ended.failed else "")
+        if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
+            raise KgprofError(ended.exit.message, hint=ended.failed.hint)
         return ended.exit
 
     def _write_exit(self, task: Task, key: m.RunKey | None, ended: m.Exit, number: int) -> None:
         if key is not None and task is Task.ROUND:
-            store.write_round_exit(self.folder, key, number, ended)
+            store.write_json(layout.run_folder(self.folder, key) / f"{layout.round_name(number)}_exit.json", ended)
         elif key is not None:
             store.write_exit(self.folder, key, ended, probe=task is Task.PROBE)
 
@@ -339,7 +303,7 @@ class _Recording:
             return layout.run_folder(self.folder, key) / f"{layout.round_name(number)}_{layout.LOG}"
         if key is None:
             return self.folder / (layout.CEILINGS_LOG if task is Task.CEILINGS else layout.AGREEMENT_LOG)
-        if passes is not None and passes[0] in RERUNS:
+        if passes and m.PASSES[passes[0]].reruns:
             return layout.run_folder(self.folder, key) / f"{passes[0]}_{layout.LOG}"
         return layout.run_folder(self.folder, key) / (layout.PROBE_LOG if task is Task.PROBE else layout.LOG)
 
@@ -349,7 +313,7 @@ class _Recording:
         A further round finds those of the run's first process warm, which are kept until the last one.
         """
         told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
-        rounds = self._header.options.rounds
+        rounds = self.header.options.rounds
         shared = rounds > 1 and key is not None and task in (Task.MEASURE, Task.ROUND)
         name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
         kept = shared and number < rounds

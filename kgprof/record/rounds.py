@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -23,7 +22,7 @@ def timed_round(session: Session, device: torch.device, options: m.Options, phas
     """The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round."""
     with phase("first call"):
         before_steady = min(max(1, options.warmup), options.steps)
-        warm_up_s = tuple(_wall_s(session, device) for _ in range(before_steady))
+        warm_up_s = tuple(timing.wall_us(session.step, device) / 1e6 for _ in range(before_steady))
         for _ in range(options.steps - before_steady):
             session.step()
         timing.synchronize(device)
@@ -37,13 +36,6 @@ def timed_round(session: Session, device: torch.device, options: m.Options, phas
         timing=timed,
         warm_up_s=warm_up_s,
     )
-
-
-def _wall_s(session: Session, device: torch.device) -> float:
-    began = time.perf_counter()
-    session.step()
-    timing.synchronize(device)
-    return time.perf_counter() - began
 
 
 def _graphs() -> tuple[int, int] | tuple[m.Skipped, m.Skipped]:

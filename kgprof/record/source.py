@@ -2,27 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Protocol
+from typing import Any, Self
+
+_ABSENT = object()
 
 
-class Source(Protocol):
+class Source:
     """Listens from enter to exit. Exit restores everything that enter touched, also when the workload raised."""
 
-    @property
-    def name(self) -> str: ...
+    name = ""
+    unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
+    _undo = ExitStack()
 
-    @property
-    def unavailable(self) -> str:
-        """Why this torch does not offer it (known once entered); empty when it does."""
+    def listen(self, undo: ExitStack) -> None:
+        """Begin; ``undo`` takes what ends it, called from the last to the first, each also after one that raised."""
+        raise NotImplementedError
 
-    def __enter__(self) -> object: ...
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            self.listen(undo)
+            self._undo = undo.pop_all()
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
+
+
+class LogListener(logging.Handler):
+    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
+
+    def __init__(self, take: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__(logging.DEBUG)
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._take(record)
+
+    def stand_first(self, logger: logging.Logger, undo: ExitStack) -> None:
+        """addHandler would lose the first record of torch.__trace: torch's own lazy handler takes itself off the list
+        while the list is being walked, and what stands behind it is skipped once."""
+        logger.handlers.insert(0, self)
+        undo.callback(logger.removeHandler, self)
+
+
+def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
+    """Put ``replacement`` under a name of a class or module; what somebody else has put there meanwhile is left."""
+    original = vars(owner).get(name, _ABSENT)
+    setattr(owner, name, replacement)
+
+    def restore() -> None:
+        if vars(owner).get(name) is not replacement:
+            return
+        if original is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+    undo.callback(restore)
 
 
 @contextmanager

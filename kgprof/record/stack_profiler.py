@@ -10,11 +10,11 @@ import gzip
 from pathlib import Path
 
 import torch
-from torch.profiler import profile
 
 from kgprof import model as m
-from kgprof.record import store
-from kgprof.record.torch_profiler import profiled
+from kgprof.reading import recordings
+from kgprof.record.run import Run
+from kgprof.record.torch_profiler import export, profiled
 from kgprof.wording import plural
 from kgprof.workloads.protocol import Session
 
@@ -28,6 +28,13 @@ NO_STACKS = (
 )
 _PYTHON_EVENT = b'"python_function"'
 _PIECE = 2**20
+
+
+def measure(run: Run) -> None:
+    counted = recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass)
+    path = run.trace_path(m.PassName.STACK)
+    calls = calls_of(counted)
+    run.write(m.PassName.STACK, stack_pass(run.session, run.device, run.options, path, calls_a_step=calls))
 
 
 def stack_pass(
@@ -65,19 +72,18 @@ def calls_of(host: m.HostPass | None) -> float:
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
 
-def export(profiler: profile, path: Path) -> int:
-    """The bytes that it takes."""
-    with store.replacing(path) as partial:
-        profiler.export_chrome_trace(str(partial))
-    return path.stat().st_size
-
-
 def kept(path: Path, step_us: tuple[float, ...], size: int, cut: str = "") -> m.TracePass | m.Skipped:
     """A trace without stacks is none of this pass: it goes."""
-    if not _holds_stacks(path):
-        path.unlink()
-        return m.Skipped(reason=NO_STACKS)
-    return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut)
+    before = b""
+    with gzip.open(path, "rb") as trace:
+        while piece := trace.read(_PIECE):
+            if _PYTHON_EVENT in before + piece:
+                return m.TracePass(
+                    step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut
+                )
+            before = piece[-len(_PYTHON_EVENT) :]
+    path.unlink()
+    return m.Skipped(reason=NO_STACKS)
 
 
 def fewer(why: str, meant: int) -> str:
@@ -92,13 +98,3 @@ def too_many(steps: int, calls_a_step: float) -> str:
 
 def too_large(steps: int, size: int, most_bytes: int) -> str:
     return f"the trace of {plural(steps, 'step')} takes {size:,} bytes, more than {most_bytes:,}"
-
-
-def _holds_stacks(path: Path) -> bool:
-    before = b""
-    with gzip.open(path, "rb") as trace:
-        while piece := trace.read(_PIECE):
-            if _PYTHON_EVENT in before + piece:
-                return True
-            before = piece[-len(_PYTHON_EVENT) :]
-    return False

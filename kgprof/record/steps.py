@@ -7,6 +7,7 @@ the number of the step.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -14,14 +15,17 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import ExitStack
 from enum import IntEnum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import torch
 
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.python_stack import upwards
+from kgprof.record.source import Source, replace
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
 
@@ -111,43 +115,25 @@ class Steps(CallIndex):
         return int(kind is Kind.OPTIMIZER and self._first[kind] > 0)
 
 
-class StepMarks:
+class StepMarks(Source):
     """Source: puts the three kinds of marks into ``steps`` while it listens."""
 
     name = "step marks"
 
     def __init__(self, steps: Steps) -> None:
-        self.unavailable = ""
         self._steps = steps
         self._optimizer: Callable[[], object] | None = None
-        self._restore: list[Callable[[], None]] = []
 
-    def __enter__(self) -> StepMarks:
-        self._watch_explicit()
-        missing = [why for why in (self._watch_optimizers(), self._watch_regions()) if why]
-        self.unavailable = "; ".join(missing)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        while self._restore:
-            self._restore.pop()()
-
-    def _watch_explicit(self) -> None:
-        before = kgprof._on_step
-
-        def restore() -> None:
-            kgprof._on_step = before
-
+    def listen(self, undo: ExitStack) -> None:
         def marked() -> None:
-            if not _is_being_traced():
+            if not torch.compiler.is_compiling():
                 self._steps.mark(Kind.EXPLICIT)
 
+        undo.callback(setattr, kgprof, "_on_step", kgprof._on_step)
         kgprof._on_step = marked
-        self._restore.append(restore)
+        self.unavailable = "; ".join(filter(None, (self._watch_optimizers(undo), self._watch_regions(undo))))
 
-    def _watch_optimizers(self) -> str:
+    def _watch_optimizers(self, undo: ExitStack) -> str:
         try:
             from torch.optim.optimizer import register_optimizer_step_post_hook
         except ImportError as error:
@@ -155,20 +141,23 @@ class StepMarks:
 
         def stepped(optimizer: Any, args: object, kwargs: object) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
-            if not _is_being_traced():
-                self._optimizer_stepped(optimizer)
+            if torch.compiler.is_compiling():
+                return
+            if self._optimizer is None:
+                self._optimizer = weakref.ref(optimizer)
+            if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
+                self._steps.mark(Kind.OPTIMIZER)
 
-        _keep_dynamo_out_of(stepped)
-        self._restore.append(register_optimizer_step_post_hook(stepped).remove)
+        with contextlib.suppress(
+            ImportError
+        ):  # or it is offered to Dynamo like any function; the frame hook leaves it out
+            from torch._dynamo.eval_frame import skip_code
+
+            skip_code(stepped.__code__)
+        undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
 
-    def _optimizer_stepped(self, optimizer: object) -> None:
-        if self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-        if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
-            self._steps.mark(Kind.OPTIMIZER)
-
-    def _watch_regions(self) -> str:
+    def _watch_regions(self, undo: ExitStack) -> str:
         """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
         try:
             from torch._dynamo import eval_frame
@@ -182,33 +171,10 @@ class StepMarks:
                 self._steps.mark(Kind.REGION)
             return original(callback)
 
-        def restore() -> None:
-            if eval_frame._callback_from_stance is entered:
-                eval_frame._callback_from_stance = original
-
-        eval_frame._callback_from_stance = entered
-        self._restore.append(restore)
+        replace(eval_frame, "_callback_from_stance", entered, undo)
         return ""
-
-
-def _is_being_traced() -> bool:
-    return torch.compiler.is_compiling()
-
-
-def _keep_dynamo_out_of(function: Any) -> None:
-    try:
-        from torch._dynamo.eval_frame import skip_code
-    except ImportError:
-        return  # it is offered to Dynamo like any function then; the frame hook leaves kgprof's own files out
-    skip_code(function.__code__)
 
 
 def _is_outermost(frame: FrameType) -> bool:
     """``frame`` is the wrapper that torch.compile put around a function; not so where another one stands above it."""
-    wrapper = frame.f_code
-    above = frame.f_back
-    while above is not None:
-        if above.f_code is wrapper:
-            return False
-        above = above.f_back
-    return True
+    return all(above.f_code is not frame.f_code for above in upwards(frame.f_back))

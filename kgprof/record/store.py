@@ -6,44 +6,21 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.errors import InputError, KgprofError, UsageError
-from kgprof.reading.layout import (
-    ACCEPTED,
-    CEILINGS,
-    COMPILED_KERNELS,
-    EVALUATION,
-    FOLDER,
-    GATE,
-    HEADER,
-    HOLISTIC,
-    KERNEL_ORIGINS,
-    PRIVATE,
-    REPORTS,
-    RESULT,
-    SCRIPT,
-    SOURCES,
-    exit_name,
-    round_name,
-    run_folder,
-)
+from kgprof.reading.layout import FOLDER, HEADER, PRIVATE, REPORTS, RESULT, exit_name, run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
-
-T = TypeVar("T")
 
 _PRIVATE_TEXT = """\
 This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines, traces, names of
 this machine and its user. Show others the report.html or report.json that `kgprof report` makes from it.
 """
-
-
-# ---------------------------------------------------------------- writing
 
 
 def claim(output: Path) -> bool:
@@ -85,90 +62,38 @@ def create(folder: Path, header: m.RecordingHeader) -> None:
     if (folder / HEADER).exists():
         raise UsageError(f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one")
     try:
-        write_header(folder, header)
+        write_json(folder / HEADER, header)
         _write(folder / PRIVATE, _PRIVATE_TEXT.encode())
     except KgprofError as error:
         raise UsageError(error.message, hint="name a folder that can be written with -o") from error
 
 
-def write_header(folder: Path, header: m.RecordingHeader) -> None:
-    """Replace ``recording.json`` (once more at the end, when the run was interrupted)."""
-    _write(folder / HEADER, m.encode_json(header))
+def write_json(path: Path, value: object) -> None:
+    """A Struct, or a tuple of them, in place at once. Raises KgprofError when it cannot be written."""
+    _write(path, m.encode_json(value))
 
 
 def write_pass(folder: Path, key: m.RunKey, name: m.PassName, value: m.Model) -> None:
     """One pass of one run: its own Struct, or Skipped with the reason."""
-    _write(run_folder(folder, key) / f"{name}.json", m.encode_json(value))
-
-
-def write_evaluation(folder: Path, key: m.RunKey, value: m.Evaluation | m.Skipped) -> None:
-    _write(run_folder(folder, key) / f"{EVALUATION}.json", m.encode_json(value))
-
-
-def write_script(folder: Path, key: m.RunKey, value: m.ScriptRun) -> None:
-    """What was counted as a step in the run of a script."""
-    _write(run_folder(folder, key) / SCRIPT, m.encode_json(value))
+    write_json(run_folder(folder, key) / f"{name}.json", value)
 
 
 def write_exit(folder: Path, key: m.RunKey, value: m.Exit, *, probe: bool = False) -> None:
     """How child A (or child B, with ``probe``) of a run ended."""
-    _write(run_folder(folder, key) / exit_name(probe), m.encode_json(value))
-
-
-def write_round(folder: Path, key: m.RunKey, number: int, value: m.TimedRound) -> None:
-    _write(run_folder(folder, key) / f"{round_name(number)}.json", m.encode_json(value))
-
-
-def write_round_exit(folder: Path, key: m.RunKey, number: int, value: m.Exit) -> None:
-    """How the process of one round ended, or why there was none."""
-    _write(run_folder(folder, key) / f"{round_name(number)}_exit.json", m.encode_json(value))
-
-
-def write_kernel_origins(folder: Path, key: m.RunKey, value: m.KernelOrigins | m.Skipped) -> None:
-    _write(run_folder(folder, key) / KERNEL_ORIGINS, m.encode_json(value))
-
-
-def write_compiled_kernels(folder: Path, key: m.RunKey, value: m.CompiledKernels | m.Skipped) -> None:
-    _write(run_folder(folder, key) / COMPILED_KERNELS, m.encode_json(value))
-
-
-def write_gate(folder: Path, value: m.GateSettings) -> None:
-    """What check-graphs holds this Recording to."""
-    _write(folder / GATE, m.encode_json(value))
-
-
-def write_accepted(folder: Path, value: Sequence[m.AcceptedEntry]) -> None:
-    """What the project accepts at the time of this Recording, so that it can be read again without that file."""
-    _write(folder / ACCEPTED, m.encode_json(tuple(value)))
-
-
-def write_agreement(folder: Path, value: m.Agreement | m.Skipped) -> None:
-    _write(folder / "agreement.json", m.encode_json(value))
-
-
-def write_ceilings(folder: Path, value: m.Ceilings | m.Skipped) -> None:
-    _write(folder / CEILINGS, m.encode_json(value))
-
-
-def write_holistic(folder: Path, key: m.RunKey, value: m.Holistic | m.Skipped) -> None:
-    """``holistic.json``. Raises KgprofError where the Recording cannot be written to."""
-    _write(run_folder(folder, key) / HOLISTIC, m.encode_json(value))
+    write_json(run_folder(folder, key) / exit_name(probe), value)
 
 
 def write_report(folder: Path, name: str, text: str) -> None:
     """A rendered report, in place at once. Raises UsageError when it cannot be written."""
-    try:
-        _write(folder / name, text.encode("utf-8", errors="replace"))
-    except KgprofError as error:
-        raise UsageError(error.message, hint="name a folder that can be written") from error
+    write_export(folder / name, text.encode("utf-8", errors="replace"), hint="name a folder that can be written")
 
 
-def write_export(path: Path, data: bytes) -> None:
+def write_export(path: Path, data: bytes, *, hint: str = "name a file that can be written") -> None:
     """A file for another program, in place at once. Raises UsageError when it cannot be written."""
     try:
         _write(path, data)
     except KgprofError as error:
-        raise UsageError(error.message, hint="name a file that can be written") from error
+        raise UsageError(error.message, hint=hint) from error
 
 
 def copy_trace(source: Path, path: Path) -> None:
@@ -182,11 +107,6 @@ def copy_trace(source: Path, path: Path) -> None:
             shutil.copyfileobj(file, copy)
     except KgprofError as error:
         raise UsageError(error.message, hint="name a place that can be written") from error
-
-
-def write_sources(records: Path, value: m.Sources) -> None:
-    """``sources.json`` beside the file of records."""
-    _write(records.with_name(SOURCES), m.encode_json(value))
 
 
 def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) -> None:

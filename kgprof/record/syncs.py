@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -32,7 +32,9 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
-from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.python_stack import described, upwards
+from kgprof.record.source import Source, replace
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -57,47 +59,37 @@ EXPRESSION = 200  # characters
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+BETWEEN = (__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 
 
-class Syncs:
+class Syncs(Source):
     """Source. One SyncRecord for each place, source and operator."""
 
     name = "sync hooks"
 
     def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
-        self.unavailable = ""
         self._calls = calls
         self._device = device
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
-        self._undo = ExitStack()  # a hook that cannot be taken off must not keep the others on
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
     def records(self) -> m.SyncRecords:
         return m.SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
 
-    def __enter__(self) -> Syncs:
-        self._undo.enter_context(self._graphs)
+    def listen(self, undo: ExitStack) -> None:
+        undo.enter_context(self._graphs)
         self.unavailable = self._graphs.unavailable
         for hooks in ALL_HOOKS:
             if self._device.type == "cuda" or not hooks.on_cuda_only:
-                self._undo.callback(hooks.leave, self)
+                undo.callback(hooks.leave, self)
                 lacking = hooks.join(self)
                 self.unavailable = "; ".join(filter(None, (self.unavailable, lacking)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._undo.close()
 
     # ------------------------------------------------------------ what they see
-
-    def captured(self, output: Any) -> None:
-        self._graphs.captured(output)
 
     def _graph_begins(self, graph: _Graph) -> None:
         """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
@@ -116,11 +108,16 @@ class Syncs:
 
     def sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
         graph = self._graphs.running
-        frames = tuple(islice(self._above(sys._getframe(2)), STACK))
-        caller = _caller(sys._getframe(2))
+        hook = sys._getframe(2)
+        frames = tuple(islice((f for f in upwards(hook) if self._holds(f.f_code.co_filename)), STACK))
+        # The file that called the hook. kgprof's own is one of them: it waits for the device as well.
+        files = (above.f_code.co_filename for above in upwards(hook))
+        caller = next((file for file in files if not file.startswith(BETWEEN)), "")
         if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
             return None
-        if not frames or _in_a_guard(sys._getframe(2)):
+        # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
+        codes = (above.f_code for above in islice(upwards(hook), 8))
+        if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in codes):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
@@ -128,7 +125,7 @@ class Syncs:
         inside = tuple(frame for frame in place if self._holds(frame.file))
         where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside)
-        seen = self._counted(key, source, op, device, inside or tuple(map(_frame, frames)), graph, operator)
+        seen = self._counted(key, source, op, device, inside or tuple(map(described, frames)), graph, operator)
         if seen is not None and not seen.instruction:
             seen.text = text
             seen.instruction, seen.expression = _instruction(frames[0])
@@ -144,9 +141,6 @@ class Syncs:
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
         return seen
-
-    def _above(self, frame: FrameType | None) -> Iterator[FrameType]:
-        return (above for above in _frames(frame) if self._holds(above.f_code.co_filename))
 
 
 class _Inside(threading.local):
@@ -262,23 +256,9 @@ def _reading(hooks: _Hooks, inside: _Inside, name: str, operator: Any) -> Callab
     return hook  # type: ignore[no-any-return]
 
 
-def _watch_captures(hooks: _Hooks, undo: ExitStack) -> None:
-    """What reads in a graph is looked up before a backend makes something else of it."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    original = OutputGraph.call_user_compiler
-
-    def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
-        for one in hooks.listening:
-            one.captured(output)
-        return original(output, *args, **kwargs)
-
-    _replace(OutputGraph, "call_user_compiler", call_user_compiler, undo)
-
-
 def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
     for name in ON_A_CPU:
-        _replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
+        replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -299,9 +279,8 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
-    owners = ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream"))
-    for owner, label in owners:
-        _replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
+    for owner, label in ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream")):
+        replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
 
 
 def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,24 +316,7 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
 
 
-def _replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
-    mine = name in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, replacement)
-
-    def restore() -> None:
-        if vars(owner).get(name) is not replacement:
-            return  # somebody else stands there now
-        if mine:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-
-    undo.callback(restore)
-
-
 ALL_HOOKS = (
-    _Hooks("captures", _watch_captures),
     _Hooks("dispatch", _watch_dispatch),
     _Hooks("methods", _watch_methods),
     _Hooks("waits", _watch_waits, on_cuda_only=True),
@@ -363,33 +325,6 @@ ALL_HOOKS = (
 
 
 # ---------------------------------------------------------------- Python's side of a read
-
-
-def _frame(frame: FrameType) -> m.Frame:
-    code = frame.f_code
-    return m.Frame(file=code.co_filename, line=frame.f_lineno, function=code.co_name, first_line=code.co_firstlineno)
-
-
-def _caller(frame: FrameType | None) -> str:
-    """The file of the frame that called a hook. kgprof's own is one of them: it waits for the device as well."""
-    while frame is not None and frame.f_code.co_filename.startswith((__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")):
-        frame = frame.f_back
-    return frame.f_code.co_filename if frame is not None else ""
-
-
-def _in_a_guard(frame: FrameType | None) -> bool:
-    """Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU."""
-    for above in islice(_frames(frame), 8):
-        code = above.f_code
-        if (code.co_filename, code.co_name) == ("<string>", "guard"):
-            return True
-    return False
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _instruction(frame: FrameType) -> tuple[str, str]:
@@ -467,62 +402,46 @@ class _Here(threading.local):
         self.stack: list[_Graph] = []
 
 
-class _RunningGraphs:
+class _RunningGraphs(InstalledGraphs):
     """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
 
+    needs = (INSTALL, COMPILE)
+
     def __init__(self, begins: Callable[[_Graph], None]) -> None:
+        super().__init__()
         self._begins = begins
         self._here = _Here()
-        self._captured: dict[int, tuple[Captured, ...]] = {}
-        self._installed = InstalledGraphs(self._running)
 
     @property
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def __enter__(self) -> _RunningGraphs:
-        self._installed.__enter__()
-        return self
+    def capture(self, output: Any) -> tuple[Captured, ...]:
+        return tuple(
+            (name, frames_of(node), _device_of(node))
+            for node in output.graph.nodes
+            if node.op in ("call_function", "call_method")
+            and (name := operator_of(node)) in CAPTURED
+            and _reads(node, name)
+        )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._installed.__exit__(kind, error, trace)
-
-    @property
-    def unavailable(self) -> str:
-        return self._installed.unavailable
-
-    def captured(self, output: Any) -> None:
-        """Dynamo is about to compile ``output``."""
-        self._captured[id(output)] = tuple(_reading_operators(output.graph))
-
-    def _running(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        operators = self._captured.pop(id(output), ())
+    def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
-            return compiled  # where eager code calls torch.cond
-        identity = str(getattr(output, "dynamo_compile_id", None) or "")
-        graph = _Graph(identity, operators)
+            return graph  # where eager code calls torch.cond
+        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), captured or ())
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             stack = here.stack
-            graph.begins()
-            self._begins(graph)
-            stack.append(graph)
+            known.begins()
+            self._begins(known)
+            stack.append(known)
             try:
-                return compiled(*args, **kwargs)
+                return graph(*args, **kwargs)
             finally:
                 stack.pop()
 
         return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def _reading_operators(graph: torch.fx.Graph) -> Iterator[Captured]:
-    for node in graph.nodes:
-        name = operator_of(node)
-        if node.op in ("call_function", "call_method") and name in CAPTURED and _reads(node, name):
-            yield name, frames_of(node), _device_of(node)
 
 
 def _device_of(node: torch.fx.Node) -> str:
@@ -535,14 +454,11 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the CPU."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
-        return any(_is_mask(part) for part in (index if isinstance(index, list | tuple) else [index]))
+        parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
+        values = [part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)]
+        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in values)
     if name == "where":
         return len(node.args) + len(node.kwargs) == 1
     if name == "to":
         return "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
     return True
-
-
-def _is_mask(part: Any) -> bool:
-    value = part.meta.get("example_value") if isinstance(part, torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)

@@ -15,10 +15,13 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -27,7 +30,9 @@ from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors
 from kgprof.record.graph_hook import asks_for_cuda_graphs
-from kgprof.record.installed_graphs import InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.python_stack import described, upwards
+from kgprof.record.source import replace
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
 SAMPLE = 16
@@ -37,22 +42,24 @@ PAIRS = 256  # of tensors of one graph whose ranges meet
 STACK = 8  # frames above a graph
 REMEMBERED = 4096  # outputs of graphs that are still alive
 
+FINISH = "compile_subgraph"  # the method of Dynamo's OutputGraph that ends the capture of a graph
 RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
 
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
 
-T = TypeVar("T")
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
 
-class TensorProbe:
+class TensorProbe(InstalledGraphs):
     """Source. ``buffers`` gives the workload's declared buffers (BufferSession.buffers), None where it has none."""
 
     name = "tensor probe"
 
+    needs = (FINISH, COMPILE, INSTALL)
+
     def __init__(self, calls: CallIndex, device: torch.device, buffers: Buffers | None = None) -> None:
-        self.unavailable = ""
+        super().__init__()
         self._calls = calls
         self._device = device
         self._graphs: list[_Graph] = []
@@ -61,10 +68,7 @@ class TensorProbe:
         self._marks = _Marks()
         self._made = _Made()
         self._buffers = None if buffers is None else _Buffers(buffers, calls, self._made)
-        self._installed = InstalledGraphs(self._watching)
-        self._captured: dict[int, CapturedGraph] = {}  # by the identity of Dynamo's OutputGraph, while it compiles
-        self._returned: dict[int, tuple[Returned, ...]] = {}
-        self._restore: list[Callable[[], None]] = []
+        self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
@@ -75,25 +79,18 @@ class TensorProbe:
             left_out=self._left_out,
         )
 
-    def __enter__(self) -> TensorProbe:
-        self._installed.__enter__()
-        self.unavailable = self._installed.unavailable
+    def listen(self, undo: ExitStack) -> None:
+        undo.callback(self._forget)
+        super().listen(undo)
         if not self.unavailable:
-            self._listen_to_dynamo()
+            self._watch_returns(undo)
         self._calls.watchers.append(self)
-        return self
+        undo.callback(self._calls.watchers.remove, self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self in self._calls.watchers:
-            self._calls.watchers.remove(self)
-        while self._restore:
-            self._restore.pop()()
-        self._installed.__exit__(kind, error, trace)
+    def _forget(self) -> None:
         self._made.forget()
         for graph in self._graphs:
-            graph.forget()
+            graph.results.clear()
 
     # ------------------------------------------------------------ around each call of the workload
 
@@ -119,46 +116,22 @@ class TensorProbe:
 
     # ------------------------------------------------------------ when a graph is compiled
 
-    def _listen_to_dynamo(self) -> None:
+    def _watch_returns(self, undo: ExitStack) -> None:
         from torch._dynamo.output_graph import OutputGraph
 
-        compile_subgraph = OutputGraph.__dict__.get("compile_subgraph")
-        call_user_compiler = OutputGraph.__dict__.get("call_user_compiler")
-        if compile_subgraph is None or call_user_compiler is None:
-            self.unavailable = "this torch has no OutputGraph.compile_subgraph or no call_user_compiler"
-            return
+        original = OutputGraph.compile_subgraph
 
         def finishing(this: Any, translator: Any, reason: Any, *rest: Any, **named: Any) -> Any:
             if not getattr(reason, "graph_break", True) and translator is getattr(this, "root_tx", None):
-                self._read(self._returned, this, lambda: returned_tensors(translator))
-            return compile_subgraph(this, translator, reason, *rest, **named)
+                self.read(self._returned, this, lambda: returned_tensors(translator))
+            return original(this, translator, reason, *rest, **named)
 
-        def compiling(this: Any, graph: Any, *rest: Any, **named: Any) -> Any:
-            returned = self._returned.pop(id(this), ())
-            self._read(self._captured, this, lambda: captured(this, returned))
-            return call_user_compiler(this, graph, *rest, **named)
+        replace(OutputGraph, FINISH, finishing, undo)
 
-        self._patch(OutputGraph, "compile_subgraph", compile_subgraph, finishing)
-        self._patch(OutputGraph, "call_user_compiler", call_user_compiler, compiling)
+    def capture(self, output: Any) -> CapturedGraph:
+        return captured(output, self._returned.pop(id(output), ()))
 
-    def _read(self, kept: dict[int, T], output: Any, read: Callable[[], T]) -> None:
-        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as unavailable."""
-        try:
-            kept[id(output)] = read()
-        except Exception as error:  # noqa: BLE001
-            self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
-
-    def _patch(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
-        setattr(owner, name, replacement)
-
-        def restore() -> None:
-            if owner.__dict__[name] is replacement:
-                setattr(owner, name, original)
-
-        self._restore.append(restore)
-
-    def _watching(self, output: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        found = self._captured.pop(id(output), None)
+    def around(self, output: Any, compiled: Callable[..., Any], found: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return compiled
         if found is None or len(self._graphs) >= GRAPHS:
@@ -177,7 +150,7 @@ class TensorProbe:
             result = compiled(*args)
             written = graph.after(call, args, before, result)
             if self._buffers is not None:
-                self._buffers.graph_ran(written)
+                self._buffers.ran.update(written)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
@@ -206,7 +179,7 @@ class _Place:
             device=str(tensor.device),
         )
         self.storage = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self.version = _version(tensor)
+        self.version = None if tensor.is_inference() else tensor._version  # an inference tensor has none
 
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another one."""
@@ -221,11 +194,6 @@ def _place(tensor: Any) -> _Place | None:
         return _Place(tensor)
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """None for an inference tensor, which has no version."""
-    return None if tensor.is_inference() else tensor._version
 
 
 _NO_VERSION = "an inference tensor has no version, so writes to it are not observable"
@@ -341,7 +309,8 @@ class _Graph:
         self._captured = found
         self._compile_id = str(getattr(output, "dynamo_compile_id", None) or "")
         self._function, self._file, self._first_line = code.co_name, code.co_filename, code.co_firstlineno
-        self._arguments = _arguments(code)
+        stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        self._arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
         self._goes_on = code.co_name.startswith(RESUMED)
         self._cuda_graphs = asks_for_cuda_graphs(getattr(output, "compiler_fn", None))
         self._made = made
@@ -349,7 +318,7 @@ class _Graph:
         self._outputs = 0
         self._overlaps: dict[object, m.Overlap] = {}
         self._left_out = 0
-        self._results: list[_Result] = []  # of this call and the one before
+        self.results: list[_Result] = []  # of this call and the one before
         self._held: dict[int, list[int]] = {}
         self._call, self._run = -2, 0  # the call that runs are counted in, and how many there were
         self.watched = 0
@@ -395,23 +364,20 @@ class _Graph:
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
                 self._made.add(place, f"{self._compile_id} output {index}", call)
-                self._results.append(_Result(call, index, place.storage, outputs[index]))
+                self.results.append(_Result(call, index, place.storage, outputs[index]))
         return written
 
     def call_ended(self, call: int) -> None:
         """An output that outlives the call after its own is held."""
-        now = [result for result in self._results if result.call == call]
+        now = [result for result in self.results if result.call == call]
         for result in now:
             result.count()
-        for result in self._results:
+        for result in self.results:
             if result.call == call - 1 and result.is_held(now):
                 calls = self._held.setdefault(result.output, [])
                 if result.call not in calls:
                     calls.append(result.call)
-        self._results = now
-
-    def forget(self) -> None:
-        self._results.clear()
+        self.results = now
 
     def _meetings(
         self, call: int, inputs: list[tuple[Any, _Place | None]], outputs: list[tuple[Any, _Place | None]]
@@ -438,24 +404,19 @@ class _Graph:
 
     def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
         """The stack that called the compiled function, its own frame left out, innermost first."""
-        found: list[m.Frame] = []
-        while frame is not None and len(found) < STACK:
-            code = frame.f_code
-            own = code.co_filename == self._file and code.co_firstlineno == self._first_line
-            if not code.co_filename.startswith((TORCH, __file__)) and not own:
-                found.append(
-                    m.Frame(
-                        file=code.co_filename,
-                        line=frame.f_lineno or code.co_firstlineno,
-                        function=code.co_name,
-                        first_line=code.co_firstlineno,
-                    )
-                )
-            frame = frame.f_back
-        return tuple(found)
+        outer = (
+            above
+            for above in upwards(frame)
+            if not above.f_code.co_filename.startswith((TORCH, __file__))
+            and (above.f_code.co_filename, above.f_code.co_firstlineno) != (self._file, self._first_line)
+        )
+        return tuple(described(above) for above in islice(outer, STACK))
 
     def record(self) -> m.WatchedGraph:
         captured = self._captured
+        held: dict[int, list[m.Held]] = {}
+        for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
+            held.setdefault(index, []).append(seen.record(fixed=bool(captured.static[index])))
         return m.WatchedGraph(
             compile_id=self._compile_id,
             function=self._function,
@@ -465,7 +426,7 @@ class _Graph:
             returns=captured.returns,
             cuda_graphs=self._cuda_graphs,
             inputs=tuple(
-                m.GraphInput(name=name, static=static, held=tuple(self._held_at(index)))
+                m.GraphInput(name=name, static=static, held=tuple(held.get(index, ())))
                 for index, (name, static) in enumerate(zip(captured.names, captured.static, strict=True))
             ),
             outputs=self._outputs,
@@ -478,16 +439,6 @@ class _Graph:
             unwatched_runs=self.unwatched,
             left_out=self._left_out,
         )
-
-    def _held_at(self, index: int) -> Iterator[m.Held]:
-        for (position, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
-            if position == index:
-                yield seen.record(fixed=bool(self._captured.static[index]))
-
-
-def _arguments(code: CodeType) -> tuple[str, ...]:
-    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
 
 
 def _meeting(
@@ -545,13 +496,13 @@ class _Buffers:
         self._calls = calls
         self._made = made
         self._known: dict[str, _Buffer] = {}
-        self._ran: dict[int, int] = {}  # storage -> versions by which graphs advanced it in this call
+        self.ran: Counter[int] = Counter()  # storage -> versions by which graphs advanced it in this call
 
     def records(self) -> tuple[m.WatchedBuffer, ...]:
         return tuple(buffer.record() for buffer in self._known.values())
 
     def before(self) -> None:
-        self._ran.clear()
+        self.ran.clear()
         for name, tensor in self._declared().items():
             place = _place(tensor)
             if place is not None and name not in self._known:
@@ -568,10 +519,6 @@ class _Buffers:
             buffer.watched += 1
             self._compare(buffer, tensor, place)
 
-    def graph_ran(self, written: Mapping[int, int]) -> None:
-        for storage, versions in written.items():
-            self._ran[storage] = self._ran.get(storage, 0) + versions
-
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
         call = self._calls.current
         if id(tensor) != buffer.identity or not place.is_where(buffer.last):
@@ -581,9 +528,9 @@ class _Buffers:
                 buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
         elif place.version is not None and buffer.last.version is not None:
             advanced = place.version - buffer.last.version
-            inside = place.storage.cdata in self._ran
+            inside = place.storage.cdata in self.ran
             _note(buffer.inside, call, bool(advanced) and inside)
-            _note(buffer.outside, call, advanced > self._ran.get(place.storage.cdata, 0))
+            _note(buffer.outside, call, advanced > self.ran.get(place.storage.cdata, 0))
         buffer.identity, buffer.last = id(tensor), place
 
 

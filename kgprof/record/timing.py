@@ -17,7 +17,10 @@ import torch
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.reading import layout
+from kgprof.record import store
 from kgprof.record.machine_speed import MachineClock
+from kgprof.record.run import Run
 from kgprof.workloads.protocol import EvaluationSession, Session
 
 # A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
@@ -82,6 +85,14 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+def wall_us(step: Callable[[], object], device: torch.device) -> float:
+    """Microseconds of one call, up to the end of the device's work."""
+    began = time.perf_counter_ns()
+    step()
+    synchronize(device)
+    return (time.perf_counter_ns() - began) / 1e3
+
+
 def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, ...]:
     """Microseconds of each of ``count`` steps."""
     step, tick = session.step, clock.tick
@@ -90,6 +101,16 @@ def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, 
         step()
         tick()
     return clock.stop()
+
+
+def measure(run: Run) -> None:
+    """With the Evaluation beside it, and the result of the last evaluation."""
+    timed, evaluation = timing_pass(run.session, run.device, run.options)
+    run.write(m.PassName.TIMING, timed)
+    why = "its evaluate() counts no units of work" if run.evaluates else "the workload has no evaluation"
+    store.write_json(run.folder / layout.EVALUATION, evaluation or m.Skipped(reason=why))
+    if run.evaluates:
+        run.write_result()
 
 
 def timing_pass(session: Session, device: torch.device, options: m.Options) -> tuple[m.TimingPass, m.Evaluation | None]:

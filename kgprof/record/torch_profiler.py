@@ -15,11 +15,21 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from kgprof import model as m
+from kgprof.reading import layout
 from kgprof.record import store, timing
+from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
 AWAITING = "kgprof: waiting for the device"  # a span around the one synchronisation in the window that is ours
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
+
+
+def measure(run: Run) -> None:
+    """With what Triton made of the kernels in it, from the same process."""
+    path = run.trace_path(m.PassName.TRACE)
+    run.write(m.PassName.TRACE, trace_pass(run.session, run.device, run.options, path))
+    store.write_json(run.folder / layout.COMPILED_KERNELS, compiled_kernels(run.device))
 
 
 def trace_pass(
@@ -27,13 +37,18 @@ def trace_pass(
 ) -> m.TracePass | m.Skipped:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
-    with store.replacing(path) as partial:
-        profiler.export_chrome_trace(str(partial))
-    size = path.stat().st_size
+    size = export(profiler, path)
     if size > TRACE_BYTES:
         path.unlink()
         return m.Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
     return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
+
+
+def export(profiler: profile, path: Path) -> int:
+    """The bytes that it takes."""
+    with store.replacing(path) as partial:
+        profiler.export_chrome_trace(str(partial))
+    return path.stat().st_size
 
 
 def profiled(
@@ -80,19 +95,3 @@ def activities(device: torch.device) -> list[ProfilerActivity]:
     if device.type == "cuda":
         return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     return [ProfilerActivity.CPU]
-
-
-def profile_cpp_kernels() -> str:
-    """Make Inductor's C++ kernels visible by name in this process; why it cannot be done, where it cannot.
-
-    It changes the generated code, so it stands before any compiling and in a child of its own.
-    """
-    try:
-        from torch._inductor import config
-
-        if not hasattr(config.cpp, "enable_kernel_profile"):
-            return "capture C++ kernels unavailable: no torch._inductor.config.cpp.enable_kernel_profile"
-        config.cpp.enable_kernel_profile = True
-    except (ImportError, AttributeError) as error:
-        return f"capture C++ kernels unavailable: {error}"
-    return ""

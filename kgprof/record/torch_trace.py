@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 
 from kgprof import model as m
+from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
-from kgprof.record.call_index import CallIndex
+from kgprof.record.call_index import CallIndex, CountedSession
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, is_kept, write_records
+from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
+
+
+def measure(run: Run) -> None:
+    """The result of the first call is kept as well, where no evaluation will give one."""
+    compiled = compile_pass(
+        run.session,
+        run.device,
+        run.options,
+        records_to=run.folder / layout.TRACE_RECORDS,
+        after_first_call=(lambda: None) if run.evaluates else run.write_result,
+    )
+    run.write(m.PassName.COMPILE, compiled)
 
 
 def compile_pass(
@@ -38,19 +51,19 @@ def compile_pass(
 ) -> m.CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened = CompileSources(calls, project)
+    listened, counted = CompileSources(calls, project), CountedSession(session, calls)
     try:
         with listening(listened.sources):
-            call_us = [_timed_call(session, device, calls)]
+            call_us = [timing.wall_us(counted.step, device)]
             after_first_call()
             on_wall_clock = min(max(1, options.warmup), options.steps)
-            call_us += [_timed_call(session, device, calls) for _ in range(on_wall_clock - 1)]
+            call_us += [timing.wall_us(counted.step, device) for _ in range(on_wall_clock - 1)]
             clock = timing.clock_for(device)
-            call_us += timing.timed_steps(_Counted(session, calls), clock, options.steps - on_wall_clock)
+            call_us += timing.timed_steps(counted, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
-        store.write_sources(records_to, project_sources.gather(lines, project))
+        store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project))
     return m.CompilePass(
         call_us=tuple(call_us),
         steady_from=options.warmup,
@@ -77,7 +90,7 @@ class CompileSources:
         )
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Of the file of records, as far as they have come."""
+        """The lines of the file of records, as far as they have come."""
         yield from as_lines(self._trace.records, left_out=self._trace.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
@@ -87,32 +100,9 @@ class CompileSources:
         return tuple(compilations(self._trace.records))
 
     def unavailable(self) -> tuple[str, ...]:
-        return unavailable(self.sources) + _switched_off()
-
-
-class _Counted:
-    """The session, with each of its steps counted as a call."""
-
-    def __init__(self, session: Session, calls: CallIndex) -> None:
-        self._session = session
-        self._calls = calls
-
-    def step(self) -> object:
-        with self._calls.call():
-            return self._session.step()
-
-
-def _timed_call(session: Session, device: torch.device, calls: CallIndex) -> float:
-    with calls.call():
-        began = time.perf_counter_ns()
-        session.step()
-        timing.synchronize(device)
-        return (time.perf_counter_ns() - began) / 1e3
-
-
-def _switched_off() -> tuple[str, ...]:
-    by = compilation_switched_off_by(os.environ)
-    return (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+        by = compilation_switched_off_by(os.environ)
+        off = (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+        return unavailable(self.sources) + off
 
 
 def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
@@ -123,7 +113,7 @@ def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
     return ""
 
 
-class StructuredTrace:
+class StructuredTrace(Source):
     """The records of torch.__trace, kept in memory until the pass is over."""
 
     name = "structured trace"
@@ -132,26 +122,24 @@ class StructuredTrace:
         self.records: list[m.TraceRecord] = []
         self._calls = calls
         self.left_out = 0
-        self.unavailable = ""
         self._bytes = 0
-        self._handler = _RecordHandler(self)
 
-    def __enter__(self) -> StructuredTrace:
+    def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
-            return self
-        # addHandler would lose the first record: torch's own lazy handler takes itself off the list while the list is
-        # being walked, and what stands behind it is skipped once.
-        logging.getLogger(TRACE_LOGGER).handlers.insert(0, self._handler)
-        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in _names_given_out().items()]
-        return self
+            return
+        LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        try:
+            from torch._logging.structured import INTERN_TABLE
+        except ImportError:
+            return
+        # A file's number is told once a process; these were before the pass began (a workload may compile on import).
+        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        handlers = logging.getLogger(TRACE_LOGGER).handlers
-        if self._handler in handlers:
-            handlers.remove(self._handler)
+    def _hear(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        if isinstance(metadata, dict):
+            self.take(metadata, getattr(record, "payload", None))
 
     def take(self, metadata: dict[str, Any], payload: str | None) -> None:
         if not is_kept(metadata, payload):
@@ -164,56 +152,23 @@ class StructuredTrace:
         self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
 
 
-def _names_given_out() -> dict[str, int]:
-    """A file's number is told once a process; these were before the pass began (a workload may compile on import)."""
-    try:
-        from torch._logging.structured import INTERN_TABLE
-    except ImportError:
-        return {}
-    return dict(INTERN_TABLE)
-
-
-class _RecordHandler(logging.Handler):
-    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
-
-    def __init__(self, source: StructuredTrace) -> None:
-        super().__init__()
-        self._source = source
-
-    def emit(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        if isinstance(metadata, dict):
-            self._source.take(metadata, getattr(record, "payload", None))
-
-
-class TorchLogs:
+class TorchLogs(Source):
     """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and so in log.txt."""
 
     name = "torch logs"
 
-    def __init__(self) -> None:
-        self.unavailable = ""
-        self._restore: Callable[[], None] | None = None
-
-    def __enter__(self) -> TorchLogs:
+    def listen(self, undo: ExitStack) -> None:
         if "TORCH_LOGS" in os.environ:
             self.unavailable = "TORCH_LOGS is set, so the log holds what it asks for"
-            return self
+            return
         try:
-            self._restore = _remember_loggers()
+            undo.callback(_remember_loggers())
             from torch._logging import set_logs  # type: ignore[attr-defined]
 
             settings: dict[str, Any] = dict.fromkeys(LOG_ARTIFACTS, True)
             set_logs(**settings)
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             self.unavailable = f"{type(error).__name__}: {error}"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
 
 
 def _remember_loggers() -> Callable[[], None]:

@@ -14,12 +14,10 @@ only the hooks of a live capture see is named as unavailable.
 
 from __future__ import annotations
 
-import datetime
 import gzip
 import hashlib
 import json
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +28,7 @@ from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
-from kgprof.record import elsewhere, kept_records, project_sources, store
-from kgprof.record.private_names import private_names
+from kgprof.record import foreign, kept_records, project_sources, store
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
@@ -46,6 +43,7 @@ _RANK_IN_NAME = re.compile(r"_rank_(\d+)_")
 # Folders that the names in a trace give away as a library's, also those of another machine.
 _STDLIB = re.compile(r"(?P<folder>.*[/\\]lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
 _TORCH = re.compile(r"(?P<folder>.*[/\\]torch)[/\\]_(?:dynamo|logging|inductor|functorch|ops)\b")
+_PYTHON = re.compile(r"[/\\]python(3\.\d+)t?[/\\]")
 _GENERATED = re.compile(r"(?P<folder>.*[/\\]torchinductor_[^/\\]+)[/\\]")
 
 
@@ -257,11 +255,19 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
     """
     files, unread = read_directory(path)
-    store.claim(output)
-    store.clear(output)
-    folder = output / layout.FOLDER
     keys = _keys(files)
-    store.create(folder, _header(files, keys, options))
+    records = [record.metadata for file in files for record in file.records]
+    paths = (str(metadata["str"][0]) for metadata in records if "str" in metadata)
+    pythons = (found[1] for name in paths if (found := _PYTHON.search(name)))
+    tensors = (metadata.get("describe_tensor") for metadata in records)
+    on_cuda = any(isinstance(tensor, dict) and "cuda" in str(tensor.get("device")) for tensor in tensors)
+    environment = foreign.environment(
+        reason=NOT_THERE,
+        device_name="the machine that was traced",
+        python=next(pythons, ""),  # where a path says it
+        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)),
+    )
+    folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_THERE)
     for file, key in zip(files, keys, strict=True):
         _write_run(folder, key, file, unread, options)
     return folder
@@ -283,14 +289,10 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records))
-    store.write_sources(records, sources)
-    store.write_pass(folder, key, m.PassName.COMPILE, _compile_pass(file, options))
-    store.write_script(folder, key, _script_run(file, unread, read_here=len(sources.files)))
-    for name in (other for other in m.PassName if other is not m.PassName.COMPILE):
-        store.write_pass(folder, key, name, m.Skipped(reason=NOT_THERE))
-    store.write_evaluation(folder, key, m.Skipped(reason=NOT_THERE))
-    # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    store.write_json(records.with_name(layout.SOURCES), sources)
+    foreign.write_run(folder, key, m.PassName.COMPILE, _compile_pass(file, options), reason=NOT_THERE)
+    script = _script_run(file, unread, read_here=len(sources.files))
+    store.write_json(records.with_name(layout.SCRIPT), script)
 
 
 def _compile_pass(file: TraceFile, options: m.Options) -> m.CompilePass:
@@ -326,47 +328,3 @@ def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:
         found["folder"] for name in names for pattern in (_STDLIB, _TORCH, _GENERATED) if (found := pattern.match(name))
     ]
     return ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)
-
-
-# ---------------------------------------------------------------- the header
-
-
-def _header(files: Sequence[TraceFile], keys: Sequence[m.RunKey], options: m.Options) -> m.RecordingHeader:
-    return m.RecordingHeader(
-        schema_version=m.RECORDING_SCHEMA_VERSION,
-        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=("kgprof", *sys.argv[1:]),
-        private=private_names(),
-        options=options,
-        plan=m.Plan(
-            workload=options.workload,
-            strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(m.AS_IS,)) for key in keys),
-            runs=tuple(keys),
-            baseline=None,
-            device="cuda" if any(_on_cuda(record) for file in files for record in file.records) else "cpu",
-            environment=_environment(files),
-            vector_isa_probe_s=m.Skipped(reason=NOT_THERE),
-            agreement=False,
-        ),
-    )
-
-
-def _on_cuda(record: m.TraceRecord) -> bool:
-    described = record.metadata.get("describe_tensor")
-    return isinstance(described, dict) and "cuda" in str(described.get("device"))
-
-
-def _environment(files: Sequence[TraceFile]) -> m.Environment:
-    """Of the machine that was traced, as far as its files say; nothing of the one that reads."""
-    return elsewhere.environment(
-        reason=NOT_THERE,
-        device_name="the machine that was traced",
-        python=_python(files),
-        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)),
-    )
-
-
-def _python(files: Sequence[TraceFile]) -> str:
-    """Empty where no path says it."""
-    names = (str(r.metadata["str"][0]) for file in files for r in file.records if "str" in r.metadata)
-    return next((match[1] for name in names if (match := re.search(r"[/\\]python(3\.\d+)t?[/\\]", name))), "")

@@ -10,9 +10,9 @@ import gzip
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -23,17 +23,17 @@ from kgprof import model as m
 from kgprof.reading.launches import AFTER_STEPS
 from kgprof.reading.timeline import STEP_PREFIX
 from kgprof.record import stack_profiler, store, timing
+from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
-from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step
+from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
 
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
 
-class TraceWindow:
+class TraceWindow(Source):
     """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``."""
 
     name = "trace window"
-    unavailable = ""
 
     def __init__(
         self, steps: Steps, device: torch.device, options: m.Options, path: Path, *, with_stack: bool = False
@@ -49,7 +49,6 @@ class TraceWindow:
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
-        self._restore: Callable[[], None] | None = None
 
     # ---- what the program does
 
@@ -104,9 +103,17 @@ class TraceWindow:
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
-        size, most_bytes = stack_profiler.export(profiler, self._path), TRACE_BYTES
+        size, most_bytes = export(profiler, self._path), TRACE_BYTES
         if len(self._times) <= self._wanted:
-            size = _without_the_last_step(self._path, profiler.step_num)
+            # The program ended, or went on to something else, in the last step, which torch began to mark.
+            mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
+            with (
+                store.replacing(self._path) as partial,
+                gzip.open(self._path) as lines,
+                gzip.open(partial, "wb") as out,
+            ):
+                out.writelines(line.replace(mark, put) for line in lines)
+            size = self._path.stat().st_size
         if self._with_stack:
             most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
@@ -118,7 +125,7 @@ class TraceWindow:
 
     # ---- beside a program that profiles itself
 
-    def __enter__(self) -> TraceWindow:
+    def listen(self, undo: ExitStack) -> None:
         session: Any = torch.autograd.profiler.profile
         original: Any = session._prepare_trace
 
@@ -127,26 +134,5 @@ class TraceWindow:
                 self.close("the program runs torch.profiler itself, and there is one session a process")
             return original(this, *args, **kwargs)
 
-        def restore() -> None:
-            if session._prepare_trace is prepare:
-                session._prepare_trace = original
-
-        session._prepare_trace = prepare
-        self._restore = restore
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
-        self.close()
-
-
-def _without_the_last_step(path: Path, number: int) -> int:
-    """The bytes that it takes then. The program ended, or went on to something else, in what torch began to mark."""
-    mark, put = f'"{STEP_PREFIX}{number}"'.encode(), f'"{AFTER_STEPS}"'.encode()
-    with store.replacing(path) as partial, gzip.open(path, "rb") as lines, gzip.open(partial, "wb") as out:
-        out.writelines(line.replace(mark, put) for line in lines)
-    return path.stat().st_size
+        undo.callback(self.close)
+        replace(session, "_prepare_trace", prepare, undo)

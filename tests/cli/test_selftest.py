@@ -69,7 +69,7 @@ def test_interrupted_it_gives_no_answers(
 ) -> None:
     def cut_off(*_: object) -> Path:
         header = handmade.write(tmp_path).header
-        store.write_header(tmp_path, msgspec.structs.replace(header, interrupted=True))
+        store.write_json(tmp_path / layout.HEADER, msgspec.structs.replace(header, interrupted=True))
         return tmp_path
 
     monkeypatch.setattr(selftest, "record", cut_off)

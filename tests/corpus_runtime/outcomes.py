@@ -28,8 +28,8 @@ from torch.utils._pytree import tree_flatten
 
 from kgprof.model import Options
 from kgprof.record import project_sources
-from kgprof.record.child import seed_everything
 from kgprof.record.memory import memory_pass
+from kgprof.record.run import seed_everything
 from tests.corpus import truth as compile_corpus
 from tests.corpus_runtime import truth as runtime_corpus
 from tests.corpus_runtime.record import CallsWithBuffers, cheap_garbage_collection

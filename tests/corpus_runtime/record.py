@@ -27,9 +27,9 @@ import torch
 from kgprof.model import Environment, Exit, Options, PassName, Plan, RecordingHeader, RunKey, Skipped, StrategyPlan
 from kgprof.reading import layout
 from kgprof.record import project_sources, store
-from kgprof.record.child import seed_everything
 from kgprof.record.failure import describe_failure
 from kgprof.record.memory import memory_pass
+from kgprof.record.run import seed_everything
 from kgprof.record.torch_profiler import trace_pass
 from kgprof.record.torch_trace import compile_pass
 from tests.corpus_runtime.truth import CORPUS, WARM_UP, Program, programs

@@ -72,7 +72,7 @@ def write(folder: Path) -> Recording:
     store.write_exit(folder, FUSED, Exit(outcome="ok", exit_code=0, elapsed_s=9.0), probe=True)
     store.write_pass(folder, LOST, PassName.COMPILE, _compile_pass(700.0))
     store.write_exit(folder, LOST, Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9))
-    store.write_agreement(folder, _agreement())
+    store.write_json(folder / layout.AGREEMENT, _agreement())
     return recordings.load(folder)
 
 
@@ -107,7 +107,7 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
     store.write_pass(folder, key, PassName.STACK, _stack_pass(folder, key, per_step))
     if key.mode == "eager":
         store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
-    store.write_evaluation(folder, key, _evaluation())
+    store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, _evaluation())
     store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=12.0))
     log = layout.run_folder(folder, key) / layout.LOG
     log.write_text("a line that <torch> wrote & one more\n", encoding="utf-8")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from kgprof.errors import UsageError, WorkloadError
-from kgprof.record.child import seed_everything
 from kgprof.record.failure import describe_failure
 from kgprof.record.job import Failed
+from kgprof.record.run import seed_everything
 from kgprof.record.timing import PerfCounterClock, timed_steps
 from tests.record.sessions import Stepping
 

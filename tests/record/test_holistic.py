@@ -23,7 +23,7 @@ from kgprof.model import (
     Recording,
     Skipped,
 )
-from kgprof.reading import kineto, recordings
+from kgprof.reading import kineto, layout, recordings
 from kgprof.record import holistic, store
 from tests.analysis.holistic_answers import answered, two_streams
 from tests.conftest import SHARED
@@ -173,7 +173,10 @@ def test_an_answer_is_kept_and_read_again_without_asking(tmp_path: Path, monkeyp
 
 def test_again_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = recorded(tmp_path, "cond")
-    store.write_holistic(Path(recording.folder), recording.runs[0].key, Skipped(reason="the old answer"))
+    store.write_json(
+        layout.run_folder(Path(recording.folder), recording.runs[0].key) / layout.HOLISTIC,
+        Skipped(reason="the old answer"),
+    )
     monkeypatch.setattr(holistic, "ask", lambda trace, limit_s: (Skipped(reason="the new one"), True))
 
     assert answer_of(holistic.asked(recordings.load(tmp_path))) == Skipped(reason="the old answer")
@@ -205,7 +208,7 @@ def test_a_recording_that_cannot_be_written_to_is_answered_all_the_same(
     def refuse(*_: object) -> None:
         raise KgprofError("cannot write")
 
-    monkeypatch.setattr(store, "write_holistic", refuse)
+    monkeypatch.setattr(store, "write_json", refuse)
     monkeypatch.setattr(holistic, "ask", lambda trace, limit_s: (Skipped(reason="an answer"), True))
 
     assert answer_of(holistic.asked(recorded(tmp_path, "cond"))) == Skipped(reason="an answer")

@@ -18,23 +18,25 @@ def _fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def listener(name: str, told: list[str]) -> InstalledGraphs:
+class Listener(InstalledGraphs):
     """Writes its name when a graph runs."""
 
-    def replaced(output: object, graph: Callable[..., object]) -> Callable[..., object]:
+    def __init__(self, name: str, told: list[str]) -> None:
+        super().__init__()
+        self._word, self._told = name, told
+
+    def around(self, output: object, graph: Callable[..., object], captured: object) -> Callable[..., object]:
         def watched(*args: object) -> object:
-            told.append(name)
+            self._told.append(self._word)
             return graph(*args)
 
         return torch._dynamo.disable(watched)
-
-    return InstalledGraphs(replaced)
 
 
 @pytest.mark.parametrize("leaves_first", ["outer", "inner"])
 def test_whichever_leaves_first_nothing_of_the_two_is_left(leaves_first: str) -> None:
     original, told = OutputGraph.__dict__["install_global_unsafe"], []
-    outer, inner = listener("outer", told), listener("inner", told)
+    outer, inner = Listener("outer", told), Listener("inner", told)
     compiled, x = torch.compile(lambda x: x + 1, backend="eager"), torch.ones(2)
     first, last = (outer, inner) if leaves_first == "outer" else (inner, outer)
 

@@ -89,6 +89,8 @@ def test_there_is_a_limit_and_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kernel_provenance, "MAX_ORIGINS", 1)
     listening = KernelProvenance(PROJECT)
 
-    listening._take({"frame_id": 0, "frame_compile_id": 0}, json.dumps({"a:1": [], "b:2": []}))
+    metadata = {"frame_id": 0, "frame_compile_id": 0, "artifact": {"name": kernel_provenance.ARTIFACT}}
+    payload = json.dumps({"a:1": [], "b:2": []})
+    listening._take(logging.makeLogRecord({"metadata": metadata, "payload": payload}))
 
     assert (len(listening.origins), listening.left_out) == (1, 1)

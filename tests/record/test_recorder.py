@@ -12,7 +12,7 @@ from kgprof import progress
 from kgprof.errors import EXIT_USAGE, UsageError
 from kgprof.model import Exit, Options, PassName, Skipped, encode_json
 from kgprof.model.ceiling_records import Ceilings, CeilingSamples
-from kgprof.reading import recordings
+from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
 from kgprof.record.children import Ended
 from kgprof.record.job import Failed, Job, Task
@@ -63,7 +63,7 @@ def recorded(
             Path(job.answer).write_bytes(encode_json(plan))
             return Ended(exit=Exit(outcome="ok"))
         if ends.outcome == "ok":
-            store.write_ceilings(Path(job.recording), MEASURED)
+            store.write_json(Path(job.recording) / layout.CEILINGS, MEASURED)
         return Ended(exit=ends)
 
     monkeypatch.setattr(recorder.children, "run", run)

@@ -61,7 +61,9 @@ class Children:
         if job.task is Task.MEASURE:
             store.write_pass(Path(job.recording), key, PassName.TIMING, TIMED)
         elif job.task is Task.ROUND:
-            store.write_round(Path(job.recording), key, job.round, ROUND)
+            store.write_json(
+                layout.run_folder(Path(job.recording), key) / f"{layout.round_name(job.round)}.json", ROUND
+            )
 
     def phase(self, name: str, key: RunKey | None) -> None:
         self.phases.append(name)

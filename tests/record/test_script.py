@@ -87,8 +87,8 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.M
 # The disk is full for the compiler's records {when}; the first write is that of the first mark.
 FULL_DISK = """
 import time
-from kgprof.record import script, store
-written, writes = script.write_records, []
+from kgprof.record import kept_records, store
+written, writes = kept_records.write_records, []
 
 def full(*args):
     writes.append(args)
@@ -96,7 +96,7 @@ def full(*args):
         raise OSError(28, "No space left on device")
     written(*args)
 
-script.write_records = full
+kept_records.write_records = full
 """
 
 

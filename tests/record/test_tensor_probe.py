@@ -393,7 +393,7 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         pass
 
     (line,) = unavailable([probe])
-    assert line.startswith("capture tensor probe unavailable: this torch has no OutputGraph.compile_subgraph or")
+    assert line.startswith("capture tensor probe unavailable: this torch has no OutputGraph.call_user_compiler")
 
 
 def test_the_records_grow_with_states_and_not_with_calls() -> None:

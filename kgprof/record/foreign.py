@@ -1,0 +1,103 @@
+"""A Recording of files that another program left: one run for each of its processes, and nothing of this machine."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kgprof import model as m
+from kgprof._version import __version__
+from kgprof.reading import layout
+from kgprof.record import store
+from kgprof.record.private_names import private_names
+
+NO_VERSION = "(version not in the trace)"
+NOT_TOLD = "(not in the trace)"
+
+
+def create(
+    output: Path,
+    options: m.Options,
+    keys: Sequence[m.RunKey],
+    environment: m.Environment,
+    *,
+    on_cuda: bool,
+    reason: str,
+    trace_files: tuple[m.TraceFile, ...] = (),
+) -> Path:
+    """Start it in ``output/recording``, in place of an older one; ``reason``: why the files do not show the rest.
+
+    Raises UsageError for a folder that cannot be written.
+    """
+    store.claim(output)
+    store.clear(output)
+    plan = m.Plan(
+        workload=options.workload,
+        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(m.AS_IS,)) for key in keys),
+        runs=tuple(keys),
+        baseline=None,
+        device="cuda" if on_cuda else "cpu",
+        environment=environment,
+        vector_isa_probe_s=m.Skipped(reason=reason),
+        agreement=False,
+        trace_files=trace_files,
+    )
+    store.create(output / layout.FOLDER, header(options, plan))
+    return output / layout.FOLDER
+
+
+def header(options: m.Options, plan: m.Plan) -> m.RecordingHeader:
+    """The header of a Recording that this command makes now."""
+    return m.RecordingHeader(
+        schema_version=m.RECORDING_SCHEMA_VERSION,
+        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=("kgprof", *sys.argv[1:]),
+        private=private_names(),
+        options=options,
+        plan=plan,
+    )
+
+
+def write_run(
+    folder: Path,
+    key: m.RunKey,
+    shown: m.PassName,
+    value: m.Model,
+    *,
+    reason: str,
+    reasons: Mapping[m.PassName, str] | None = None,
+) -> None:
+    """The one pass that the files show, and why they show no other. How the program ended is not in them: the gate must
+    not take a program for dead that wrote all it had."""
+    for name in m.PassName:
+        absent = m.Skipped(reason=(reasons or {}).get(name, reason))
+        store.write_pass(folder, key, name, value if name is shown else absent)
+    store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, m.Skipped(reason=reason))
+    store.write_exit(folder, key, m.Exit(outcome="ok"))
+
+
+def environment(
+    *, reason: str, device_name: str, python: str = "", torch: str = "", cuda: str = "", driver: str = ""
+) -> m.Environment:
+    """The machine that was traced, as far as its files tell; ``reason``: why the rest is not known."""
+    unknown = m.Skipped(reason=reason)
+    return m.Environment(
+        kgprof=__version__,
+        python=python or NO_VERSION,
+        torch=torch or NO_VERSION,
+        triton=unknown,
+        cuda=cuda or unknown,
+        driver=driver or unknown,
+        device_name=device_name,
+        cpu_name=NOT_TOLD,
+        cpu_count=unknown,
+        torch_threads=unknown,
+        memory_bytes=unknown,
+        platform=NOT_TOLD,
+        compiler=unknown,
+        git_commit=unknown,
+        git_dirty=unknown,
+        flags={},
+    )

@@ -1,0 +1,138 @@
+"""TIMING, HOST and STACK of a script: it runs once more from its first line on, under one instrument alone."""
+
+from __future__ import annotations
+
+import cProfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any, Protocol
+
+from kgprof import model as m
+from kgprof.record.host_profiler import host_table
+from kgprof.record.run import Place
+from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.trace_window import TraceWindow
+
+
+class Instrument(Protocol):
+    """Watches some steps of the program; left, it has a ``result``."""
+
+    @property
+    def result(self) -> m.Model | None: ...
+    def __enter__(self) -> object: ...
+    def __exit__(self, *_: object) -> None: ...
+    def marked(self, kind: Kind) -> None:
+        """At each mark, which stands before the step that it begins."""
+
+
+class Rerun:
+    """The program's watcher while it runs again for pass ``name``."""
+
+    def __init__(self, place: Place, name: m.PassName) -> None:
+        self._place, self._name = place, name
+        self._steps = Steps(self._marked)
+        self._instrument = INSTRUMENTS[name](place, self._steps)
+        self._stack = ExitStack()
+        self._over = False
+
+    def begin(self) -> None:
+        self._stack.enter_context(StepMarks(self._steps))
+        self._stack.enter_context(self._instrument)
+
+    def write_now(self) -> None:
+        return None  # half a rerun is none
+
+    def end(self, why: str = "") -> None:
+        if not self._over:
+            self._over = True
+            self._steps.paused = True
+            self._stack.close()
+            never = m.Skipped(reason="the program ended before its first line")
+            self._place.write(self._name, self._instrument.result or never)
+
+    def _marked(self, kind: Kind) -> None:
+        self._instrument.marked(kind)
+        if self._steps.full:
+            self.end()
+
+
+class Clock:
+    """TIMING: nothing but the marks and their clock."""
+
+    def __init__(self, place: Place, steps: Steps) -> None:
+        self._options, self._steps = place.options, steps
+        self.result: m.TimingPass | m.Skipped | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def marked(self, kind: Kind) -> None:
+        return None  # ``steps`` has the time
+
+    def __exit__(self, *_: object) -> None:
+        warmup, kind = self._options.warmup, self._steps.chosen
+        step_us = [(after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))]
+        kept = tuple(step_us[warmup : self._options.max_steps])
+        if kind is None or not kept:
+            why = f"the rerun for TIMING had {len(step_us)} whole steps, and --warmup is {warmup}"
+            self.result = m.Skipped(reason=why)
+            return
+        from_to = f"steps {warmup} to {warmup + len(kept) - 1} of one rerun of the program"
+        note = f"TIMING: {from_to}; a step is {kind.words}, and its time is the host's up to the next"
+        self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
+
+
+class HostProfile:
+    """HOST: cProfile on for ``--steps`` of the program's steps."""
+
+    def __init__(self, place: Place, steps: Steps) -> None:
+        self._options, self._steps = place.options, steps
+        self.result: m.HostPass | m.Skipped | None = None
+        self._profiler = cProfile.Profile()
+        self._began = 0
+        self._step_us: list[float] = []
+        self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
+        self._kind: Kind | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def marked(self, kind: Kind) -> None:
+        if self.result is not None or kind is not (self._kind or self._steps.chosen):
+            return
+        if self._kind is not None:
+            self._profiler.disable()
+            self._step_us.append((time.perf_counter_ns() - self._began) / 1e3)
+            self._seen = self._profiler.getstats()
+            if len(self._step_us) == self._options.steps:
+                self.__exit__()
+                return
+        elif self._steps.counts[kind] <= self._options.warmup:
+            return
+        self._kind = kind
+        try:
+            self._profiler.enable()
+        except ValueError as error:  # the program has a profiler of its own
+            self.result = m.Skipped(reason=f"cProfile cannot be switched on: {error}")
+        self._began = time.perf_counter_ns()
+
+    def __exit__(self, *_: object) -> None:
+        if self.result is not None:
+            return
+        self._profiler.disable()
+        why = f"the rerun for HOST had no whole step after --warmup {self._options.warmup}"
+        self.result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
+
+
+def _stacks(place: Place, steps: Steps) -> TraceWindow:
+    """STACK: torch.profiler with Python's stacks on for a few of the program's steps."""
+    return TraceWindow(steps, place.device, place.options, place.trace_path(m.PassName.STACK), with_stack=True)
+
+
+INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Instrument]] = {
+    m.PassName.TIMING: Clock,
+    m.PassName.HOST: HostProfile,
+    m.PassName.STACK: _stacks,
+}

@@ -1,0 +1,88 @@
+"""A prepared session, and where its passes go: what ``measure(run)`` of every pass is given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.errors import KgprofError
+from kgprof.reading import layout
+from kgprof.reading.project import ProjectFiles
+from kgprof.record import project_sources, store
+from kgprof.record.job import Job, not_asked_for
+
+
+class Place:
+    """Which run this is, and where its passes go."""
+
+    def __init__(self, job: Job) -> None:
+        import torch
+
+        if job.key is None:
+            raise KgprofError(f"a {job.task} job without a run")
+        self.key: m.RunKey = job.key
+        self.options: m.Options = job.options
+        self.recording = Path(job.recording)
+        self.folder = layout.run_folder(self.recording, self.key)
+        self.device = torch.device(planned(job).device)
+
+    @cached_property
+    def project(self) -> ProjectFiles:
+        return project_sources.project_files(self.options.workload)
+
+    def trace_path(self, name: m.PassName) -> Path:
+        return self.folder / layout.TRACE_FILES[name]
+
+    def write(self, name: m.PassName, value: m.Model) -> None:
+        store.write_pass(self.recording, self.key, name, value)
+
+
+class Run(Place):
+    """One strategy in one mode, loaded and ready to step. Raises WorkloadError where the workload cannot be loaded."""
+
+    def __init__(self, job: Job, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        from kgprof.workloads import loading
+        from kgprof.workloads.protocol import EvaluationSession
+
+        super().__init__(job)
+        with phase("prepare"):
+            seed_everything(job.options.seed)
+            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+            self.session = workload.prepare(self.key, self.device)
+        self.evaluates = isinstance(self.session, EvaluationSession)
+
+    def wants(self, name: m.PassName) -> bool:
+        """Otherwise the Recording says that nobody asked for it."""
+        if why := not_asked_for(self.options, name):
+            self.write(name, m.Skipped(reason=why))
+            if name is m.PassName.TIMING:
+                store.write_json(self.folder / layout.EVALUATION, m.Skipped(reason=why))
+        return not why
+
+    def write_result(self) -> None:
+        """Leaves nothing when there is nothing to compare."""
+        from kgprof.workloads.protocol import ResultSession
+
+        if isinstance(self.session, ResultSession) and (arrays := self.session.result()):
+            store.write_result(self.recording, self.key, arrays)
+
+
+def planned(job: Job) -> m.Plan:
+    if job.plan is None:
+        raise KgprofError(f"a {job.task} job without a plan")
+    return job.plan
+
+
+def seed_everything(seed: int) -> None:
+    """Every run of a Recording starts from the same random numbers."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
