@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
+from kgprof.analysis.collected import collected
 from kgprof.analysis.trade_off import KEEP, REMOVE
 from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
 
 PASS, FAIL, NOT_OBSERVED = "pass", "fail", "not observed"
@@ -32,7 +34,7 @@ _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*
 class Seen:
     """What the items are judged by, gathered once."""
 
-    recording: m.Recording
+    evidence: Evidence
     runs: tuple[m.RunReport, ...]  # those that compile
     findings: Sequence[m.Finding]
     trade_offs: Sequence[m.TradeOff]
@@ -42,7 +44,7 @@ class Seen:
 
     @property
     def on_cuda(self) -> bool:
-        return self.recording.header.plan.device == "cuda"
+        return self.evidence.device == "cuda"
 
     def of(self, *rules: str) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
@@ -58,7 +60,7 @@ class Seen:
         """Runs in which Inductor was asked for CUDA graphs."""
         return [
             run.key
-            for run in self.recording.runs
+            for run in self.evidence.recording.runs
             if isinstance(run.records, m.CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
         ]
 
@@ -66,7 +68,7 @@ class Seen:
         """Runs in which a compiled graph took a decision by torch.cond."""
         return [
             run.key
-            for run in self.recording.runs
+            for run in self.evidence.recording.runs
             if isinstance(run.memory, m.MemoryPass)
             and isinstance(run.memory.syncs, m.SyncRecords)
             and any(record.operator == "cond" for record in run.memory.syncs.records)
@@ -78,26 +80,31 @@ class Seen:
             return ""
         if self.tensors:
             return "no compiled graph ran while MEMORY watched"
-        reasons = (run.memory.reason for run in self.recording.runs if isinstance(run.memory, m.Skipped))
+        reasons = (run.memory.reason for run in self.evidence.recording.runs if isinstance(run.memory, m.Skipped))
         return next(reasons, "MEMORY could not watch tensors")
 
 
 def checklist(
-    recording: m.Recording, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
+    evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
 ) -> tuple[m.ChecklistItem, ...]:
     """In one order always. Empty for a gate, which has budgets instead."""
+    recording = evidence.recording
     if recording.header.options.for_a_gate:
         return ()
     seen = Seen(
-        recording=recording,
+        evidence=evidence,
         runs=tuple(run for run in runs if run.key.mode != m.EAGER),
         findings=findings,
         trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
-        tensors=tuple(run for run in run_tensors(recording) if run.key.mode != m.EAGER),
-        buffers=tuple(run for run in buffer_copies(recording) if run.run.mode != m.EAGER),
+        tensors=tuple(run for run in collected(evidence, _tensors) if run.key.mode != m.EAGER),
+        buffers=tuple(run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER),
         compiled=tuple(_compiled(recording)),
     )
     return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
+
+
+def _tensors(recording: m.Recording) -> tuple[RunTensors, ...]:
+    return tuple(run_tensors(recording))
 
 
 def _compiled(recording: m.Recording) -> Iterator[m.RunKey]:
@@ -206,7 +213,7 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 
 
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
-    kept = [e for e in aliases.collect(seen.recording) if e.kind == aliases.REPLAY and e.serious]
+    kept = [e for e in collected(seen.evidence, aliases.collect) if e.kind == aliases.REPLAY and e.serious]
     held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
     against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
@@ -224,7 +231,7 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
 
 
 def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
-    for event in recompiles.collect(seen.recording):
+    for event in collected(seen.evidence, recompiles.collect):
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
             yield from (found for found in recompiles.diagnose((event,)) if found.level is not m.Level.NOTE)
 
@@ -232,7 +239,7 @@ def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
 def _symbolic(seen: Seen) -> list[str]:
     return [
         run.key.slug
-        for run in seen.recording.runs
+        for run in seen.evidence.recording.runs
         if isinstance(run.records, m.CompileRecords)
         and any(_is_size(record.metadata.get("create_symbol")) for record in run.records.records)
     ]
@@ -245,7 +252,7 @@ def _is_size(symbol: object) -> bool:
 
 def _reads_inside(seen: Seen) -> list[m.Finding]:
     """Also those that are none yet on this CPU and will be one on CUDA."""
-    events = [event for event in syncs.collect(seen.recording) if event.where == syncs.COMPILED]
+    events = [event for event in collected(seen.evidence, syncs.collect) if event.where == syncs.COMPILED]
     return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != m.EAGER]
 
 
@@ -297,7 +304,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
 
 def _breaks(seen: Seen) -> list[tuple[m.Finding, set[str], str]]:
     """Each graph break's finding, torch's ids for its cause and the line's text."""
-    events = graph_breaks.collect(seen.recording)
+    events = collected(seen.evidence, graph_breaks.collect)
     return [
         (finding, set(event.cause.gb_ids), event.location.text if event.location else "")
         for event, finding in zip(events, graph_breaks.diagnose(events), strict=True)
@@ -334,7 +341,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
-    refused = [event for event in aliases.collect(seen.recording) if event.rule == "KGP406"]
+    refused = [event for event in collected(seen.evidence, aliases.collect) if event.rule == "KGP406"]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     compiled = f"torch compiled it in {_named(conds)}"
     yield _item(

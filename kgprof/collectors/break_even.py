@@ -38,8 +38,9 @@ def collect(recording: m.Recording) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
     # analysis reads this room: it is not there yet when this module is loaded
     from kgprof.measures.economics import NOT_OBSERVED, economics
+    from kgprof.reading.evidence import Evidence
 
-    found = (economics(recording, run) for run in recording.runs)
+    found = (run.once(economics) for run in Evidence(recording).runs)
     return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != NOT_OBSERVED)
 
 
