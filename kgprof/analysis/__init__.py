@@ -45,7 +45,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     findings, accepted = apply_recorded(
         recording.accepted,
-        collectors.findings(recording),
+        collectors.findings(evidence),
         root=plan.environment.source_root,
         today=header.created_utc[:10],
     )

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
-from kgprof.analysis.collected import collected
 from kgprof.collectors import addresses
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.reading import timeline
@@ -50,7 +49,7 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
 def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
     """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
     uses: dict[m.RunKey, list[BufferUse]] = {}
-    for event in collected(evidence, addresses.collect):
+    for event in evidence.once(addresses.collect):
         if isinstance(event, BufferUse):
             uses.setdefault(event.run, []).append(event)
     return tuple(_of_run(run, uses[run.key]) for run in evidence.runs if run.key in uses)
@@ -72,13 +71,13 @@ def _of_run(run: RunEvidence, uses: list[BufferUse]) -> BufferCopies:
 
 
 def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
-    if isinstance(run.record.trace, m.Skipped):
-        return run.record.trace
-    trace, work = run.trace(m.PassName.TRACE), run.once(launched_in_trace)
+    traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
+    if isinstance(traced, m.Skipped):
+        return traced
     if isinstance(trace, m.Skipped):
         return trace
     assert isinstance(work, Launched)
-    return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(run.record.trace.step_us))
+    return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
 
 
 def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:

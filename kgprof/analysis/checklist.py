@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
-from kgprof.analysis.collected import collected
 from kgprof.analysis.trade_off import KEEP, REMOVE
 from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
@@ -96,15 +95,11 @@ def checklist(
         runs=tuple(run for run in runs if run.key.mode != m.EAGER),
         findings=findings,
         trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
-        tensors=tuple(run for run in collected(evidence, _tensors) if run.key.mode != m.EAGER),
+        tensors=tuple(run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER),
         buffers=tuple(run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER),
         compiled=tuple(_compiled(recording)),
     )
     return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
-
-
-def _tensors(recording: m.Recording) -> tuple[RunTensors, ...]:
-    return tuple(run_tensors(recording))
 
 
 def _compiled(recording: m.Recording) -> Iterator[m.RunKey]:
@@ -213,7 +208,7 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 
 
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
-    kept = [e for e in collected(seen.evidence, aliases.collect) if e.kind == aliases.REPLAY and e.serious]
+    kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
     held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
     against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
@@ -231,7 +226,7 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
 
 
 def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
-    for event in collected(seen.evidence, recompiles.collect):
+    for event in seen.evidence.once(recompiles.collect):
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
             yield from (found for found in recompiles.diagnose((event,)) if found.level is not m.Level.NOTE)
 
@@ -252,7 +247,7 @@ def _is_size(symbol: object) -> bool:
 
 def _reads_inside(seen: Seen) -> list[m.Finding]:
     """Also those that are none yet on this CPU and will be one on CUDA."""
-    events = [event for event in collected(seen.evidence, syncs.collect) if event.where == syncs.COMPILED]
+    events = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
     return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != m.EAGER]
 
 
@@ -304,7 +299,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
 
 def _breaks(seen: Seen) -> list[tuple[m.Finding, set[str], str]]:
     """Each graph break's finding, torch's ids for its cause and the line's text."""
-    events = collected(seen.evidence, graph_breaks.collect)
+    events = seen.evidence.once(graph_breaks.collect)
     return [
         (finding, set(event.cause.gb_ids), event.location.text if event.location else "")
         for event, finding in zip(events, graph_breaks.diagnose(events), strict=True)
@@ -341,7 +336,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
-    refused = [event for event in collected(seen.evidence, aliases.collect) if event.rule == "KGP406"]
+    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == "KGP406"]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     compiled = f"torch compiled it in {_named(conds)}"
     yield _item(

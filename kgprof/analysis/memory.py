@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from kgprof import model as m
-from kgprof.analysis.collected import collected
 from kgprof.collectors import syncs
 from kgprof.reading.evidence import RunEvidence
 
@@ -15,18 +14,18 @@ SYNC_HOOKS = "capture sync hooks unavailable"
 
 def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     """A device has a count of its own; on a CPU the whole process's memory stands for it."""
-    memory, device = run.record.memory, run.whole.device
+    memory = run.record.memory
     if isinstance(memory, m.Skipped):
         return memory
-    unseen, events = _why_no_reads(memory), collected(run.whole, syncs.collect)
+    unseen, events = _why_no_reads(memory), run.whole.once(syncs.collect)
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
         over_eager_bytes=_over_eager(run),
-        over_eager_of="allocated" if device == "cuda" else "resident",
+        over_eager_of="allocated" if run.whole.device == "cuda" else "resident",
         syncs_per_step=m.Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
-        warm_up_reads=() if unseen else syncs.warm_up_reads(run.record, device),
+        warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
 
 

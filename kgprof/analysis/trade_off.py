@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.analysis.collected import collected
 from kgprof.analysis.verdict import doubt, overlap, processes, uncounted_evaluation
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
@@ -36,7 +35,7 @@ def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.Trade
     alternatives = header.plan.alternatives
     if not alternatives or header.options.untimed:
         return ()
-    by_key, events = {run.key: run for run in runs}, collected(evidence, syncs.collect)
+    by_key, events = {run.key: run for run in runs}, evidence.once(syncs.collect)
     return tuple(
         weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
         for pair in alternatives

@@ -23,8 +23,8 @@ from kgprof.collectors.tensor_facts import (
     run_tensors,
     said,
 )
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
-from kgprof.reading.structured_trace import run_traces
 from kgprof.wording import plural
 
 OUTPUT_INPUT = m.Rule(
@@ -118,12 +118,10 @@ class Alias(m.Model, frozen=True, kw_only=True):
     calls: int = 0
 
 
-def collect(recording: m.Recording) -> tuple[Alias, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
-    events: list[Alias] = []
-    for tensors in run_tensors(recording):
-        events += _of_run(tensors, on_cuda=on_cuda)
-    return (*events, *_refused(recording))
+def collect(evidence: Evidence) -> tuple[Alias, ...]:
+    on_cuda = evidence.device == "cuda"
+    shared = (event for tensors in evidence.once(run_tensors) for event in _of_run(tensors, on_cuda=on_cuda))
+    return (*shared, *_refused(evidence))
 
 
 # ---------------------------------------------------------------- around compiled graphs
@@ -278,10 +276,10 @@ def _alias(
 # ---------------------------------------------------------------- torch.cond
 
 
-def _refused(recording: m.Recording) -> Iterator[Alias]:
+def _refused(evidence: Evidence) -> Iterator[Alias]:
     """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
     seen: set[object] = set()
-    for event in (*_raised_in_compile(recording), *_ended_the_run(recording)):
+    for event in (*_raised_in_compile(evidence), *_ended_the_run(evidence)):
         place = event.location
         key = (event.run, place and (place.file, place.line))
         if key not in seen:
@@ -289,8 +287,8 @@ def _refused(recording: m.Recording) -> Iterator[Alias]:
             yield event
 
 
-def _raised_in_compile(recording: m.Recording) -> Iterator[Alias]:
-    for trace in run_traces(recording):
+def _raised_in_compile(evidence: Evidence) -> Iterator[Alias]:
+    for trace in evidence.compilers:
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
@@ -300,16 +298,11 @@ def _raised_in_compile(recording: m.Recording) -> Iterator[Alias]:
                 yield _cond(trace.run, trace.source, kind, place, row.text)
 
 
-def _ended_the_run(recording: m.Recording) -> Iterator[Alias]:
-    for run in recording.runs:
-        text = run.exit.traceback
-        if run.exit.outcome == "raised" and (kind := refused_branch(text)):
-            source = _source_of(run)
+def _ended_the_run(evidence: Evidence) -> Iterator[Alias]:
+    for run in evidence.runs:
+        text, source = run.record.exit.traceback, run.source
+        if run.record.exit.outcome == "raised" and (kind := refused_branch(text)):
             yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
-
-
-def _source_of(run: m.RunRecord) -> SourceText:
-    return SourceText(run.records.sources if isinstance(run.records, m.CompileRecords) else m.Sources())
 
 
 def refused_branch(text: str) -> str:

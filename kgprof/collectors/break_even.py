@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.economics import NOT_OBSERVED, economics
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
 LATE_AFTER_H = 24.0  # of nothing but steps; a break-even beyond it is remarked on
@@ -34,13 +36,9 @@ NEVER_BREAKS_EVEN = m.Rule(
 RULES = (NEVER_BREAKS_EVEN,)
 
 
-def collect(recording: m.Recording) -> tuple[m.Economics, ...]:
+def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
-    # analysis reads this room: it is not there yet when this module is loaded
-    from kgprof.measures.economics import NOT_OBSERVED, economics
-    from kgprof.reading.evidence import Evidence
-
-    found = (run.once(economics) for run in Evidence(recording).runs)
+    found = (run.once(economics) for run in evidence.runs)
     return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != NOT_OBSERVED)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
+from kgprof.reading.evidence import Evidence
 
 INPUT_MUTATED = m.Rule(
     id="KGP404",
@@ -48,8 +49,8 @@ class Mutation(m.Model, frozen=True, kw_only=True):
     identity: str  # of the line: the same in another checkout and after an edit above it
 
 
-def collect(recording: m.Recording) -> tuple[Mutation, ...]:
-    return tuple(event for tensors in run_tensors(recording) for event in _of_run(tensors))
+def collect(evidence: Evidence) -> tuple[Mutation, ...]:
+    return tuple(event for tensors in evidence.once(run_tensors) for event in _of_run(tensors))
 
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:

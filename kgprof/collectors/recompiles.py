@@ -15,8 +15,9 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import plural
 
 ARTIFACT = "recompile_reasons"
@@ -163,8 +164,8 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: m.Recording) -> tuple[RecompiledFunction, ...]:
-    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
+    return tuple(event for trace in evidence.compilers for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
 RESULT_DIFFERS = m.Rule(
@@ -50,12 +51,12 @@ class ResultEvent(m.Model, frozen=True, kw_only=True):
     candidates: int
 
 
-def collect(recording: m.Recording) -> tuple[ResultEvent, ...]:
-    agreement = recording.agreement
+def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
+    agreement = evidence.recording.agreement
     verdicts = dict(agreement.runs) if isinstance(agreement, m.Agreement) else {}
     baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
     events = []
-    for run in recording.runs:
+    for run in evidence.recording.runs:
         compared = verdicts.get(run.key)
         evaluation = run.evaluation if isinstance(run.evaluation, m.Evaluation) else None
         events.append(

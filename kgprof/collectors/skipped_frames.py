@@ -22,7 +22,8 @@ from kgprof.collectors.graph_breaks import (
     identity_of,
     numbered,
 )
-from kgprof.reading.structured_trace import Compiled, RunTrace, cut_off_traces, run_traces
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import Compiled, RunTrace
 
 SKIPPED_FRAME = m.Rule(
     id="KGP102",
@@ -63,8 +64,8 @@ class SkippedFrame(m.Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: m.Recording) -> tuple[SkippedFrame, ...]:
-    return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
+    return tuple(event for trace in evidence.compilers_and_cut_off for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:

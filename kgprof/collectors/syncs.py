@@ -15,7 +15,7 @@ from statistics import median
 from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.tensor_facts import sources_of
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
 
 HOST_DEVICE_SYNC = m.Rule(
@@ -129,15 +129,14 @@ class Sync(m.Model, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- from records to events
 
 
-def collect(recording: m.Recording) -> tuple[Sync, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
-    breaks = {(event.run, event.location) for event in graph_breaks.collect(recording) if event.location}
-    broken = {(run, place.file, place.line) for run, place in breaks if place}
+def collect(evidence: Evidence) -> tuple[Sync, ...]:
+    breaks = evidence.once(graph_breaks.collect)
+    broken = {(event.run, place.file, place.line) for event in breaks if (place := event.location)}
     return tuple(
         event
-        for run in recording.runs
-        if isinstance(run.memory, m.MemoryPass) and not isinstance(run.memory.syncs, m.Skipped)
-        for event in _of_run(run, run.memory, run.memory.syncs.records, on_cuda, broken)
+        for run in evidence.runs
+        if isinstance(run.record.memory, m.MemoryPass) and not isinstance(run.record.memory.syncs, m.Skipped)
+        for event in _of_run(run, run.record.memory, run.record.memory.syncs.records, broken)
     )
 
 
@@ -149,13 +148,12 @@ class _Site:
 
 
 def _of_run(
-    run: m.RunRecord,
+    run: RunEvidence,
     memory: m.MemoryPass,
     records: Sequence[m.SyncRecord],
-    on_cuda: bool,
     broken: set[tuple[m.RunKey, str, int]],
 ) -> Iterator[Sync]:
-    source = SourceText(sources_of(run))
+    source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, records, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     for site, seen in sites.items():
@@ -233,23 +231,22 @@ def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tu
 # ---------------------------------------------------------------- in warm-up alone
 
 
-def warm_up_reads(run: m.RunRecord, device: str) -> tuple[m.Location, ...]:
+def warm_up_reads(run: RunEvidence) -> tuple[m.Location, ...]:
     """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per step. Where no step came
     after warm-up nothing is known, and the answer is empty.
 
     In its first call a compiled function is compiled, and the compiler reads and waits too, beneath the line that calls
     it. So a line counts here only where its own words read.
     """
-    memory = run.memory
+    memory, source = run.record.memory, run.source
     if (
         isinstance(memory, m.Skipped)
         or isinstance(memory.syncs, m.Skipped)
         or len(memory.step_us) <= memory.steady_from
     ):
         return ()
-    source = SourceText(sources_of(run))
     found: dict[tuple[str, int], list[m.SyncRecord]] = defaultdict(list)
-    for site, records in _sites(source, memory.syncs.records, device == "cuda").items():
+    for site, records in _sites(source, memory.syncs.records, run.whole.device == "cuda").items():
         if site.rule != WOULD_SYNC.id:
             found[site.file, site.line] += records
     return tuple(

@@ -46,14 +46,12 @@ Key = tuple[str, str, int, str]  # name, file, line, kind
 
 def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
     """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may hold stacks."""
-    name, stack = m.PassName.STACK, run.record.stack
+    name = m.PassName.STACK
     if run.whole.recording.header.plan.trace_files:
         broken_down = run.once(kernels.shown)
         if isinstance(broken_down, m.Skipped):
             return broken_down
         name = broken_down.measured_in
-    elif isinstance(stack, m.Skipped):
-        return stack
     trace = run.trace(name)
     return trace if isinstance(trace, m.Skipped) else flame_graph(trace.columns, measured_in=name)
 

@@ -54,8 +54,6 @@ def launched(columns: Columns) -> Launched:
 
 def launched_in_trace(run: RunEvidence) -> Launched | m.Skipped:
     """What TRACE put on the device; Skipped where there is no TRACE, or its file cannot be read."""
-    if isinstance(run.record.trace, m.Skipped):
-        return run.record.trace
     trace = run.trace(m.PassName.TRACE)
     return trace if isinstance(trace, m.Skipped) else launched(trace.columns)
 

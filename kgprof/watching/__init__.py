@@ -275,7 +275,7 @@ class Watch:
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
             not_about_code = {rule.id for rule in coverage.RULES}
-            found = tuple(f for f in collectors.findings(recording) if f.rule not in not_about_code)
+            found = tuple(f for f in collectors.findings(Evidence(recording)) if f.rule not in not_about_code)
             self._known = (state, recording, found)
         return self._known[1:]
 

@@ -18,6 +18,7 @@ from kgprof import cli, collectors
 from kgprof.collectors import RULES
 from kgprof.model import FindingCost, Level, PassName, Recording, Rule
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from kgprof.render.rules_page import rules_page
 from tests.contract.test_collectors import CLEAN, DIRTY
 
@@ -92,7 +93,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
 def found(recording: Recording) -> dict[str, int]:
     """The gravest level at which each rule is found: 0 for a note, which is told and need be no fault."""
     gravest: dict[str, int] = {}
-    for finding in collectors.findings(recording):
+    for finding in collectors.findings(Evidence(recording)):
         gravest[finding.rule] = max(gravest.get(finding.rule, 0), GRAVITY.index(finding.level))
     return gravest
 
@@ -115,8 +116,8 @@ def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, l
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if CASES.get(rule.id) is WRITTEN], ids=lambda rule: rule.id)
 def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rule) -> None:
-    assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
-    assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(DIRTY[rule.id]))}
+    assert rule.id not in {finding.rule for finding in collectors.findings(Evidence(CLEAN))}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rul
 def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
     rule: str, program: str, unit: str, passes: tuple[PassName, ...], load: Load
 ) -> None:
-    (cost,) = {finding.cost for finding in collectors.findings(load(program)) if finding.rule == rule}
+    (cost,) = {finding.cost for finding in collectors.findings(Evidence(load(program))) if finding.rule == rule}
 
     assert isinstance(cost, FindingCost), cost
     assert (cost.unit, cost.measured_in) == (unit, passes)
