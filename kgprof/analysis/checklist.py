@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
 from kgprof.analysis.trade_off import KEEP, REMOVE
-from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
+from kgprof.collectors import (
+    addresses,
+    aliases,
+    cuda_graphs,
+    device_idle,
+    graph_breaks,
+    mutations,
+    recompiles,
+    skipped_frames,
+    syncs,
+)
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
@@ -45,12 +55,12 @@ class Seen:
     def on_cuda(self) -> bool:
         return self.evidence.device == "cuda"
 
-    def of(self, *rules: str) -> list[m.Finding]:
+    def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
         return [
             found
             for found in self.findings
-            if found.rule in rules
+            if found.rule in {rule.id for rule in rules}
             and found.level is not m.Level.NOTE
             and (found.run is None or found.run.mode != m.EAGER)
         ]
@@ -117,7 +127,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "buffers-allocated-once",
         "Persistent buffers are allocated once",
-        against=seen.of("KGP401"),
+        against=seen.of(addresses.UNSTABLE),
         failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
         passed=_addresses(seen),
         unseen=unwatched,
@@ -125,14 +135,14 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "captured-by-reference",
         "A CUDA graph finds its inputs where they were, and copies none",
-        against=[found for found in seen.findings if found.rule == "KGP305" and seen.on_cuda],
+        against=[found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda],
         passed="no input was copied before a replay",
         unseen=_why_no_replay(seen),
     )
     yield _item(
         "no-writes-inside",
         "Compiled functions return new tensors and write to none they were given",
-        against=seen.of("KGP404"),
+        against=seen.of(mutations.INPUT_MUTATED),
         passed=f"{_graphs(seen)} wrote to no input but at a fixed address",
         unseen=unwatched,
     )
@@ -210,7 +220,9 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
     kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
     held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
-    against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
+    against = [
+        f for f in seen.of(aliases.OUTPUTS) if (f.run, f.location and (f.location.file, f.location.line)) in held
+    ]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
     asked = {*seen.requested()}
     return _item(
@@ -265,7 +277,7 @@ def _read_watched(seen: Seen) -> list[m.RunKey]:
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
     yield _cuda_graphs_tried(seen)
-    broken = seen.of("KGP101", "KGP102")
+    broken = seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME)
     yield _item(
         "whole-graphs",
         "Every compiled function is one graph, so that fullgraph=True would hold",
@@ -319,7 +331,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     return _item(
         "cuda-graphs-tried",
         "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-        against=[] if requested else seen.of("KGP601", "KGP602"),
+        against=[] if requested else seen.of(*device_idle.RULES),
         passed=f"CUDA graphs were asked for in {_named(requested)}"
         if requested
         else f"the device works for most of the step in {_named(timed)}",
@@ -336,7 +348,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
-    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == "KGP406"]
+    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     compiled = f"torch compiled it in {_named(conds)}"
     yield _item(
@@ -363,15 +375,19 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         yield _item(
             id_,
             title,
-            against=[f for f in seen.of("KGP406") if (f.run, f.location and (f.location.file, f.location.line)) in at],
+            against=[
+                found
+                for found in seen.of(aliases.COND)
+                if (found.run, found.location and (found.location.file, found.location.line)) in at
+            ],
             passed=f"{compiled}, and refuses a branch that {done} its operand",
             unseen="" if conds or at else none or "torch refused the branches for another reason",
         )
-    lost = [f for f in seen.of("KGP301", "KGP302", "KGP303") if f.run in conds]
+    lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
     yield _item(
         "cond-costs-cuda-graphs",
         "torch.cond does not stand where CUDA graphs were asked for",
-        against=lost,
+        against=[found for found in seen.of(*lost_by) if found.run in conds],
         passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
         unseen=none or _why_no_cuda_graphs(seen),
     )
@@ -388,7 +404,7 @@ def _why_no_cuda_graphs(seen: Seen) -> str:
 
 def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _device_profiled(seen)
-    reads = seen.of("KGP201", "KGP202")
+    reads = seen.of(*syncs.WAITING)
     yield _item(
         "few-reads",
         "The host reads nothing from the device in the loop",

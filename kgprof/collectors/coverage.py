@@ -28,6 +28,11 @@ NOTHING_MEASURED = m.Rule(
         "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
         "--mode default. Where no time was measured, the log of the run says how its process ended."
     ),
+    topic=m.Topic.RECORDING,
+    seen_in=((),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (NOTHING_MEASURED,)
 

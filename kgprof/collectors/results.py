@@ -25,6 +25,11 @@ RESULT_DIFFERS = m.Rule(
         "Run the strategy in eager mode: if it still differs, the strategy is wrong. If only the compiled mode "
         "differs, compile with backend='aot_eager' to tell Inductor from the tracing, and compare in float64."
     ),
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.RESULTS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 WORK_UNFINISHED = m.Rule(
     id="KGP502",
@@ -37,6 +42,11 @@ WORK_UNFINISHED = m.Rule(
     ),
     example="--max-steps 100 on an evaluation that needs 160 steps: the last batches are never proved or refuted.",
     remedy="Raise or drop the step limit, or evaluate fewer candidates, so that every one of them is finished.",
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.EVALUATION,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 

@@ -6,6 +6,8 @@ Recording written by hand of tests/contract/test_collectors.py.
 
 from __future__ import annotations
 
+import ast
+import re
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from kgprof.collectors import RULES
 from kgprof.model import FindingCost, Level, PassName, Recording, Rule
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
+from kgprof.render.carried import FACTS
 from kgprof.render.rules_page import rules_page
 from tests.contract.test_collectors import CLEAN, DIRTY
 
@@ -141,6 +144,50 @@ def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
     assert (cost.unit, cost.measured_in) == (unit, passes)
     assert cost.value > 0
     assert cost.samples > 0
+
+
+# ---------------------------------------------------------------- what a rule states
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_rule_that_does_not_state_a_fact_does_not_load(fact: str) -> None:
+    stated = msgspec.structs.asdict(RULES[0])
+    assert Rule(**stated) == RULES[0]
+
+    del stated[fact]
+    with pytest.raises(TypeError, match=fact):
+        Rule(**stated)
+
+
+def test_a_symptom_is_of_rules_that_there_are_and_not_of_itself() -> None:
+    ids = {rule.id for rule in RULES}
+
+    for rule in RULES:
+        assert set(rule.symptom_of) <= ids - {rule.id}
+        assert not (rule.symptom_of and rule.can_cost), "a symptom is the reason of nothing"
+
+
+def literals(text: str) -> list[str]:
+    """Texts with the id of a rule in them: but for docstrings, and for a rule's own definition."""
+    tree = ast.parse(text)
+    free = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("m.Rule", "Rule"):
+            free |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "id"}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [node.value for node in texts if id(node) not in free and re.search(r"\bKGP\d", node.value)]
+
+
+def test_no_rule_is_named_by_a_literal() -> None:
+    """Elsewhere its facts decide, or the Rule itself is imported."""
+    package = Path(collectors.__file__).parents[1]
+    found = {path.name: texts for path in package.rglob("*.py") if (texts := literals(path.read_text("utf-8")))}
+
+    assert found == {}
+    assert literals('"""KGP101 is a docstring."""\nR = m.Rule(id="KGP101", why=f"As KGP201: {x}")\nS = ("KGP3",)') == [
+        "KGP3",
+        "As KGP201: ",
+    ]
 
 
 # ---------------------------------------------------------------- the page
