@@ -74,7 +74,7 @@ def _told(findings: Sequence[m.ComparedFinding], graphs_lost: str) -> list[m.Com
 def _is_symptom(finding: m.Finding) -> bool:
     """It says that something is slow, or that the report cannot be relied on, and not why."""
     rule = rule_of(finding)
-    return bool(rule.symptom_of) or rule.topic is m.Topic.RECORDING
+    return bool(rule.symptom_of) or rule.topic in (m.Topic.SOURCES, m.Topic.COVERAGE)
 
 
 def _loses_graphs(finding: m.Finding) -> bool:
@@ -137,12 +137,11 @@ def _finding_cause(
 ) -> m.Cause:
     finding = one.finding
     status = "new" if one.status == "new" else f"{one.base_count:,} -> {one.head_count:,} times"
-    message = finding.message.removeprefix(f"{sides.head.key.slug}: ")
     seen = SEEN_AS + "; ".join(part.text for part in claimed[:2]) if claimed else ""
     return m.Cause(
         cause="finding",
         run=sides.head.key,
-        text=f"{status} {finding.rule} {message}{seen}",
+        text=f"{status} {finding.rule} {finding.message}{seen}",
         explains_us=explains,
         fingerprint=finding.fingerprint,
         location=finding.location,

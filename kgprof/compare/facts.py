@@ -39,7 +39,7 @@ def results(sides: Sides, findings: Sequence[m.ComparedFinding]) -> list[Ranked]
     if not told and not changed:
         return []
     finding = told[0].finding if told else None
-    words = [*(f"{one.finding.rule} {one.finding.message}" for one in told), *changed]
+    words = [*(f"{one.finding.rule} {one.finding.alone}" for one in told), *changed]
     cause = m.Cause(
         cause="results",
         run=sides.head.key,

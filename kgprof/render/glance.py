@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.render import breakdown
 from kgprof.render.finding_list import FindingLine, FindingList
 from kgprof.render.gaps import gathered
@@ -112,7 +111,8 @@ def _trust(profile: m.Profile) -> Iterator[str]:
         yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
-    disagreeing = sum(finding.rule == SOURCES_DISAGREE.id for finding in profile.findings)
+    about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}
+    disagreeing = sum(finding.rule in about_sources for finding in profile.findings)
     if disagreeing:
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
     gaps = gathered(profile.omissions)
