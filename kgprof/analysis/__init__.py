@@ -126,7 +126,10 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     remembered = run.once(memory.summary)
     notes = [note for file in plan.trace_files if file.key == run.key for note in file.notes]
     notes += record.script.notes if record.script else ()
-    notes += record.timing.notes if isinstance(record.timing, m.TimingPass) else ()
+    slow_first = None
+    if isinstance(record.timing, m.TimingPass):
+        slow_first = record.timing.slow_first
+        notes += (*record.timing.notes, *([times.slow_first_words(slow_first)] if slow_first else []))
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -151,6 +154,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         holistic=run.once(holistic_check.in_trace),
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
+        slow_first=slow_first,
         economics=run.once(economics),
     )
 
@@ -180,7 +184,7 @@ def _records_lacking(run: m.RunRecord) -> str:
     if not run.records.left_out:
         return ""
     damaged = isinstance(run.compile, m.CompilePass) and any(
-        "trace incomplete" in s for s in run.compile.capture_unavailable
+        lost.incomplete and lost.capture == "structured trace" for lost in run.compile.capture_unavailable
     )
     why = "are damaged, cut off or beyond the limit" if damaged else "are beyond the limit"
     return f"{run.records.left_out:,} records of the compiler {why}"

@@ -78,7 +78,7 @@ def _derived(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]
     if isinstance(report.agreement, m.Skipped):
         yield "comparison of results", report.agreement.reason
     if isinstance(report.compile, m.CompileSummary):
-        yield from (("part of COMPILE", reason) for reason in report.compile.capture_unavailable)
+        yield from (("part of COMPILE", lost.words) for lost in report.compile.capture_unavailable)
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
         yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"
     if report.log.left_out_bytes:

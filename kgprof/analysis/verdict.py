@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.measures.times import (
+    FEWEST_TO_RANK,
+    PER_CANDIDATE,
+    PER_EVALUATION,
+    PER_STEP,
+    STEPS_DIFFER,
+    Unit,
+    slow_first_words,
+)
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
 
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-# How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
-FIRST_EVALUATION_NOTE = "the first evaluation took"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +239,8 @@ def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spre
         ranges = f"{_range(best, unit)} against {_range(time, unit)}"
         return f"too noisy to rank (range {ranges} {unit.name})"
     for run in (first, against):
-        if note := next((note for note in run.notes if note.startswith(FIRST_EVALUATION_NOTE)), ""):
-            return f"too noisy to rank (in {run.key.slug} {note})"
+        if run.slow_first:
+            return f"too noisy to rank (in {run.key.slug} {slow_first_words(run.slow_first)})"
     return ""
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
+from kgprof.reading.recordings import with_captures_as_fields
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path=path,
             hint="update kgprof",
         )
-    return _of_json(data, m.Profile, path)
+    return _of_json(with_captures_as_fields(data), m.Profile, path)
 
 
 class _Versioned(msgspec.Struct):

@@ -41,8 +41,8 @@ def _from_files(run: m.RunReport) -> bool:
 
 def _capture(name: str) -> Seen:
     def seen(run: m.RunReport, device: str) -> bool:
-        lines = run.compile.capture_unavailable if isinstance(run.compile, m.CompileSummary) else ()
-        return _compile(run, device) and not any(line.startswith(f"capture {name} unavailable") for line in lines)
+        lost = run.compile.capture_unavailable if isinstance(run.compile, m.CompileSummary) else ()
+        return _compile(run, device) and not any(one.capture == name and not one.incomplete for one in lost)
 
     return seen
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors import RULES
-from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped
+from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped, Unavailable
 from kgprof.render import by_name
 from kgprof.render.looked_for import SEEN_IN, looked_for
 from tests.render import profiles
@@ -36,7 +36,7 @@ def test_every_rule_says_what_it_is_seen_in() -> None:
 
 def test_a_trace_directory_shows_what_torch_writes_and_no_more() -> None:
     directory = ScriptRun(step="", steps=0, counted={})
-    lost = tuple(f"capture {name} unavailable: {NOT_THERE.reason}" for name in UNSEEN)
+    lost = tuple(Unavailable(capture=name, why=NOT_THERE.reason) for name in UNSEEN)
 
     traced = without_findings(script=directory, lost=lost)
 
