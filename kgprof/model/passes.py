@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.compile_records import Sources
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.sync_records import SyncRecords
 from kgprof.model.tensor_records import TensorRecords
 
 
+class Outcome(StrEnum):
+    OK = "ok"
+    RAISED = "raised"
+    EXITED = "exited"  # a script, by sys.exit
+    TIMED_OUT = "timed-out"
+    KILLED = "killed"
+    INTERRUPTED = "interrupted"
+    NOT_STARTED = "not started"  # a round
+
+
 class Exit(Model, frozen=True, kw_only=True):
-    """How a child ended.
+    """How a child ended."""
 
-    ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted; not started (of a round).
-    """
-
-    outcome: str
+    outcome: Outcome
     message: str = ""  # the exception's last line, or the signal's name
     traceback: str = ""
     during: str = ""  # the pass that was running

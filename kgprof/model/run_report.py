@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kgprof.model.evaluation import Evaluation, RunAgreement
+from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import Location
 from kgprof.model.holistic import HolisticCheck
 from kgprof.model.host import FlameGraph, HostBreakdown
@@ -92,7 +92,7 @@ class RunReport(Model, frozen=True, kw_only=True):
 
     @property
     def results_differ(self) -> bool:
-        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == "different"
+        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == AgreementVerdict.DIFFERENT
 
     @property
     def how_it_ended(self) -> str:

@@ -125,7 +125,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         trace=_read_if_there(run / "trace.json", m.TracePass | m.Skipped) or missing,  # type: ignore[arg-type]
         host=_read_if_there(run / "host.json", m.HostPass | m.Skipped) or missing,  # type: ignore[arg-type]
         stack=_read_if_there(run / "stack.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or (older if ended.outcome == "ok" else missing),
+        or (older if ended.outcome == m.Outcome.OK else missing),
         kernels=_read_if_there(run / "kernels.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
         or not_probed,
         memory=_read_if_there(run / "memory.json", m.MemoryPass | m.Skipped) or not_probed,  # type: ignore[arg-type]
@@ -249,9 +249,9 @@ def _no_holistic() -> m.Skipped:
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(outcome="interrupted", message="kgprof itself ended before this run did")
+        return m.Exit(outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
-    return m.Exit(outcome="interrupted", message=f"never started: {why}")
+    return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:

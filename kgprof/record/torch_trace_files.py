@@ -290,7 +290,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
         store.write_pass(folder, key, name, m.Skipped(reason=NOT_THERE))
     store.write_evaluation(folder, key, m.Skipped(reason=NOT_THERE))
     # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
 def _compile_pass(file: TraceFile, options: m.Options) -> m.CompilePass:
