@@ -18,7 +18,17 @@ from kgprof.measures.roofline import (
     NOT_GENERATED,
     ON_THE_BUS,
 )
-from kgprof.model import BoundTotal, Ceiling, KernelBreakdown, KernelLaunches, PassName, Roofline, RunKey, Skipped
+from kgprof.model import (
+    Bound,
+    BoundTotal,
+    Ceiling,
+    KernelBreakdown,
+    KernelLaunches,
+    PassName,
+    Roofline,
+    RunKey,
+    Skipped,
+)
 from kgprof.model.ceiling_records import Ceilings, CeilingSamples
 from kgprof.model.compile_records import CompiledKernel, CompiledKernels, KernelOrigin, KernelWork, SourceLine
 from kgprof.reading import kineto, recordings
