@@ -19,7 +19,7 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
-from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
+from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
 _FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
@@ -125,8 +125,7 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
 
 
 def _why_not(run: m.RunReport) -> str:
-    lines = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    known = next((line for line in lines if line.startswith(INDISPENSABLE)), "")
+    known = nothing_captured(run)
     return f" ({known})" if known else ""
 
 

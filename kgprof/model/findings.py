@@ -134,11 +134,17 @@ class Finding(Model, frozen=True, kw_only=True):
         return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
 
 
+class PracticeStatus(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_OBSERVED = "not observed"
+
+
 class ChecklistItem(Model, frozen=True, kw_only=True):
-    """One practice that torch.compile rewards, looked at on this program. ``status``: pass, fail, not observed."""
+    """One practice that torch.compile rewards, looked at on this program."""
 
     id: str  # "static-shapes"; never reused
     title: str
-    status: str
+    status: PracticeStatus
     evidence: str  # what was seen, with its figures; or why nothing was
     findings: tuple[str, ...] = ()  # fingerprints of the findings that speak against it

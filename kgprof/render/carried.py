@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError
+from kgprof.reading.recordings import with_captures_as_fields
 
 T = TypeVar("T")
 
@@ -150,6 +151,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path=path,
             hint="update kgprof",
         )
+    data = with_captures_as_fields(data)
     if any("topic" not in rule for rule in head.rules):
         return _without_names(_of_json(_with_facts(data), m.Profile, path))
     return _of_json(data, m.Profile, path)

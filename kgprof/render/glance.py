@@ -122,7 +122,7 @@ def _trust(profile: m.Profile) -> Iterator[str]:
 
 def _agreement(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
     verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, m.RunAgreement)]
-    different = verdicts.count("different")
+    different = verdicts.count(m.AgreementVerdict.DIFFERENT)
     if different:
         yield f"results DIFFER in {count(different)} of {plural(len(verdicts), 'run')}"
     elif verdicts:

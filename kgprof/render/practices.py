@@ -13,7 +13,11 @@ from kgprof.render.quantity import DASH, figure, milliseconds
 from kgprof.render.spread import ranged, sampled
 from kgprof.render.visible import one_line
 
-STATUSES = ("fail", "pass", "not observed")  # in the order in which they are shown
+STATUSES = (
+    m.PracticeStatus.FAIL,
+    m.PracticeStatus.PASS,
+    m.PracticeStatus.NOT_OBSERVED,
+)  # in the order in which they are shown
 MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.collectors import coverage
-from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord
+from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord, Unavailable
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, died, recording, run
 
@@ -20,7 +20,9 @@ def diagnosed(recorded: Recording) -> list[tuple[Level, RunKey | None, str]]:
 def without_capture(recorded: RunRecord) -> RunRecord:
     assert isinstance(recorded.compile, CompilePass)
     compiled = msgspec.structs.replace(
-        recorded.compile, compilations=(), capture_unavailable=("capture compilations unavailable: no such hook",)
+        recorded.compile,
+        compilations=(),
+        capture_unavailable=(Unavailable(capture="compilations", why="no such hook"),),
     )
     return msgspec.structs.replace(recorded, compile=compiled)
 

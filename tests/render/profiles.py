@@ -199,7 +199,7 @@ def findings() -> Profile:
         _finding("KGP504", Level.WARNING, KEYS[1], "mode default was asked for, nothing was compiled"),
         _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand"),
     )
-    verdict = Verdict(status="failed", text=found[0].message, reasons=tuple(f.message for f in found[1:]))
+    verdict = Verdict(status="failed", text=found[0].alone, reasons=tuple(f.alone for f in found[1:]))
     profile = _profile(tuple(runs), CPU, "cpu")
     return msgspec.structs.replace(profile, verdict=verdict, findings=found)
 
@@ -222,7 +222,7 @@ def as_is() -> Profile:
         notes=("the first step was left out of the samples: it held a compilation",),
     )
     note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
-    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.message,))
+    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.alone,))
     profile = _profile((run,), CPU, "cpu")
     return msgspec.structs.replace(
         profile, workload="train.py:train_step", baseline=None, verdict=verdict, findings=(note,)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors import RULES
-from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped, Witness
+from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped, Unavailable, Witness
 from kgprof.render import by_name
 from kgprof.render.looked_for import looked_for
 from tests.render import profiles
@@ -40,7 +40,7 @@ def test_a_rule_that_only_the_profile_knows_is_looked_for_where_it_says() -> Non
 
 def test_a_trace_directory_shows_what_torch_writes_and_no_more() -> None:
     directory = ScriptRun(step="", steps=0, counted={})
-    lost = tuple(f"capture {name} unavailable: {NOT_THERE.reason}" for name in UNSEEN)
+    lost = tuple(Unavailable(capture=name, why=NOT_THERE.reason) for name in UNSEEN)
 
     traced = without_findings(script=directory, lost=lost)
 
