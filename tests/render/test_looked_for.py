@@ -15,6 +15,11 @@ NOT_THERE = Skipped(reason="it is not in a TORCH_TRACE directory")
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")
 
 
+# Every way of being seen; a rule that comes later is seen in one of these, or its own test says in what.
+NUMBERS = (*range(101, 108), *range(201, 204), *range(301, 306), *range(401, 407), *range(501, 505), *range(601, 604))
+KNOWN = tuple(rule for rule in RULES if rule.id in {f"KGP{number}" for number in NUMBERS})
+
+
 def without_findings(**fields: object) -> Profile:
     """One run in which everything but COMPILE is missing, with every rule of this version."""
     profile = profiles.clean()
@@ -23,7 +28,7 @@ def without_findings(**fields: object) -> Profile:
     )
     nothing = dict.fromkeys(("step", "evaluation", "agreement", "kernels", "memory"), NOT_THERE)
     bare = msgspec.structs.replace(profile.runs[0], **{**nothing, "compile": compiled, "script": None, **fields})
-    return msgspec.structs.replace(profile, runs=(bare,), findings=(), rules=RULES, device="cpu", gate=None)
+    return msgspec.structs.replace(profile, runs=(bare,), findings=(), rules=KNOWN, device="cpu", gate=None)
 
 
 def ids(profile: Profile) -> list[str]:
