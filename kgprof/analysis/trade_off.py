@@ -14,24 +14,25 @@ from kgprof.analysis.verdict import counted_evaluation, doubt, overlap, processe
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
 from kgprof.measures.times import PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
 KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
 WHOLE = (counted_evaluation, uncounted_evaluation)  # what a whole evaluation is timed by
 
 
-def trade_offs(recording: m.Recording, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
+def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
 
     None where no times were asked for: there is nothing to weigh.
     """
-    alternatives = recording.header.plan.alternatives
-    if not alternatives or recording.header.options.untimed:
+    header = evidence.recording.header
+    alternatives = header.plan.alternatives
+    if not alternatives or header.options.untimed:
         return ()
-    by_key, events = {run.key: run for run in runs}, syncs.collect(recording)
-    on_cuda = recording.header.plan.device == "cuda"
+    by_key, events = {run.key: run for run in runs}, evidence.once(syncs.collect)
     return tuple(
-        weigh(run, by_key.get(key), key, events, on_cuda=on_cuda)
+        weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
         for pair in alternatives
         for run in runs
         if run.key.strategy == pair.guarded
@@ -62,7 +63,7 @@ def weigh(
         net=times.guarded,
         net_always=times.always,
         verdict=verdict,
-        text=text if verdict == NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
+        text=text if verdict == m.ReadVerdict.NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
     )
 
 
@@ -187,19 +188,22 @@ def _saved_by_evaluation(
 
 def _judged(
     guarded: m.RunKey, always: m.RunKey, times: _Times, reads: float | m.Skipped, *, where: str, results_differ: bool
-) -> tuple[str, str]:
+) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     if isinstance(times.guarded, m.Skipped) or isinstance(times.always, m.Skipped) or results_differ:
-        return NOT_OBSERVED, f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+        text = f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+        return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
-        return NOT_OBSERVED, f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+        text = f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+        return m.ReadVerdict.NOT_OBSERVED, text
     figures = f"{_figure(guarded, times.guarded, times.unit)}, {_figure(always, times.always, times.unit)}"
     if times.doubt:
-        return INCONCLUSIVE, f"{figures}: {times.doubt}"
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {times.doubt}"
     keeps = times.guarded.median < times.always.median
     slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
     words = "the read with the work behind it" if keeps else "the work done in every step"
-    return KEEP if keeps else REMOVE, f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
+    text = f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
+    return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
 
 
 def _why_not(guarded: m.RunKey, always: m.RunKey, times: _Times) -> str:

@@ -16,6 +16,10 @@ from typing import TypeVar
 
 from kgprof import model as m
 from kgprof.analysis import analyse
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
+from kgprof.collectors.graph_breaks import GRAPH_BREAK
+from kgprof.collectors.recompiles import IN_STEADY_STATE
+from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record
@@ -30,7 +34,7 @@ PRINT_BREAK = "GB0059"  # torch's id of the break that a call of print is
 # What is known to differ from release to release: read by people who wonder why two machines say different things.
 KNOWN_DIFFERENCES = MappingProxyType(
     {
-        "2.11": ("torch 2.11 gives no reason for a generator that it skips (KGP102 names none)",),
+        "2.11": (f"torch 2.11 gives no reason for a generator that it skips ({SKIPPED_FRAME.id} names none)",),
         "2.13": ("torch 2.13 gives a reason for a generator that it skips, and still writes no record of it",),
     }
 )
@@ -148,8 +152,8 @@ class Seen:
 
     def lacking(self, source: str) -> str:
         """Why a source was not there."""
-        found = next((line for line in self.unavailable if line.startswith(f"capture {source} ")), "")
-        return found.partition(" unavailable: ")[2] or found
+        lost = next((one for one in self.unavailable if one.capture == source), None)
+        return "" if lost is None else lost.words if lost.incomplete else lost.why
 
     def findings(self, rule: str) -> set[int]:
         return {
@@ -232,22 +236,25 @@ def demand(expected: str, right: bool, got: str) -> Answer:
 
 @probe("structured trace: graph break", source="structured trace", compiled=True)
 def _graph_break(seen: Seen) -> Answer:
-    want, got = at_line("KGP101 at", seen.line["graph break"], seen.findings("KGP101"))
-    return f"{want}, {PRINT_BREAK}", f"{got}, {PRINT_BREAK if PRINT_BREAK in seen.messages('KGP101') else 'no id'}"
+    want, got = at_line(f"{GRAPH_BREAK.id} at", seen.line["graph break"], seen.findings(GRAPH_BREAK.id))
+    return (
+        f"{want}, {PRINT_BREAK}",
+        f"{got}, {PRINT_BREAK if PRINT_BREAK in seen.messages(GRAPH_BREAK.id) else 'no id'}",
+    )
 
 
 @probe("structured trace: recompile", source="structured trace", compiled=True)
 def _recompile(seen: Seen) -> Answer:
-    message = seen.messages("KGP103")
+    message = seen.messages(IN_STEADY_STATE.id)
     what = "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
     calls = re.search(r"in call (\d+)", message)
-    want, got = at_line("KGP103 at", seen.line["recompile"], seen.findings("KGP103"))
+    want, got = at_line(f"{IN_STEADY_STATE.id} at", seen.line["recompile"], seen.findings(IN_STEADY_STATE.id))
     return f"{want}, size, in call {RESIZED_AT}", f"{got}, {what}, in call {calls[1] if calls else 'none'}"
 
 
 @probe("skip records", source="skip records", compiled=True)
 def _skipped_frame(seen: Seen) -> Answer:
-    return at_line("KGP102 at", seen.line["skipped frame"], seen.findings("KGP102"))
+    return at_line(f"{SKIPPED_FRAME.id} at", seen.line["skipped frame"], seen.findings(SKIPPED_FRAME.id))
 
 
 @probe("frame hook", source="frame hook", compiled=True)
@@ -272,7 +279,8 @@ def _graphs(seen: Seen) -> Answer:
 
 @probe("sources agree", compiled=True)
 def _disagreements(seen: Seen) -> Answer:
-    return "no KGP503", seen.messages("KGP503") or "no KGP503"
+    none = f"no {SOURCES_DISAGREE.id}"
+    return none, seen.messages(SOURCES_DISAGREE.id) or none
 
 
 @probe("torch logs", source="torch logs")

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
+from kgprof.collectors.compilations import COMPILE_FAILED
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -14,12 +17,9 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate.budgets import OPTION, applies
-from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
+from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
-SOURCES_DISAGREE = "KGP503"
-COMPILE_FAILED = "KGP107"
-NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
     m.FailOn.ERROR: (m.Level.ERROR,),
     m.FailOn.WARNING: (m.Level.ERROR, m.Level.WARNING),
@@ -46,8 +46,8 @@ def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fai
 
 
 def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
-    if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
-        return False
+    if finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
+        return False  # the gate says itself when sources disagree and when nothing was compiled
     if judging := _judging(finding, budgets):
         return any(budget.status is m.BudgetStatus.EXCEEDED for budget in judging)
     return finding.level in levels
@@ -88,7 +88,7 @@ def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
     """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
     for finding in findings:
         place = finding.location
-        if finding.rule != COMPILE_FAILED or finding.run != run.key or place is None:
+        if finding.rule != COMPILE_FAILED.id or finding.run != run.key or place is None:
             continue
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
@@ -110,7 +110,7 @@ def _failures(
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
         *(f"{b.run.slug}: {_observed(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
-        *(f"{finding.rule} {finding.message}" for finding in severe),
+        *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
     ]
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
@@ -128,8 +128,7 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
 
 
 def _why_not(run: m.RunReport) -> str:
-    lines = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    known = next((line for line in lines if line.startswith(INDISPENSABLE)), "")
+    known = nothing_captured(run)
     return f" ({known})" if known else ""
 
 
@@ -145,7 +144,7 @@ def _inconclusive(
             for b in budgets
             if isinstance(b.observed, m.Skipped) and b.run not in silent
         ),
-        *(f"{f.rule} {f.message}" for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted),
+        *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
         *(
             f"the budget {budget.scope}:{budget.metric} is for a run that there is not"
             for budget in scopes

@@ -89,10 +89,16 @@ class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
         return largest if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units else None
 
 
+class AgreementVerdict(StrEnum):
+    EQUAL = "equal"
+    NEAR_TIES = "near-ties"  # equal but for them
+    DIFFERENT = "different"
+
+
 class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     """How the result vector of one run compares with the baseline run's (all of it) and the reference's (a sample)."""
 
-    verdict: str  # "equal", "near-ties" (equal but for them), "different"
+    verdict: AgreementVerdict
     compared: int  # entries compared with the baseline run
     differing: int
     near_ties: int  # of these: the reference's path has a top-2 gap below the threshold

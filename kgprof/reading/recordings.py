@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -126,6 +127,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
         left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
+    left[m.PassName.TIMING] = _with_slow_first(left[m.PassName.TIMING])
     evaluation, unit = _load_evaluation(run / EVALUATION, header)
     beside = ((KERNEL_ORIGINS, m.KernelOrigins, not_probed), (COMPILED_KERNELS, m.CompiledKernels, missing))
     for file, kind, absent in beside:
@@ -154,6 +156,48 @@ def _load_evaluation(path: Path, header: m.RecordingHeader) -> tuple[m.Evaluatio
     if isinstance(found, CandidateResults):
         return found.declared(), UNIT
     return found, header.plan.unit
+
+
+# Recordings and Profiles that an older kgprof wrote, which put into sentences what are fields now.
+_SLOW_FIRST = re.compile(r"the first evaluation took (?P<ratio>[\d.]+) times the median of the others")
+_CAPTURE = re.compile(r"capture (?P<capture>.+?) (?P<how>unavailable|incomplete): (?P<why>.*)", re.DOTALL)
+_CAPTURES_AS_SENTENCES = re.compile(rb'"capture_unavailable":\s*\[\s*"')
+
+
+def with_captures_as_fields(data: bytes) -> bytes:
+    """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises DecodeError."""
+    return _captures_as_fields(data) if _CAPTURES_AS_SENTENCES.search(data) else data
+
+
+def _captures_as_fields(data: bytes) -> bytes:
+    def walk(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walk(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: lost(each) if key == "capture_unavailable" else walk(each) for key, each in value.items()}
+
+    def lost(sentences: Any) -> Any:
+        return [
+            {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
+            if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence))
+            else sentence
+            for sentence in sentences
+        ]
+
+    return msgspec.json.encode(walk(msgspec.json.decode(data)))
+
+
+def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipped:
+    if isinstance(timing, m.Skipped) or not (
+        matches := [match for note in timing.notes if (match := _SLOW_FIRST.fullmatch(note))]
+    ):
+        return timing
+    return msgspec.structs.replace(
+        timing,
+        notes=tuple(note for note in timing.notes if not _SLOW_FIRST.fullmatch(note)),
+        slow_first=float(matches[0]["ratio"]),
+    )
 
 
 def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:
@@ -216,9 +260,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(outcome="interrupted", message="kgprof itself ended before this run did")
+        return m.Exit(outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
-    return m.Exit(outcome="interrupted", message=f"never started: {why}")
+    return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:
@@ -249,7 +293,7 @@ def _read_if_there(path: Path, kind: Any) -> Any:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        return m.decode_json(path.read_bytes(), kind)
+        return m.decode_json(with_captures_as_fields(path.read_bytes()), kind)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     except msgspec.DecodeError as error:

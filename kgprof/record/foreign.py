@@ -75,7 +75,7 @@ def write_run(
         absent = m.Skipped(reason=(reasons or {}).get(name, reason))
         store.write_pass(folder, key, name, value if name is shown else absent)
     store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, m.Skipped(reason=reason))
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
 def environment(

@@ -28,7 +28,7 @@ from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.workloads import programs
 
-NOT_REPEATED = m.Exit(outcome="not started", message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
@@ -189,7 +189,7 @@ class _Recording:
         needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self._plan.device)
         if needed and isinstance(compiler, m.Skipped):
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-            store.write_exit(self.folder, key, m.Exit(outcome="raised", message=lacking, during="prepare"))
+            store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
         return ended.outcome == "ok"

@@ -281,7 +281,8 @@ class Capture:
             each.callback(write_records)
 
     def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> m.CompilePass:
-        lost = ("capture torch logs incomplete: the program called torch._logging.set_logs itself",) if own_logs else ()
+        why = "the program called torch._logging.set_logs itself"
+        lost = (m.Unavailable(capture="torch logs", why=why, incomplete=True),) if own_logs else ()
         return m.CompilePass(
             call_us=call_us,
             steady_from=self._options.warmup,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
+from kgprof import model as m
+
 _ABSENT = object()
 
 
@@ -73,6 +75,6 @@ def listening(sources: Iterable[Source]) -> Iterator[None]:
         yield
 
 
-def unavailable(sources: Iterable[Source]) -> tuple[str, ...]:
-    """One line for each source that this torch does not offer."""
-    return tuple(f"capture {s.name} unavailable: {s.unavailable}" for s in sources if s.unavailable)
+def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
+    """Each source that this torch does not offer."""
+    return tuple(m.Unavailable(capture=s.name, why=s.unavailable) for s in sources if s.unavailable)

@@ -99,10 +99,10 @@ class CompileSources:
     def compilations(self) -> tuple[m.Compilation, ...]:
         return tuple(compilations(self._trace.records))
 
-    def unavailable(self) -> tuple[str, ...]:
+    def unavailable(self) -> tuple[m.Unavailable, ...]:
         by = compilation_switched_off_by(os.environ)
-        off = (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
-        return unavailable(self.sources) + off
+        off = m.Unavailable(capture="compilation", why=f"{by} is set, so torch.compile compiles nothing")
+        return (*unavailable(self.sources), *((off,) if by else ()))
 
 
 def compilation_switched_off_by(environment: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from kgprof.errors import InputError
 
 T = TypeVar("T")
 
+# Of a Rule; those in a Profile of an earlier kgprof do not state them.
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"

@@ -80,7 +80,7 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     for (rule, level), lines in groups.items():
         # A Profile of another version may hold findings whose rule it does not list.
         name = one_line(rule, limits.name)
-        stranger = m.Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
+        stranger = m.unknown_rule(name, level)
         group = FindingGroup(
             rule=rules.get(rule, stranger),
             level=level.value,
@@ -131,13 +131,13 @@ def _line(
     # A budget may stand for some of the runs that have the same finding.
     members, fails = tuple(member for member in same.members if member in failing), ""
     if members:
-        runs = Grouped(members=members, words=same.words).runs
+        runs = Grouped(members=members).runs
         where = f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}" if members != same.members else ""
         fails = f"Fails the gate{where}."
     return FindingLine(
         anchor=anchor,
         runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
-        message=one_line(same.words, 2 * limits.name),
+        message=one_line(same.first.message, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
         weight=max((weights.index(weight) for weight in _weights(same)), default=-1),

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.render import compare_words
@@ -94,7 +96,7 @@ def _strangers(profile: m.Profile) -> list[m.Rule]:
     known = {rule.id for rule in profile.rules}
     names = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
     words = dict.fromkeys(("summary", "why", "example", "remedy"), "This rule is not described in the report.")
-    return [m.Rule(id=name, name=name, level=m.Level.NOTE, **words) for name in names]
+    return [msgspec.structs.replace(m.unknown_rule(name, m.Level.NOTE), name=name, **words) for name in names]
 
 
 def _guid(side: m.ComparedSide) -> str:
@@ -152,7 +154,7 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     ]
     if profile.comparison is not None:
         fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, "fixed")]
-        lines += [("note", f"fixed: {finding.rule}: {finding.message}") for finding in fixed[:LIMIT]]
+        lines += [("note", f"fixed: {finding.rule}: {finding.alone}") for finding in fixed[:LIMIT]]
         lines += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:

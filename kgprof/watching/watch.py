@@ -19,6 +19,7 @@ from kgprof import model as m
 from kgprof.analysis import memory
 from kgprof.collectors import coverage
 from kgprof.errors import UsageError
+from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.wording import plural
 
@@ -251,12 +252,12 @@ class Watch:
             return ()
         run = recording.runs[0]
         passes = [found for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
-        return tuple(line for found in passes for line in found.capture_unavailable)
+        return tuple(lost.words for found in passes for lost in found.capture_unavailable)
 
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
         """Of the one run; none before the first step."""
-        return () if self.recording is None else tuple(memory.summaries(self.recording).values())
+        return () if self.recording is None else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
 
     def _collected(self) -> tuple[m.Recording, tuple[m.Finding, ...]] | None:
         if self._listening is None:
@@ -265,7 +266,7 @@ class Watch:
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
             not_about_code = {rule.id for rule in coverage.RULES}
-            found = tuple(f for f in collectors.findings(recording) if f.rule not in not_about_code)
+            found = tuple(f for f in collectors.findings(Evidence(recording)) if f.rule not in not_about_code)
             self._known = (state, recording, found)
         return self._known[1:]
 

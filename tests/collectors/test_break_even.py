@@ -10,6 +10,7 @@ import pytest
 from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
 from kgprof.model import BreakEven, Economics, Finding, Level, RunKey, Skipped
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
         cold=cold,
         warm=UNKNOWN,
         verdict=verdict,
-        text="batched.default: in words",
+        text="in words",
     )
 
 
@@ -56,23 +57,23 @@ def test_slower_is_a_warning_level_or_late_a_note_and_what_pays_is_none(event: E
 def test_the_finding_says_the_figures_and_when() -> None:
     never, late = diagnose((weighed("never"), weighed("pays", after(48))))
 
-    assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "batched.default: in words")
-    assert late.message == "batched.default: in words: that is 48 hours of steps"
+    assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "in words")
+    assert late.message == "in words: that is 48 hours of steps"
     assert never.fingerprint == late.fingerprint
 
 
 def test_a_run_without_an_eager_one_beside_it_is_not_judged() -> None:
-    found: tuple[Finding, ...] = diagnose(collect(recording(run(EAGER), run(FUSED, evaluation_s=0.9))))
+    found: tuple[Finding, ...] = diagnose(collect(Evidence(recording(run(EAGER), run(FUSED, evaluation_s=0.9)))))
 
     assert found == ()
 
 
 def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
-    (finding,) = diagnose(collect(recording(run(EAGER), run(COMPILED, evaluation_s=0.9))))
+    (finding,) = diagnose(collect(Evidence(recording(run(EAGER), run(COMPILED, evaluation_s=0.9)))))
 
     assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
     assert finding.message == (
-        "batched.default: it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
+        "it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
         "in mode eager 5.00 ms (TIMING, medians, in one process each)"
     )
 
@@ -81,7 +82,7 @@ def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(t
     # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two cores under load
     with tarfile.open(ROOT / "fixtures" / "recordings" / "break_even.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
-    events = collect(recordings.load(tmp_path))
+    events = collect(Evidence(recordings.load(tmp_path)))
 
     (finding,) = diagnose(events)
     assert (finding.run, finding.level) == (RunKey(strategy="one_small_operator", mode="default"), Level.WARNING)

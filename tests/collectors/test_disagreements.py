@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from kgprof.collectors import disagreements
-from kgprof.model import Finding, Level
+from kgprof.model import Finding, Level, Unavailable
 from kgprof.model.sync_records import SyncRecord
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written, written_syncs
 from tests.collectors.written import (
@@ -33,7 +34,7 @@ STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
 
 def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
-    return disagreements.diagnose(disagreements.collect(written.recording(*lines, **fields)))
+    return disagreements.diagnose(disagreements.collect(Evidence(written.recording(*lines, **fields))))
 
 
 @pytest.mark.parametrize(
@@ -105,16 +106,16 @@ def test_a_graph_that_only_one_of_them_saw() -> None:
 @pytest.mark.parametrize(
     "missing",
     [
-        "capture frame hook unavailable: this torch has none",
-        "capture structured trace unavailable: this torch has none",
+        Unavailable(capture="frame hook", why="this torch has none"),
+        Unavailable(capture="structured trace", why="this torch has none"),
     ],
 )
-def test_a_source_that_was_not_there_contradicts_nothing(missing: str) -> None:
+def test_a_source_that_was_not_there_contradicts_nothing(missing: Unavailable) -> None:
     assert diagnosed(*written.a_contradiction(), unavailable=(missing,)) == ()
 
 
 def test_the_graph_hook_alone_may_be_missing() -> None:
-    missing = "capture graph hook unavailable: this torch has none"
+    missing = Unavailable(capture="graph hook", why="this torch has none")
     without = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
 
     assert diagnosed(*without, unavailable=(missing,)) == ()
@@ -152,7 +153,7 @@ def on_cuda(region: Region, *lines: Any) -> tuple[str, ...]:
     asked = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
     told = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
     recording = written.on_cuda(*told, asked, *lines, launches=0, regions=(region,))
-    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(recording)))
+    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(Evidence(recording))))
 
 
 def skipped_at_compile_time() -> Any:
@@ -193,7 +194,7 @@ DEBUGGED = written_syncs.read(source="sync-debug", op="synchronizing operation",
 
 
 def of_reads(*reads: SyncRecord, device: str = "cuda", **fields: Any) -> list[str]:
-    found = disagreements.collect(written_syncs.recording(*reads, device=device, **fields))
+    found = disagreements.collect(Evidence(written_syncs.recording(*reads, device=device, **fields)))
     return [f"{event.location.line if event.location else ''}: {event.message}" for event in found]
 
 
@@ -222,7 +223,7 @@ def test_what_one_of_them_sees_alone_by_its_nature_is_no_contradiction(alone: Sy
 
 
 def test_reads_are_compared_on_a_gpu_and_where_both_hooks_were_whole() -> None:
-    missing = ("capture sync hooks unavailable: sync_debug: RuntimeError: no such mode",)
+    missing = (Unavailable(capture="sync hooks", why="sync_debug: RuntimeError: no such mode"),)
 
     assert of_reads(SEEN, device="cpu") == []
     assert of_reads(SEEN, left_out=1) == []

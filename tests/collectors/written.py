@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kgprof.collectors.cuda_graphs import LAUNCH
-from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass
+from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass, Unavailable
 from kgprof.model.compile_records import (
     CompileRecords,
     GraphRuns,
@@ -29,6 +29,8 @@ from kgprof.model.compile_records import (
     TraceRecord,
 )
 from kgprof.reading import layout
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import RunTrace
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 
@@ -248,7 +250,7 @@ def records(*lines: Any, left_out: int = 0, program: str = PROGRAM) -> CompileRe
     )
 
 
-def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fields: Any) -> RunRecord:
+def run(*lines: Any, calls: int = CALLS, unavailable: tuple[Unavailable, ...] = (), **fields: Any) -> RunRecord:
     passed = CompilePass(
         call_us=(2e6, *(1000.0 for _ in range(calls - 1))),
         steady_from=3,
@@ -256,6 +258,13 @@ def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fi
         capture_unavailable=unavailable,
     )
     return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, **fields))
+
+
+def compiler(*lines: Any) -> RunTrace:
+    """What COMPILE left of one run."""
+    found = Evidence(recording(*lines)).runs[0].compiler
+    assert found is not None
+    return found
 
 
 def recording(*lines: Any, **fields: Any) -> Recording:

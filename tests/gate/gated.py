@@ -8,7 +8,6 @@ import msgspec
 
 from kgprof.analysis import analyse
 from kgprof.gate.budgets import OPTION
-from kgprof.gate.metrics import METRICS
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     AcceptedEntry,
@@ -20,7 +19,6 @@ from kgprof.model import (
     Location,
     PassName,
     Profile,
-    Rule,
     RunKey,
     RunRecord,
 )
@@ -44,20 +42,8 @@ def profile(*findings: Finding, runs: Sequence[RunRecord] = (), device: str = "c
         found,
         device=device,
         findings=(*findings, *found.findings),
-        rules=(*found.rules, *stand_ins({rule.id for rule in found.rules})),
         environment=msgspec.structs.replace(found.environment, source_root=ROOT),
     )
-
-
-def stand_ins(known: set[str]) -> list[Rule]:
-    """Of the rules that the metrics count: the gate asks for their ids, not for their collectors."""
-    names = [rule for metric in METRICS for rule in metric.rules]
-    said = "A rule of this suite."
-    return [
-        Rule(id=name, name=f"rule-{name}", level=Level.WARNING, summary=said, why=said, example=said, remedy=said)
-        for name in [*names, "KGP503"]
-        if name not in known
-    ]
 
 
 def finding(

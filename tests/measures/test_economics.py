@@ -20,6 +20,7 @@ from kgprof.model import (
     TimedRound,
     TimingPass,
 )
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
 from tests.record import handmade
 
@@ -50,8 +51,13 @@ def with_rounds(record: RunRecord, *medians_us: float, warm_up_s: tuple[float, .
     return msgspec.structs.replace(record, rounds=further)
 
 
+def weighed(recording: Recording, run: RunRecord) -> Economics | Skipped:
+    (evidence,) = (one for one in Evidence(recording).runs if one.record is run)
+    return economics(evidence)
+
+
 def of(*runs: RunRecord, **given: object) -> Economics:
-    found = economics(recording(*runs, **given), runs[-1])  # type: ignore[arg-type]
+    found = weighed(recording(*runs, **given), runs[-1])  # type: ignore[arg-type]
     assert isinstance(found, Economics)
     return found
 
@@ -81,7 +87,7 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     assert found.cold.units == Skipped(reason="the workload counts no candidates")
     assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
     assert found.text == (
-        "batched.default: it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
+        "it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
         "takes 0.500 ms, in mode eager 1.00 ms (TIMING, medians, in one process each)"
     )
 
@@ -164,7 +170,7 @@ def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> Non
     assert alone.cold_s == pytest.approx(4.1)
     assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
     assert another.verdict == "pays"  # both are held against another strategy's results
-    assert wrong.text == "batched.default: it was not weighed against eager: results differ"
+    assert wrong.text == "it was not weighed against eager: results differ"
 
 
 def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economics() -> None:
@@ -174,9 +180,9 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     options = msgspec.structs.replace(gate.header.options, passes=(PassName.COMPILE,))
     untimed: Recording = msgspec.structs.replace(gate, header=msgspec.structs.replace(gate.header, options=options))
 
-    assert isinstance(economics(gate, slow), Skipped)
-    assert economics(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
-    assert economics(untimed, fast) == UNTIMED
+    assert isinstance(weighed(gate, slow), Skipped)
+    assert weighed(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
+    assert weighed(untimed, fast) == UNTIMED
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:

@@ -18,6 +18,7 @@ from kgprof.analysis import analyse
 from kgprof.errors import InputError
 from kgprof.model import CompilePass, Options, PassName, Profile, Recording, Skipped
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from kgprof.record import kept_records, torch_trace_files
 from tests.corpus import found
 from tests.corpus.truth import CORPUS, NOTE, programs
@@ -164,11 +165,11 @@ def test_what_only_hooks_see_is_said_to_be_unavailable(tmp_path: Path) -> None:
     (run, _) = recorded(TWO_RANKS, tmp_path).runs
 
     assert isinstance(run.compile, CompilePass)
-    assert [line.split(" unavailable")[0] for line in run.compile.capture_unavailable] == [
-        "capture frame hook",
-        "capture graph hook",
-        "capture cuda graph log",
-        "capture torch logs",
+    assert [lost.capture for lost in run.compile.capture_unavailable] == [
+        "frame hook",
+        "graph hook",
+        "cuda graph log",
+        "torch logs",
     ]
     assert isinstance(run.timing, Skipped)
     assert run.timing.reason == torch_trace_files.NOT_THERE
@@ -315,7 +316,7 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     again = recordings.load(tmp_path / "out")
     # then: the same findings; a report shortens the paths of the machine that was traced
     shown = profile_in(tmp_path / "out").findings
-    assert [(f.fingerprint, f.message) for f in collectors.findings(again)] == [
+    assert [(f.fingerprint, f.message) for f in collectors.findings(Evidence(again))] == [
         (f.fingerprint, f.message) for f in shown
     ]
 
