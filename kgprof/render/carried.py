@@ -147,7 +147,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path=path,
             hint="update kgprof",
         )
-    return _of_json(with_captures_as_fields(data), m.Profile, path)
+    return _of_json(data, m.Profile, path)
 
 
 class _Versioned(msgspec.Struct):
@@ -156,7 +156,7 @@ class _Versioned(msgspec.Struct):
 
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
-        return m.decode_json(data, kind)
+        return m.decode_json(with_captures_as_fields(data), kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"this is no Profile: {error}", path=path, hint="fetch or write the report again") from error
 
