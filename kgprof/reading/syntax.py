@@ -81,29 +81,11 @@ def _returning(function: Callee) -> Iterator[ast.expr]:
 
 # Methods and attributes of a tensor that may give a view of it or the tensor itself.
 _VIEWS = frozenset(
-    {
-        "view",
-        "view_as",
-        "reshape",
-        "t",
-        "T",
-        "mT",
-        "transpose",
-        "permute",
-        "squeeze",
-        "unsqueeze",
-        "expand",
-        "flatten",
-        "expand_as",
-        "narrow",
-        "select",
-        "detach",
-        "contiguous",
-        "diagonal",
-        "unfold",
-        "swapaxes",
+    (
+        *("view", "view_as", "reshape", "t", "T", "mT", "transpose", "permute", "squeeze", "unsqueeze", "expand"),
+        *("flatten", "expand_as", "narrow", "select", "detach", "contiguous", "diagonal", "unfold", "swapaxes"),
         "movedim",
-    }
+    )
 )
 
 

@@ -180,7 +180,7 @@ def test_exit_code_and_json(
 ) -> None:
     made = with_run(recording, log="") if broken else recording
     monkeypatch.setattr(selftest, "record", lambda options, folder, progress: Path(recording.folder))
-    monkeypatch.setattr(selftest.store, "load", lambda folder: made)
+    monkeypatch.setattr(selftest.recordings, "load", lambda folder: made)
 
     assert cli.run(["selftest", "--device", "cpu", "--format", "json", "-q"]) == code
     answers = decode_json(capsys.readouterr().out, Answers)
