@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
-from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
+from kgprof.collectors import (
+    addresses,
+    aliases,
+    cuda_graphs,
+    device_idle,
+    graph_breaks,
+    mutations,
+    recompiles,
+    skipped_frames,
+    syncs,
+)
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
@@ -56,9 +66,10 @@ class Seen:
             if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
         ]
 
-    def of(self, *rules: str) -> list[m.Finding]:
+    def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
-        return [one for one in self.findings if one.rule in rules and one.level is not m.Level.NOTE and _compiles(one)]
+        ids = {rule.id for rule in rules}
+        return [one for one in self.findings if one.rule in ids and one.level is not m.Level.NOTE and _compiles(one)]
 
     def requested(self) -> list[m.RunKey]:
         """Runs in which Inductor was asked for CUDA graphs."""
@@ -139,7 +150,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "buffers-allocated-once",
         "Persistent buffers are allocated once",
-        against=seen.of("KGP401"),
+        against=seen.of(addresses.UNSTABLE),
         failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
         passed=_addresses(seen),
         unseen=unwatched,
@@ -147,14 +158,14 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "captured-by-reference",
         "A CUDA graph finds its inputs where they were, and copies none",
-        against=[found for found in seen.findings if found.rule == "KGP305" and seen.on_cuda],
+        against=[found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda],
         passed="no input was copied before a replay",
         unseen=_why_no_replay(seen),
     )
     yield _item(
         "no-writes-inside",
         "Compiled functions return new tensors and write to none they were given",
-        against=seen.of("KGP404"),
+        against=seen.of(mutations.INPUT_MUTATED),
         passed=f"{_graphs(seen)} wrote to no input but at a fixed address",
         unseen=unwatched,
     )
@@ -232,7 +243,7 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
     kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
     held = {_at(event) for event in kept}
-    against = [finding for finding in seen.of("KGP403") if _at(finding) in held]
+    against = [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
     asked = {*seen.requested()}
     return _item(
@@ -267,7 +278,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "whole-graphs",
         "Every compiled function is one graph, so that fullgraph=True would hold",
-        against=seen.of("KGP101", "KGP102"),
+        against=seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME),
         passed=f"no graph break and no frame in eager in {_named(seen.compiled)}",
         unseen=seen.not_compiled,
     )
@@ -307,7 +318,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     return _item(
         "cuda-graphs-tried",
         "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-        against=[] if requested else seen.of("KGP601", "KGP602"),
+        against=[] if requested else seen.of(*device_idle.RULES),
         passed=f"CUDA graphs were asked for in {_named(requested)}"
         if requested
         else f"the device works for most of the step in {_named(timed)}",
@@ -324,7 +335,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
-    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == "KGP406"]
+    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     compiled = f"torch compiled it in {_named(conds)}"
     yield _item(
@@ -347,15 +358,16 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         yield _item(
             id_,
             title,
-            against=[finding for finding in seen.of("KGP406") if _at(finding) in at],
+            against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
             passed=f"{compiled}, and refuses a branch that {done} its operand",
             unseen="" if conds or at else none or "torch refused the branches for another reason",
         )
+    lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
     together = "" if set(seen.requested()) & set(conds) else "no run with torch.cond asked for CUDA graphs"
     yield _item(
         "cond-costs-cuda-graphs",
         "torch.cond does not stand where CUDA graphs were asked for",
-        against=[f for f in seen.of("KGP301", "KGP302", "KGP303") if f.run in conds],
+        against=[f for f in seen.of(*lost_by) if f.run in conds],
         passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
         unseen=none
         or (together if seen.on_cuda else "a CPU has no CUDA graphs; on a GPU torch.cond is left out of them"),
@@ -378,7 +390,7 @@ def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "few-reads",
         "The host reads nothing from the device in the loop",
-        against=seen.of("KGP201", "KGP202"),
+        against=seen.of(*syncs.WAITING),
         passed=f"0 reads per step in {_named(seen.read_watched)}",
         unseen="" if seen.read_watched else "no run's reads were watched",
     )

@@ -75,11 +75,10 @@ def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
-    """Each message once, with all its runs; some name theirs already."""
+    """Each message once, with all its runs."""
     runs: dict[str, list[str]] = {}
     for finding in findings:
-        named = f"{finding.run.slug}: " if finding.run else ""
-        slugs = runs.setdefault(finding.message.removeprefix(named), [])
+        slugs = runs.setdefault(finding.message, [])
         slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
     return tuple(f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items())
 

@@ -45,6 +45,11 @@ COPIED = m.Rule(
         "Keep the tensor in a buffer of the module, or mark it with torch._dynamo.mark_static_address, and write the "
         "new values into it with copy_. For a batch that comes from outside the copy is the price; make it once."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
+    judged_from_times=False,
+    symptom_of=(),
 )
 UNSTABLE = m.Rule(
     id="KGP401",
@@ -61,6 +66,11 @@ UNSTABLE = m.Rule(
         "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for many, outside the "
         "compiled function. A fresh batch in each step needs nothing of it unless CUDA graphs are used."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (COPIED, UNSTABLE)
 

@@ -39,6 +39,11 @@ OUTPUT_INPUT = m.Rule(
     ),
     example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
     remedy="Return a copy (x.clone()), or let the caller make the view, and return only what was made.",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 OUTPUTS = m.Rule(
     id="KGP403",
@@ -54,6 +59,11 @@ OUTPUTS = m.Rule(
         "Return one of the two and make the other outside, or clone it. Clone what is kept beyond the next step, and "
         "call torch.compiler.cudagraph_mark_step_begin() where a step begins."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 OVERLAPPING = m.Rule(
     id="KGP405",
@@ -66,6 +76,11 @@ OVERLAPPING = m.Rule(
     ),
     example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
     remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 COND = m.Rule(
     id="KGP406",
@@ -78,6 +93,11 @@ COND = m.Rule(
     ),
     example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
     remedy="Return x.clone() in place of x or of a view of it, and compute new values in place of writing to operands.",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.FRAME_HOOK,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (OUTPUT_INPUT, OUTPUTS, OVERLAPPING, COND)
 

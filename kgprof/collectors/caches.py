@@ -28,6 +28,11 @@ CACHE_BYPASSED = m.Rule(
         "small compiled function of its own so that the rest is cached, or compile ahead of time with "
         "torch.compiler.save_cache_artifacts where the operator allows it."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
 

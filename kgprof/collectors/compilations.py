@@ -35,6 +35,11 @@ COMPILE_FAILED = m.Rule(
         "Repair the line that the finding points to. For a backend's failure compile with backend='eager', then "
         "'aot_eager', then 'inductor': the first one that fails is the stage to look at."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=tuple(m.CostKind),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (COMPILE_FAILED,)
 

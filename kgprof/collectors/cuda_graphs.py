@@ -43,6 +43,11 @@ SKIPPED = m.Rule(
         "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the module, which has "
         "a fixed address. Keep operators that run on the host (torch.cond, copies to the CPU) out of the function."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK)),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 PARTITIONED = m.Rule(
     id="KGP302",
@@ -55,6 +60,11 @@ PARTITIONED = m.Rule(
     ),
     example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
     remedy="Move the tensor to the device before the step, or the operator out of the compiled function.",
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 NONE_LAUNCHED = m.Rule(
     id="KGP303",
@@ -71,6 +81,11 @@ NONE_LAUNCHED = m.Rule(
         "Look at the skips and partitions that this report names beside this finding. If there are none, run with "
         "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RERECORDED = m.Rule(
     id="KGP304",
@@ -84,6 +99,11 @@ RERECORDED = m.Rule(
     ),
     example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
     remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that warm-up has seen.",
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 

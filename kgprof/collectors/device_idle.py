@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator
 
 from kgprof import model as m
+from kgprof.collectors import cuda_graphs, graph_breaks, recompiles, skipped_frames, syncs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -41,9 +42,14 @@ DEVICE_IDLE = m.Rule(
     ),
     remedy=(
         "Look at what the host did meanwhile (the finding's detail, and the table of idle time): take reads of tensors "
-        "out of the step (KGP201), prepare the next batch beforehand, let one CUDA graph replay the step "
-        "(mode='reduce-overhead'), or give each step more work."
+        f"out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, let one CUDA graph replay "
+        "the step (mode='reduce-overhead'), or give each step more work."
     ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES)),
 )
 LAUNCH_BOUND = m.Rule(
     id="KGP602",
@@ -60,6 +66,11 @@ LAUNCH_BOUND = m.Rule(
         "Launch less often: mode='reduce-overhead' replays the step as one CUDA graph; torch.compile fuses what lies "
         "between library calls; a larger batch makes each kernel longer for the same launch."
     ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
 )
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
@@ -129,7 +140,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if expected else rule.level,
-        message=f"{event.run.slug}: {_words(event)}",
+        message=_words(event),
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
         detail=_detail(event),

@@ -46,6 +46,11 @@ SOURCES_DISAGREE = m.Rule(
         "the program replaces torch's log settings or resets Dynamo while it runs, let it not; otherwise report it "
         "with the Recording attached."
     ),
+    topic=m.Topic.SOURCES,
+    seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=(),
 )
 RULES = (SOURCES_DISAGREE,)
 

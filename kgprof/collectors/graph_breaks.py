@@ -35,6 +35,12 @@ GRAPH_BREAK = m.Rule(
         "branch on data, a tensor for a number read with .item(), a return value for what is printed. With "
         "fullgraph=True torch stops at the first such line instead of splitting."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    # Two graphs, Python between them, and nothing is fused across.
+    can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (GRAPH_BREAK,)
 

@@ -29,6 +29,11 @@ INPUT_MUTATED = m.Rule(
         "Return the new value and copy it outside of the compiled function, or make the tensor a registered buffer of "
         "the module. torch._dynamo.mark_static_address(tensor) does the same for one that is no module's."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES,),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (INPUT_MUTATED,)
 

@@ -39,6 +39,11 @@ IN_STEADY_STATE = m.Rule(
         "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
         "and a warm-up call with each value of a flag."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 LIMIT_REACHED = m.Rule(
     id="KGP104",
@@ -56,6 +61,11 @@ LIMIT_REACHED = m.Rule(
         "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps where the "
         "number of values is known."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
+    judged_from_times=False,
+    symptom_of=(),
 )
 UNBOUNDED = m.Rule(
     id="KGP105",
@@ -72,6 +82,11 @@ UNBOUNDED = m.Rule(
         "Keep what changes in every call out of the compiled function's guards: hold counters in a tensor or in the "
         "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and text once outside."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.CALLS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"

@@ -25,6 +25,11 @@ RESULT_DIFFERS = m.Rule(
         "Run the strategy in eager mode: if it still differs, the strategy is wrong. If only the compiled mode "
         "differs, compile with backend='aot_eager' to tell Inductor from the tracing, and compare in float64."
     ),
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.RESULTS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 WORK_UNFINISHED = m.Rule(
     id="KGP502",
@@ -37,6 +42,11 @@ WORK_UNFINISHED = m.Rule(
     ),
     example="--max-steps 100 on an evaluation that needs 160 steps: the last batches are never proved or refuted.",
     remedy="Raise or drop the step limit, or evaluate fewer candidates, so that every one of them is finished.",
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.EVALUATION,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
@@ -94,7 +104,7 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
     return m.Finding(
         rule=RESULT_DIFFERS.id,
         level=m.Level.ERROR,
-        message=f"{event.run.slug}: {detail}{note}",
+        message=f"{detail}{note}",
         run=event.run,
         count=max(agreement.differing, agreement.reference_differing, 1),
         fingerprint=fingerprint(RESULT_DIFFERS.id, event.run),
@@ -105,7 +115,7 @@ def _unfinished(event: ResultEvent) -> m.Finding:
     return m.Finding(
         rule=WORK_UNFINISHED.id,
         level=m.Level.ERROR,
-        message=f"{event.run.slug}: {event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
+        message=f"{event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
         run=event.run,
         count=event.unfinished,
         fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),

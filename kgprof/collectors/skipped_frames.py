@@ -42,6 +42,11 @@ SKIPPED_FRAME = m.Rule(
         "compiled function. Compile the function that calls a generator, not the generator. Leave no "
         "TorchDispatchMode active around a compiled call: torch then skips the function for good."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=tuple(m.CostKind),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (SKIPPED_FRAME,)
 

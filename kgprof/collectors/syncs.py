@@ -33,6 +33,11 @@ HOST_DEVICE_SYNC = m.Rule(
         "Keep the value on the device (torch.where in place of an if, accumulate and read once at the end), read it "
         "every so many steps, or copy it with non_blocking=True into pinned memory and look at it a step later."
     ),
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.READS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 SYNC_IN_GRAPH = m.Rule(
     id="KGP202",
@@ -48,6 +53,11 @@ SYNC_IN_GRAPH = m.Rule(
         "Do the work in every step and select with torch.where, if that costs less than the wait (the report's "
         "trade-off says so where both were measured), or move the read out of the compiled function."
     ),
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.READS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 WOULD_SYNC = m.Rule(
     id="KGP203",
@@ -59,9 +69,15 @@ WOULD_SYNC = m.Rule(
         "each of them copies, and the host waits for the copy."
     ),
     example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
-    remedy="As for KGP201: keep it on the device, or bring it over once, after the loop.",
+    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the device, or bring it over once, after the loop.",
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.CPU, m.Witness.READS),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC)
+WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"

@@ -5,40 +5,18 @@ A new finding takes over the parts that its rule can be the reason of; each part
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.compare.facts import RESULTS, by_setting, lost_graphs
-from kgprof.compare.findings import FROM_TIMES
+from kgprof.collectors import rule_of
+from kgprof.compare.facts import by_setting, lost_graphs
 from kgprof.compare.intervals import WORSE
 from kgprof.compare.metrics import Sides
 from kgprof.compare.order import CLOCKLESS, OTHERS, PART, REASON, SYMPTOM, UNTIMED, Ranked
 from kgprof.compare.parts import COPIES, HOST, KERNEL, LAUNCHES, REPLACED, Part
 from kgprof.compare.slower import LEAST_SHARE, Slower
 
-_ANY = (HOST, LAUNCHES, COPIES, REPLACED)
-# Which parts of a step a rule's finding can be the reason of. Without an entry it costs no time by itself.
-CAN_COST: Mapping[str, tuple[str, ...]] = {
-    "KGP101": _ANY,  # two graphs, Python between them, nothing fused across
-    "KGP102": (*_ANY, KERNEL),
-    "KGP103": (HOST, LAUNCHES, COPIES),
-    "KGP104": _ANY,
-    "KGP105": (HOST, LAUNCHES, COPIES),
-    "KGP107": (*_ANY, KERNEL),
-    "KGP201": (HOST, COPIES, LAUNCHES),
-    "KGP202": (HOST, COPIES, LAUNCHES),
-    "KGP203": (HOST, COPIES, LAUNCHES),
-    "KGP301": (HOST, LAUNCHES, COPIES),
-    "KGP302": (HOST, LAUNCHES, COPIES),
-    "KGP303": (HOST, LAUNCHES, COPIES),
-    "KGP304": (HOST, LAUNCHES, COPIES),
-    "KGP305": (COPIES, HOST),
-    "KGP401": (COPIES, HOST),
-    "KGP404": (COPIES,),
-}
 SEEN_AS = "; seen in the traces as "  # behind it stands what a finding takes over of the traces
-_SYMPTOMS = ("KGP503", "KGP504", "KGP601", "KGP602", "KGP603")  # they say that something is slow, not why
-_CUDA_GRAPHS = ("KGP301", "KGP302", "KGP303", "KGP304")
 _GRAPHS_COST = (HOST, LAUNCHES, COPIES)  # what takes the place of a launch of a whole CUDA graph
 
 
@@ -60,12 +38,12 @@ def untimed(sides: Sides, findings: Sequence[m.ComparedFinding]) -> list[Ranked]
     """
     return [
         Ranked(
-            rank=SYMPTOM if one.finding.rule in _SYMPTOMS else REASON,
+            rank=SYMPTOM if _is_symptom(one.finding) else REASON,
             cause=_finding_cause(sides, one, CLOCKLESS),
-            share=-_weight(one) + 0.5 * (one.finding.rule in CAN_COST),
+            share=-_weight(one) + 0.5 * bool(rule_of(one.finding).can_cost),
         )
         for one in _told(findings, "")
-        if one.finding.rule not in FROM_TIMES
+        if not rule_of(one.finding).judged_from_times
     ]
 
 
@@ -87,10 +65,22 @@ def _told(findings: Sequence[m.ComparedFinding], graphs_lost: str) -> list[m.Com
         one
         for one in findings
         if (one.status == "new" or _much_more(one))
-        and one.finding.rule not in RESULTS
-        and not (graphs_lost and one.finding.rule in _CUDA_GRAPHS)
+        and rule_of(one.finding).topic is not m.Topic.RESULTS
+        and not (graphs_lost and _loses_graphs(one.finding))
     ]
     return sorted(told, key=lambda one: (_weight(one), one.finding.rule))
+
+
+def _is_symptom(finding: m.Finding) -> bool:
+    """It says that something is slow, or that the report cannot be relied on, and not why."""
+    rule = rule_of(finding)
+    return bool(rule.symptom_of) or rule.topic in (m.Topic.SOURCES, m.Topic.COVERAGE)
+
+
+def _loses_graphs(finding: m.Finding) -> bool:
+    """About CUDA graphs that are not launched; a copy before a replay costs no launch of the host's."""
+    rule = rule_of(finding)
+    return rule.topic is m.Topic.CUDA_GRAPHS and m.CostKind.LAUNCHES in rule.can_cost
 
 
 def _weight(one: m.ComparedFinding) -> int:
@@ -110,7 +100,7 @@ def _claims(
     ranked: list[Ranked] = []
     left = list(slower.parts)
     for one in _told(findings, graphs_lost):
-        can = CAN_COST.get(one.finding.rule, ())
+        can = rule_of(one.finding).can_cost
         mine = _longer_of(can, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
@@ -134,10 +124,10 @@ def _claimed(can: Sequence[str], parts: Sequence[Part], left: Sequence[Part]) ->
 def _unmeasured(sides: Sides, one: m.ComparedFinding, slower: Slower, *, shared: bool) -> Ranked:
     """It may be the reason of a part that another one claims, or of what nothing accounts for; a note is neither."""
     finding = one.finding
-    unaccounted = finding.rule in CAN_COST and not slower.accounted_for
+    unaccounted = bool(rule_of(finding).can_cost) and not slower.accounted_for
     leads = (shared or unaccounted) and finding.level is not m.Level.NOTE
     return Ranked(
-        rank=REASON if leads else SYMPTOM if finding.rule in _SYMPTOMS else UNTIMED,
+        rank=REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED,
         cause=_finding_cause(sides, one, OTHERS if shared else CLOCKLESS),
     )
 
@@ -147,12 +137,11 @@ def _finding_cause(
 ) -> m.Cause:
     finding = one.finding
     status = "new" if one.status == "new" else f"{one.base_count:,} -> {one.head_count:,} times"
-    message = finding.message.removeprefix(f"{sides.head.key.slug}: ")
     seen = SEEN_AS + "; ".join(part.text for part in claimed[:2]) if claimed else ""
     return m.Cause(
         cause="finding",
         run=sides.head.key,
-        text=f"{status} {finding.rule} {message}{seen}",
+        text=f"{status} {finding.rule} {finding.message}{seen}",
         explains_us=explains,
         fingerprint=finding.fingerprint,
         location=finding.location,
@@ -178,7 +167,7 @@ def _graphs(
 def _graphs_cause(
     sides: Sides, lost: str, findings: Sequence[m.ComparedFinding], explains: float | m.Skipped
 ) -> m.Cause:
-    said = next((one.finding for one in findings if one.status == "new" and one.finding.rule in _CUDA_GRAPHS), None)
+    said = next((one.finding for one in findings if one.status == "new" and _loses_graphs(one.finding)), None)
     return m.Cause(
         cause="cuda-graphs",
         run=sides.head.key,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.compare.intervals import WORSE
 from kgprof.compare.metrics import (
     ALLOCATED,
@@ -26,8 +27,6 @@ from kgprof.compare.parts import COPIES, HOST, LAUNCHES, LEAST_MORE, Part, more_
 from kgprof.compare.results import changed_results
 from kgprof.compare.slower import Slower, named
 
-RESULTS = ("KGP501", "KGP502")
-
 # Those with the larger weight are told first; of copies and launches (0 to 1 more each) what there is more of.
 _GRAPHS_LOST, _STEPS, _LAUNCHED, _CALLS, _MEMORY, _COMPILED = 8.0, 7.0, 5.0, 4.5, 4.0, 3.0
 
@@ -35,12 +34,12 @@ _Worse = Mapping[str, m.ComparedMetric]
 
 
 def results(sides: Sides, findings: Sequence[m.ComparedFinding]) -> list[Ranked]:
-    told = [one for one in findings if one.status == "new" and one.finding.rule in RESULTS]
+    told = [one for one in findings if one.status == "new" and rule_of(one.finding).topic is m.Topic.RESULTS]
     changed = changed_results(sides.base, sides.head)
     if not told and not changed:
         return []
     finding = told[0].finding if told else None
-    words = [*(f"{one.finding.rule} {one.finding.message}" for one in told), *changed]
+    words = [*(f"{one.finding.rule} {one.finding.alone}" for one in told), *changed]
     cause = m.Cause(
         cause="results",
         run=sides.head.key,

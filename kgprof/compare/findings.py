@@ -13,15 +13,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.wording import shared
 
 NEW, FIXED, UNCHANGED = "new", "fixed", "unchanged"
 _LEVELS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 _STATUS = {NEW: 0, FIXED: 1, UNCHANGED: 2}
-# Judged from times, or from two sources that do not agree: near a threshold they come and go with the noise. They are
-# told, and fail nothing; the times themselves are judged by their interval.
-FROM_TIMES = ("KGP503", "KGP601", "KGP602", "KGP603")
 _FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[m.Finding, str], Hashable]
@@ -84,7 +82,7 @@ _NAMES: tuple[_Name, ...] = (_by_fingerprint, _by_line, _by_function)
 
 
 def _compared(status: str, finding: m.Finding, base_count: int, head_count: int, fail_on: str) -> m.ComparedFinding:
-    fails = status == NEW and finding.level in _LEVELS[fail_on] and finding.rule not in FROM_TIMES
+    fails = status == NEW and finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times
     return m.ComparedFinding(
         status=status,
         finding=finding,

@@ -12,6 +12,7 @@ from statistics import geometric_mean
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare.intervals import (
     BETTER,
     FEWEST_ROUNDS,
@@ -62,9 +63,9 @@ ONE_ROUND = "{} timed in one process: without `kgprof profile --rounds 5` on bot
 ONE_ROUND_NOTES = tuple(ONE_ROUND.format(which) for which in ("both sides were", "base was", "head was"))
 NO_INTERVAL = m.Skipped(reason="with fewer than two rounds a side there is no interval")
 _SITES: Mapping[str, tuple[str, ...]] = {
-    BREAKS: ("KGP101",),
-    FRAMES: ("KGP102",),
-    RECOMPILES: ("KGP103", "KGP104", "KGP105"),
+    BREAKS: (graph_breaks.GRAPH_BREAK.id,),
+    FRAMES: (skipped_frames.SKIPPED_FRAME.id,),
+    RECOMPILES: tuple(rule.id for rule in recompiles.RULES),
 }
 
 

@@ -70,7 +70,7 @@ def _findings(compared: m.Comparison, root: str) -> Iterator[Reason]:
         where = f" at {relative(place.file, root)}:{place.line}" if place else ""
         run = f"{one.finding.run.slug}: " if one.finding.run else ""
         if one.fails:
-            text = f"{run}new {one.finding.rule}{where}: {one.finding.message.removeprefix(run)}"
+            text = f"{run}new {one.finding.rule}{where}: {one.finding.message}"
             yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
 
 

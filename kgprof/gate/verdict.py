@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.collectors.accepted import EXPIRED, UNUSED
+from kgprof.collectors.compilations import COMPILE_FAILED
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -19,9 +22,6 @@ from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
 from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
-SOURCES_DISAGREE = "KGP503"
-COMPILE_FAILED = "KGP107"
-NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
 _FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
 
@@ -45,8 +45,8 @@ def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fai
 
 
 def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
-    if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
-        return False
+    if finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
+        return False  # the gate says itself when sources disagree and when nothing was compiled
     if judging := _judging(finding, budgets):
         return any(budget.status == EXCEEDED for budget in judging)
     return finding.level in levels
@@ -89,7 +89,7 @@ def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
     """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
     for finding in findings:
         place = finding.location
-        if finding.rule != COMPILE_FAILED or finding.run != run.key or place is None:
+        if finding.rule != COMPILE_FAILED.id or finding.run != run.key or place is None:
             continue
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
@@ -107,7 +107,7 @@ def _failures(
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
         *(f"{b.run.slug}: {said(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
-        *(f"{finding.rule} {finding.message}" for finding in severe),
+        *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {e.rule} in {place(e)} expired on {e.expires}" for e in entries if e.status == EXPIRED),
     ]
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
@@ -139,10 +139,10 @@ def _inconclusive(
         for b in budgets
         if isinstance(b.observed, m.Skipped) and b.run not in silent
     ]
-    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted]
+    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted]
     texts = [
         *unseen,
-        *(f"{finding.rule} {finding.message}" for finding in disagreed),
+        *(f"{finding.rule} {finding.alone}" for finding in disagreed),
         *(f"the budget {b.scope}:{b.metric.name} is for a run that there is not" for b in _idle(profile, scopes)),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]

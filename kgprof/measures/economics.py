@@ -63,7 +63,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         cold=cold,
         warm=_break_even(started_s, warm_eager_s, times, verdict, run),
         verdict=verdict,
-        text=_text(run.key, cold_s, times, cold, verdict),
+        text=_text(cold_s, times, cold, verdict),
     )
 
 
@@ -206,12 +206,10 @@ def _counted(units: float, after_s: float, unit: Unit, run: m.RunRecord) -> m.Br
 # ---------------------------------------------------------------- in words
 
 
-def _text(
-    key: m.RunKey, cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
-) -> str:
+def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
         missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
-        return f"{key.slug}: it was not weighed against eager: {missing.reason}"
+        return f"it was not weighed against eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     figures = (
         f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
@@ -219,13 +217,13 @@ def _text(
     )
     took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
     if verdict == m.Payoff.NEVER:
-        return f"{key.slug}: it never earns back{took or ' what compiling takes'}: {figures}"
+        return f"it never earns back{took or ' what compiling takes'}: {figures}"
     if verdict == m.Payoff.LEVEL:
         lost = took or " what compiling takes"
-        return f"{key.slug}: it is not faster than eager beyond the noise, so nothing earns back{lost}: {figures}"
+        return f"it is not faster than eager beyond the noise, so nothing earns back{lost}: {figures}"
     if isinstance(cold, m.Skipped):
-        return f"{key.slug}: it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
-    return f"{key.slug}: it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
+        return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
+    return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
 
 
 def _ranged(time: m.Spread, unit: Unit) -> str:

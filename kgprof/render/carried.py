@@ -13,9 +13,10 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError
@@ -23,6 +24,8 @@ from kgprof.reading.recordings import with_captures_as_fields
 
 T = TypeVar("T")
 
+# Of a Rule; those in a Profile of an earlier kgprof do not state them.
+FACTS = ("topic", "seen_in", "can_cost", "judged_from_times", "symptom_of")
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"
@@ -140,18 +143,58 @@ def carried_in(text: str, path: Path | str = "report.html") -> Carried:
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
     """A Profile from its JSON, a newer one refused in words. Raises InputError."""
-    version = _of_json(data, _Versioned, path).schema_version
+    head = _of_json(data, _Head, path)
+    version = head.schema_version
     if version > m.PROFILE_SCHEMA_VERSION:
         raise InputError(
             f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
             path=path,
             hint="update kgprof",
         )
+    if any("topic" not in rule for rule in head.rules):
+        return _without_names(_of_json(_with_facts(data), m.Profile, path))
     return _of_json(data, m.Profile, path)
 
 
-class _Versioned(msgspec.Struct):
+class _Head(msgspec.Struct):
+    """As much of a Profile as tells how to read the rest."""
+
     schema_version: int
+    rules: list[dict[str, Any]] = []
+
+
+def _with_facts(data: bytes) -> bytes:
+    """A Profile whose rules do not state their facts yet, with those of today's rules."""
+    from kgprof.collectors import RULES  # with numpy, which no other report needs
+
+    document = msgspec.json.decode(data)
+    known = {rule.id: rule for rule in RULES}
+    for rule in document["rules"]:
+        stated = known.get(str(rule.get("id"))) or m.unknown_rule("", m.Level.NOTE)
+        for fact in FACTS:
+            rule[fact] = getattr(stated, fact)
+    return msgspec.json.encode(document)
+
+
+def _without_names(profile: m.Profile) -> m.Profile:
+    """A Profile of the same time, in which sentences about a whole run began with its name."""
+
+    def bare(finding: m.Finding) -> m.Finding:
+        named = f"{finding.run.slug}: " if finding.run else ""
+        return replace(finding, message=finding.message.removeprefix(named))
+
+    runs = tuple(
+        replace(run, economics=replace(run.economics, text=run.economics.text.removeprefix(f"{run.key.slug}: ")))
+        if isinstance(run.economics, m.Economics)
+        else run
+        for run in profile.runs
+    )
+    compared = profile.comparison
+    if compared is not None:
+        compared = replace(
+            compared, findings=tuple(replace(one, finding=bare(one.finding)) for one in compared.findings)
+        )
+    return replace(profile, runs=runs, findings=tuple(map(bare, profile.findings)), comparison=compared)
 
 
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:

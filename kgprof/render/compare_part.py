@@ -392,7 +392,7 @@ def _finding(
     return FindingRow(
         rule=one_line(finding.rule, limits.name),
         level=finding.level.value,
-        message=one_line(same.words, 2 * limits.name),
+        message=one_line(same.first.message, 2 * limits.name),
         place=one_line(where, limits.name),
         runs=one_line(", ".join(same.runs[: limits.lines]), 2 * limits.name),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",

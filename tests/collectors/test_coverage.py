@@ -40,7 +40,7 @@ def test_one_time_is_enough() -> None:
 
 def test_a_compiled_mode_that_compiled_nothing_is_a_warning() -> None:
     assert diagnosed(recording(run(EAGER), run(FUSED, compiled=0))) == [
-        (Level.WARNING, FUSED, "fused.default: mode default was asked for, and nothing was compiled")
+        (Level.WARNING, FUSED, "mode default was asked for, and nothing was compiled")
     ]
 
 
