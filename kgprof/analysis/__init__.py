@@ -51,16 +51,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
-    ends = [ended for run in recording.runs for ended in _ends(run)]
-    # Also when kgprof itself was killed and could not write it down: then a run has not ended.
-    interrupted = header.interrupted or any(ended.outcome == m.Outcome.INTERRUPTED for ended in ends)
-    if interrupted:
-        exit_code = EXIT_INTERRUPTED
-    elif any(ended.outcome != m.Outcome.OK for ended in ends):
-        exit_code = EXIT_WORKLOAD
-    else:
-        measured = any(collectors.measured(run, header.options) for run in recording.runs)
-        exit_code = EXIT_OK if measured else EXIT_NOTHING_MEASURED
+    exit_code = _exit_code(recording)
     return m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -73,7 +64,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             runs,
             [finding for finding in findings if not finding.accepted],
             baseline=plan.baseline,
-            interrupted=interrupted,
+            interrupted=exit_code == EXIT_INTERRUPTED,
             uncompared=_why_uncompared(recording),
             balance=balance,
             differences=changed,
@@ -98,10 +89,19 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
 
 
-def _ends(run: m.RunRecord) -> tuple[m.Exit, ...]:
-    """How each of its processes ended; a round of a run that has no TIMING was none."""
-    further = (record.exit for record in run.rounds if isinstance(run.timing, m.TimingPass))
-    return tuple(ended for ended in (run.exit, run.probe_exit, *further) if ended is not None)
+def _exit_code(recording: m.Recording) -> int:
+    """The first that applies, of all processes; a round of a run that has no TIMING was none."""
+    outcomes: set[str] = set()
+    for run in recording.runs:
+        further = (record.exit for record in run.rounds if isinstance(run.timing, m.TimingPass))
+        outcomes.update(ended.outcome for ended in (run.exit, run.probe_exit, *further) if ended is not None)
+    # A run that never ended is interrupted: kgprof itself may have been killed and could not write it down.
+    if recording.header.interrupted or m.Outcome.INTERRUPTED in outcomes:
+        return EXIT_INTERRUPTED
+    if outcomes - {m.Outcome.OK}:
+        return EXIT_WORKLOAD
+    measured = any(collectors.measured(run, recording.header.options) for run in recording.runs)
+    return EXIT_OK if measured else EXIT_NOTHING_MEASURED
 
 
 def _why_uncompared(recording: m.Recording) -> str:

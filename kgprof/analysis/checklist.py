@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
@@ -47,21 +47,29 @@ class Seen:
     trade_offs: Sequence[m.TradeOff]
     tensors: tuple[RunTensors, ...]
     buffers: tuple[BufferCopies, ...]
-    compiled: tuple[m.RunKey, ...] = field(default=())  # runs with at least one compiled graph whose records are whole
+    compiled: tuple[m.RunKey, ...] = ()  # runs with at least one compiled graph whose records are whole
 
     @property
     def on_cuda(self) -> bool:
         return self.evidence.device == "cuda"
 
+    @property
+    def not_compiled(self) -> str:
+        return "" if self.compiled else "nothing was compiled, or its records are not whole"
+
+    @property
+    def read_watched(self) -> list[m.RunKey]:
+        """Runs whose reads MEMORY counted."""
+        return [
+            run.key
+            for run in self.runs
+            if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
+        ]
+
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
-        return [
-            found
-            for found in self.findings
-            if found.rule in {rule.id for rule in rules}
-            and found.level is not m.Level.NOTE
-            and (found.run is None or found.run.mode != m.EAGER)
-        ]
+        ids = {rule.id for rule in rules}
+        return [one for one in self.findings if one.rule in ids and one.level is not m.Level.NOTE and _compiles(one)]
 
     def requested(self) -> list[m.RunKey]:
         """Runs in which Inductor was asked for CUDA graphs."""
@@ -95,9 +103,17 @@ def checklist(
     evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
 ) -> tuple[m.ChecklistItem, ...]:
     """In one order always. Empty for a gate, which has budgets instead."""
-    recording = evidence.recording
-    if recording.header.options.for_a_gate:
+    if evidence.recording.header.options.for_a_gate:
         return ()
+    compiled = tuple(
+        run.key
+        for run in evidence.recording.runs
+        if isinstance(run.records, m.CompileRecords)
+        and not run.records.left_out
+        and run.key.mode != m.EAGER
+        and isinstance(run.compile, m.CompilePass)
+        and run.compile.compilations
+    )
     seen = Seen(
         evidence=evidence,
         runs=tuple(run for run in runs if run.key.mode != m.EAGER),
@@ -105,16 +121,18 @@ def checklist(
         trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
         tensors=tuple(run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER),
         buffers=tuple(run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER),
-        compiled=tuple(_compiled(recording)),
+        compiled=compiled,
     )
     return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
 
 
-def _compiled(recording: m.Recording) -> Iterator[m.RunKey]:
-    for run in recording.runs:
-        known = isinstance(run.records, m.CompileRecords) and not run.records.left_out
-        if known and run.key.mode != m.EAGER and isinstance(run.compile, m.CompilePass) and run.compile.compilations:
-            yield run.key
+def _compiles(finding: m.Finding) -> bool:
+    return finding.run is None or finding.run.mode != m.EAGER
+
+
+def _at(one: m.Finding | aliases.Alias) -> tuple[object, ...]:
+    """Where a finding or an event stands: the same for an event and the finding that it became."""
+    return one.run, one.location and (one.location.file, one.location.line)
 
 
 # ---------------------------------------------------------------- CUDA graphs
@@ -122,6 +140,13 @@ def _compiled(recording: m.Recording) -> Iterator[m.RunKey]:
 
 def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     unwatched = seen.unwatched()
+    for_sizes = [
+        event
+        for event in seen.evidence.once(recompiles.collect)
+        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
+    ]
+    # Also those that are none yet on this CPU and will be one on CUDA.
+    inside = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
     yield _item(
         "buffers-allocated-once",
         "Persistent buffers are allocated once",
@@ -149,16 +174,16 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "static-shapes",
         "Every call has the same shapes",
-        against=list(_recompiled_for_sizes(seen)),
+        against=[found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE],
         passed=f"nothing was compiled again for a size in {_named(seen.compiled)}",
-        unseen="" if seen.compiled else "nothing was compiled, or its records are not whole",
+        unseen=seen.not_compiled,
     )
     yield _item(
         "no-reads-inside",
         "No tensor is read by the host inside a compiled function",
-        against=_reads_inside(seen),
-        passed=f"no read in the compiled regions of {_named(_read_watched(seen))}",
-        unseen="" if _read_watched(seen) else "no run's reads were watched",
+        against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
+        passed=f"no read in the compiled regions of {_named(seen.read_watched)}",
+        unseen="" if seen.read_watched else "no run's reads were watched",
     )
 
 
@@ -217,10 +242,8 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
     kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
-    held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
-    against = [
-        f for f in seen.of(aliases.OUTPUTS) if (f.run, f.location and (f.location.file, f.location.line)) in held
-    ]
+    held = {_at(event) for event in kept}
+    against = [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
     asked = {*seen.requested()}
     return _item(
@@ -235,85 +258,51 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
     )
 
 
-def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
-    for event in seen.evidence.once(recompiles.collect):
-        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
-            yield from (found for found in recompiles.diagnose((event,)) if found.level is not m.Level.NOTE)
-
-
-def _symbolic(seen: Seen) -> list[str]:
-    return [
-        run.key.slug
-        for run in seen.evidence.recording.runs
-        if isinstance(run.records, m.CompileRecords)
-        and any(_is_size(record.metadata.get("create_symbol")) for record in run.records.records)
-    ]
-
-
-def _is_size(symbol: object) -> bool:
-    """A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's."""
-    return isinstance(symbol, dict) and ".size()" in str(symbol.get("source"))
-
-
-def _reads_inside(seen: Seen) -> list[m.Finding]:
-    """Also those that are none yet on this CPU and will be one on CUDA."""
-    events = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
-    return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != m.EAGER]
-
-
-def _read_watched(seen: Seen) -> list[m.RunKey]:
-    return [
-        run.key
-        for run in seen.runs
-        if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
-    ]
-
-
 # ---------------------------------------------------------------- torch.compile
 
 
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
-    unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
+    events = seen.evidence.once(graph_breaks.collect)
+    breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
+    # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
+    symbolic = [
+        f"{run.key.slug} has symbolic sizes"
+        for run in seen.evidence.recording.runs
+        if isinstance(run.records, m.CompileRecords)
+        and any(
+            isinstance(symbol := record.metadata.get("create_symbol"), dict) and ".size()" in str(symbol.get("source"))
+            for record in run.records.records
+        )
+    ]
     yield _cuda_graphs_tried(seen)
-    broken = seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME)
     yield _item(
         "whole-graphs",
         "Every compiled function is one graph, so that fullgraph=True would hold",
-        against=broken,
+        against=seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME),
         passed=f"no graph break and no frame in eager in {_named(seen.compiled)}",
-        unseen=unseen,
+        unseen=seen.not_compiled,
     )
     yield _item(
         "no-dynamic-shapes",
         "Nothing is compiled for sizes that never change (dynamic=False would hold)",
-        failed=[f"{slug} has symbolic sizes" for slug in _symbolic(seen)],
+        failed=symbolic,
         passed=f"every size is a constant in {_named(seen.compiled)}",
-        unseen=unseen,
+        unseen=seen.not_compiled,
     )
-    breaks = _breaks(seen)
     yield _item(
         "no-branch-on-values",
         "Python takes no decision by a tensor's value in compiled code",
-        against=[finding for finding, ids, _ in breaks if ids & _DATA_DEPENDENT],
+        against=[finding for event, finding in breaks if _DATA_DEPENDENT & set(event.cause.gb_ids)],
         passed=f"no graph break for a value in {_named(seen.compiled)}",
-        unseen=unseen,
+        unseen=seen.not_compiled,
     )
     yield _item(
         "no-prints",
         "Compiled functions neither print nor log",
-        against=[finding for finding, _, text in breaks if _SAYS.search(text)],
+        against=[finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)],
         passed=f"no graph break at a line that prints, warns or logs in {_named(seen.compiled)}",
-        unseen=unseen,
+        unseen=seen.not_compiled,
     )
-
-
-def _breaks(seen: Seen) -> list[tuple[m.Finding, set[str], str]]:
-    """Each graph break's finding, torch's ids for its cause and the line's text."""
-    events = seen.evidence.once(graph_breaks.collect)
-    return [
-        (finding, set(event.cause.gb_ids), event.location.text if event.location else "")
-        for event, finding in zip(events, graph_breaks.diagnose(events), strict=True)
-    ]
 
 
 def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
@@ -365,66 +354,49 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         ("cond-no-aliasing", "No branch of torch.cond returns an operand as it is", aliases.ALIASING, "returns"),
         ("cond-no-writes", "No branch of torch.cond writes to an operand", aliases.MUTATION, "writes to"),
     ):
-        at = {
-            (event.run, event.location and (event.location.file, event.location.line))
-            for event in refused
-            if event.kind == kind
-        }
+        at = {_at(event) for event in refused if event.kind == kind}
         yield _item(
             id_,
             title,
-            against=[
-                found
-                for found in seen.of(aliases.COND)
-                if (found.run, found.location and (found.location.file, found.location.line)) in at
-            ],
+            against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
             passed=f"{compiled}, and refuses a branch that {done} its operand",
             unseen="" if conds or at else none or "torch refused the branches for another reason",
         )
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
+    together = "" if set(seen.requested()) & set(conds) else "no run with torch.cond asked for CUDA graphs"
     yield _item(
         "cond-costs-cuda-graphs",
         "torch.cond does not stand where CUDA graphs were asked for",
-        against=[found for found in seen.of(*lost_by) if found.run in conds],
+        against=[f for f in seen.of(*lost_by) if f.run in conds],
         passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
-        unseen=none or _why_no_cuda_graphs(seen),
+        unseen=none
+        or (together if seen.on_cuda else "a CPU has no CUDA graphs; on a GPU torch.cond is left out of them"),
     )
-
-
-def _why_no_cuda_graphs(seen: Seen) -> str:
-    if not seen.on_cuda:
-        return "a CPU has no CUDA graphs; on a GPU torch.cond is left out of them"
-    return "" if set(seen.requested()) & set(seen.conds()) else "no run with torch.cond asked for CUDA graphs"
 
 
 # ---------------------------------------------------------------- speed
 
 
 def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
-    yield _device_profiled(seen)
-    reads = seen.of(*syncs.WAITING)
+    traced = [
+        run.key for run in seen.runs if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+    ]
+    yield _item(
+        "device-profiled",
+        "Times of the device come from its own events, not from a profiler of Python",
+        passed=f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
+        unseen="" if traced else "no run has a trace with device events" if seen.on_cuda else "this is a CPU run",
+    )
     yield _item(
         "few-reads",
         "The host reads nothing from the device in the loop",
-        against=reads,
-        passed=f"0 reads per step in {_named(_read_watched(seen))}",
-        unseen="" if _read_watched(seen) else "no run's reads were watched",
+        against=seen.of(*syncs.WAITING),
+        passed=f"0 reads per step in {_named(seen.read_watched)}",
+        unseen="" if seen.read_watched else "no run's reads were watched",
     )
     yield _copies_together(seen)
     yield _weighed(seen)
     yield _compiled_share(seen)
-
-
-def _device_profiled(seen: Seen) -> m.ChecklistItem:
-    traced = [
-        run.key for run in seen.runs if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
-    ]
-    return _item(
-        "device-profiled",
-        "Times of the device come from its own events, not from a profiler of Python",
-        passed=f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
-        unseen="" if traced else "this is a CPU run" if not seen.on_cuda else "no run has a trace with device events",
-    )
 
 
 def _copies_together(seen: Seen) -> m.ChecklistItem:
@@ -501,21 +473,17 @@ def _item(
 ) -> m.ChecklistItem:
     """Something against it outweighs everything; then comes why it could not be seen."""
     if against or failed:
-        evidence = "; ".join((*failed, *_in_words(against)))
+        evidence = "; ".join(failed)
+        if against:  # the first one's message; the others are behind the links
+            where = f" ({against[0].run.slug})" if against[0].run else ""
+            more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
+            words = f"{against[0].rule}: {against[0].message}{where}{more}"
+            evidence = f"{evidence}; {words}" if failed else words
         marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
         return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.FAIL, evidence=evidence, findings=marks)
     if unseen:
         return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.NOT_OBSERVED, evidence=unseen)
     return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.PASS, evidence=passed)
-
-
-def _in_words(against: Sequence[m.Finding]) -> Iterator[str]:
-    """The first one's message; the others are behind the links."""
-    if against:
-        first = against[0]
-        where = f" ({first.run.slug})" if first.run else ""
-        more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
-        yield f"{first.rule}: {first.message}{where}{more}"
 
 
 def _named(runs: Iterable[m.RunKey]) -> str:

@@ -26,41 +26,27 @@ NOT_FASTER = m.Skipped(reason="it is not faster than eager beyond the noise")
 
 
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
-    """Skipped for a run that compiled nothing, and where no times were asked for."""
+    """What compiling this run costs and saves; Skipped where it compiled nothing, and where no times were asked for."""
     recording, run = evidence.whole.recording, evidence.record
     if recording.header.options.untimed:
         return UNTIMED
     if run.key.mode == m.EAGER:
         return m.Skipped(reason="mode eager is what compiled runs are held against")
-    if not _compiled(run):
-        return (
-            run.compile if isinstance(run.compile, m.Skipped) else m.Skipped(reason="nothing was compiled in this run")
-        )
-    eager = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
-    unlike = evidence.whole.run(eager)
-    # where eager's differ from the baseline's as well, that is another program's result and says nothing of compiling
-    differ = _differs(recording, run.key) and not _differs(recording, eager)
-    return _economics(run, unlike.record if unlike else None, eager, results_differ=differ)
-
-
-def _compiled(run: m.RunRecord) -> bool:
-    return isinstance(run.compile, m.CompilePass) and bool(run.compile.compilations)
-
-
-def _differs(recording: m.Recording, key: m.RunKey) -> bool:
-    if not isinstance(recording.agreement, m.Agreement):
-        return False
-    judged = dict(recording.agreement.runs).get(key)
-    return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
-
-
-def _economics(
-    run: m.RunRecord, eager: m.RunRecord | None, eager_key: m.RunKey, *, results_differ: bool
-) -> m.Economics:
+    if isinstance(run.compile, m.Skipped):
+        return run.compile
+    if not run.compile.compilations:
+        return m.Skipped(reason="nothing was compiled in this run")
+    eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    found = evidence.whole.run(eager_key)
+    eager = found.record if found else None
     cold_s, warm_s = _cold_s(run), _warm_s(run)
-    eager_s = NO_EAGER if eager is None else _cold_s(eager)
+    eager_s, warm_eager = (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
+    # Eager code has no cache, and its start varies: its own further rounds count, where there are any.
+    warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
     times = _times(run, eager)
-    verdict = m.Payoff.NOT_OBSERVED if results_differ else times.verdict
+    # Where eager's differ from the baseline's as well, that is another program's result and says nothing of compiling.
+    differ = _differs(recording, run.key) and not _differs(recording, eager_key)
+    verdict = m.Payoff.NOT_OBSERVED if differ else times.verdict
     cold = _break_even(cold_s, eager_s, times, verdict, run)
     started_s = warm_s.median if isinstance(warm_s, m.Spread) else warm_s
     return m.Economics(
@@ -75,10 +61,17 @@ def _economics(
         rounds=times.rounds,
         saved_us=times.saved_us,
         cold=cold,
-        warm=_break_even(started_s, _warm_eager_s(eager, eager_s), times, verdict, run),
+        warm=_break_even(started_s, warm_eager_s, times, verdict, run),
         verdict=verdict,
         text=_text(cold_s, times, cold, verdict),
     )
+
+
+def _differs(recording: m.Recording, key: m.RunKey) -> bool:
+    if not isinstance(recording.agreement, m.Agreement):
+        return False
+    judged = dict(recording.agreement.runs).get(key)
+    return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
 # ---------------------------------------------------------------- what starting costs
@@ -106,12 +99,6 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         if isinstance(step := step_time(found.timing), m.Spread)
     ]
     return spread(started, unit="s", measured_in=m.PassName.TIMING)
-
-
-def _warm_eager_s(eager: m.RunRecord | None, cold_s: float | m.Skipped) -> float | m.Skipped:
-    """In its own further rounds, where there are any: eager code has no cache, and its start varies."""
-    warm_s = NO_EAGER if eager is None else _warm_s(eager)
-    return warm_s.median if isinstance(warm_s, m.Spread) else cold_s
 
 
 def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
@@ -227,9 +214,10 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
         missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
         return f"it was not weighed against eager: {missing.reason}"
+    samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     figures = (
         f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
-        f"({_samples(times)})"
+        f"(TIMING, {samples})"
     )
     took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
     if verdict == m.Payoff.NEVER:
@@ -244,9 +232,3 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
 
 def _ranged(time: m.Spread, unit: Unit) -> str:
     return f"{unit.bare(time.median)} {unit.name.partition('/')[0]}"
-
-
-def _samples(times: _Times) -> str:
-    if times.rounds > 1:
-        return f"TIMING, medians of {times.rounds} rounds"
-    return "TIMING, medians, in one process each"

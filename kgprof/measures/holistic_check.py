@@ -54,104 +54,76 @@ def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
 
 def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.HolisticCheck:
     """``answer`` is about one trace, ``ours`` and ``columns`` are of the same one."""
-    return _Check(answer, ours, columns).done()
+    differing: tuple[m.HolisticFigure, ...] = ()
+    names: dict[str, float] = {}
+    if theirs := answer.ranks[0].kernels:
+        names = dict.fromkeys((*(row.name for row in ours.rows), *theirs), 0.0)
+        for row in ours.rows:
+            names[row.name] += row.total_us
+        rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in names.items()]
+        differing = tuple(sorted((row for row in rows if row.differs), key=_weight))
+    return m.HolisticCheck(
+        versions=answer.versions,
+        calls=answer.calls,
+        tolerance_percent=TOLERANCE_PERCENT,
+        figures=tuple(_figures(answer, ours, columns)),
+        kernels=len(names),
+        kernels_differing=len(differing),
+        differing=differing[:KERNELS_SHOWN],
+    )
 
 
-class _Check:
-    def __init__(self, answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> None:
-        self._answer, self._ours, self._columns = answer, ours, columns
-        self._rank: m.HolisticRank = answer.ranks[0]
-        self._work: Launched = launches.launched(columns)
+def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> Iterator[m.HolisticFigure]:
+    rank, work, communication = answer.ranks[0], launches.launched(columns), columns.named(COMMUNICATION)
 
-    def done(self) -> m.HolisticCheck:
-        kernels, differing = self._kernels()
-        return m.HolisticCheck(
-            versions=self._answer.versions,
-            calls=self._answer.calls,
-            tolerance_percent=TOLERANCE_PERCENT,
-            figures=(*self._totals(), *self._idle_causes(), *self._queues(), *self._overlap(), *self._bandwidths()),
-            kernels=kernels,
-            kernels_differing=len(differing),
-            differing=differing[:KERNELS_SHOWN],
-        )
-
-    # ---- the rows
-
-    def _totals(self) -> Iterator[m.HolisticFigure]:
-        rank, ours = self._rank, self._ours
-        kernels = self._given("get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None)
-        yield figure("kernels, copies and fills", US, ours.total_us, kernels, "each with its whole duration, summed")
-        yield figure("device busy", US, ours.busy_us, _less(rank.window_us, rank.idle_us), "at least one of them runs")
-        idle = ours.idle
-        between = ours.idle_us - idle.edges_us if isinstance(idle, m.DeviceIdle) else idle
-        yield figure("device idle", US, between, rank.idle_us, "between the first and the last of them")
-        computing = self._union_us(~self._columns.named(COMMUNICATION))
-        without = "at least one kernel runs that is no communication; HTA leaves out names with Sync in them"
-        yield figure("device computing", US, computing, rank.compute_us, without)
-
-    def _idle_causes(self) -> Iterator[m.HolisticFigure]:
-        ours, theirs = idle_causes_us(self._columns, self._work), defaultdict[str, float](float)
-        for of_stream in self._rank.idle_causes:
-            theirs[of_stream.cause] += of_stream.total_us
-        for cause, meaning in _IDLE.items():
-            given = self._given("get_idle_time_breakdown", theirs[cause] if theirs else None)
-            yield figure(f"idle: {cause}", US, ours[cause], given, meaning)
-
-    def _queues(self) -> Iterator[m.HolisticFigure]:
-        ours, unknown = longest_queues(self._columns, self._work), self._unqueued()
-        note = "launched and not yet begun, at most"
-        if unknown and self._rank.queue_length:
-            note += f"; HTA leaves out {unknown:,} of {len(self._work.events):,}, whose launch calls it does not know"
-        for stream, longest in ours.items():
-            given = self._given("get_queue_length_summary", self._rank.queue_length.get(str(stream)))
-            yield figure(f"longest queue, stream {stream}", OPERATIONS, float(longest), given, note)
-
-    def _overlap(self) -> Iterator[m.HolisticFigure]:
-        communication = self._columns.named(COMMUNICATION)
-        both, alone = self._union_us(communication | ~communication), self._union_us(communication)
-        if not alone:
-            return
-        ours = 100 * (alone + self._union_us(~communication) - both) / alone
-        note = "time of communication in which something is computed as well"
-        yield figure("communication overlapped", PERCENT, ours, self._rank.overlap_percent, note)
-
-    def _bandwidths(self) -> Iterator[m.HolisticFigure]:
-        for copy, mean in self._rank.bandwidth_gb_per_s.items():
-            yield figure(f"bandwidth, {copy}", BANDWIDTH, m.Skipped(reason=NO_SIZES), mean, "mean over the copies")
-
-    def _kernels(self) -> tuple[int, tuple[m.HolisticFigure, ...]]:
-        """How many names were compared, and those that differ: the largest first, by our time or HTA's."""
-        if not self._rank.kernels:
-            return 0, ()
-        ours: dict[str, float] = defaultdict(float)
-        for row in self._ours.rows:
-            ours[row.name] += row.total_us
-        names = dict.fromkeys((*ours, *self._rank.kernels))
-        rows = [figure(name, US, ours.get(name, 0.0), self._rank.kernels.get(name, 0.0)) for name in names]
-        return len(rows), tuple(sorted((row for row in rows if row.differs), key=_weight))
-
-    # ---- what they are made of
-
-    def _given(self, call: str, value: float | None) -> float | m.Skipped:
+    def given(call: str, value: float | None) -> float | m.Skipped:
         """HTA's figure; where there is none, why the call that gives it did not."""
         if value is not None:
             return value
-        made = next((made for made in self._answer.calls if made.name == call), None)
+        made = next((made for made in answer.calls if made.name == call), None)
         if made is None:
             return m.Skipped(reason=f"{call} was not called")
         if made.outcome == "ok":
             return m.Skipped(reason=f"{call} does not hold it")
         return m.Skipped(reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
 
-    def _union_us(self, which: launches.Mask) -> float:
-        return (
-            timeline.union_ns(timeline.intervals_of(self._columns, which & self._columns.of_category("kernel"))) / 1000
-        )
+    def union_us(which: launches.Mask) -> float:
+        return timeline.union_ns(timeline.intervals_of(columns, which & columns.of_category("kernel"))) / 1000
 
-    def _unqueued(self) -> int:
-        known = np.array([name in QUEUED_BY for name in self._columns.names], np.bool_)
-        calls = self._work.calls
-        return int(((calls == NOBODY) | ~known[self._columns.name[calls]]).sum())
+    kernels = given("get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None)
+    yield figure("kernels, copies and fills", US, ours.total_us, kernels, "each with its whole duration, summed")
+    theirs = (rank.window_us, rank.idle_us)
+    missing = next((side for side in theirs if isinstance(side, m.Skipped)), None)
+    busy = missing if missing is not None else theirs[0] - theirs[1]  # type: ignore[operator]
+    yield figure("device busy", US, ours.busy_us, busy, "at least one of them runs")
+    idle = ours.idle_us - ours.idle.edges_us if isinstance(ours.idle, m.DeviceIdle) else ours.idle
+    yield figure("device idle", US, idle, rank.idle_us, "between the first and the last of them")
+    computing, alone, both = (
+        union_us(which) for which in (~communication, communication, communication | ~communication)
+    )
+    without = "at least one kernel runs that is no communication; HTA leaves out names with Sync in them"
+    yield figure("device computing", US, computing, rank.compute_us, without)
+
+    causes: dict[str, float] = defaultdict(float)
+    for of_stream in rank.idle_causes:
+        causes[of_stream.cause] += of_stream.total_us
+    for cause, us in idle_causes_us(columns, work).items():
+        theirs_us = given("get_idle_time_breakdown", causes[cause] if rank.idle_causes else None)
+        yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
+
+    queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[columns.name[work.calls]]
+    note, unknown = "launched and not yet begun, at most", int(((work.calls == NOBODY) | ~queued).sum())
+    if unknown and rank.queue_length:
+        note += f"; HTA leaves out {unknown:,} of {len(work.events):,}, whose launch calls it does not know"
+    for stream, longest in longest_queues(columns, work).items():
+        length = given("get_queue_length_summary", rank.queue_length.get(str(stream)))
+        yield figure(f"longest queue, stream {stream}", OPERATIONS, float(longest), length, note)
+    if alone:
+        note = "time of communication in which something is computed as well"
+        share = 100 * (alone + computing - both) / alone
+        yield figure("communication overlapped", PERCENT, share, rank.overlap_percent, note)
+    for copy, mean in rank.bandwidth_gb_per_s.items():
+        yield figure(f"bandwidth, {copy}", BANDWIDTH, m.Skipped(reason=NO_SIZES), mean, "mean over the copies")
 
 
 def idle_causes_us(columns: Columns, work: Launched) -> Mapping[str, float]:
@@ -188,30 +160,17 @@ def _streams(columns: Columns, work: Launched) -> Iterator[tuple[int, Indices, I
 
 
 def figure(name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped, note: str = "") -> m.HolisticFigure:
-    difference = _difference_percent(ours, hta)
-    if isinstance(difference, m.Skipped):  # of two numbers where ours is 0: no percentage says how far off that is
-        differs = not isinstance(ours, m.Skipped) and not isinstance(hta, m.Skipped)
-    else:
+    difference: float | m.Skipped
+    if isinstance(ours, m.Skipped) or isinstance(hta, m.Skipped):
+        difference, differs = ours if isinstance(ours, m.Skipped) else hta, False
+    elif ours or ours == hta:
+        difference = 100 * (hta - ours) / ours if ours != hta else 0.0
         differs = abs(difference) > TOLERANCE_PERCENT
+    else:  # no percentage says how far off it is
+        difference, differs = m.Skipped(reason="ours is 0"), True
     return m.HolisticFigure(
         name=name, unit=unit, ours=ours, hta=hta, difference_percent=difference, differs=differs, note=note
     )
-
-
-def _difference_percent(ours: float | m.Skipped, hta: float | m.Skipped) -> float | m.Skipped:
-    if isinstance(ours, m.Skipped):
-        return ours
-    if isinstance(hta, m.Skipped):
-        return hta
-    if ours == hta:
-        return 0.0
-    return 100 * (hta - ours) / ours if ours else m.Skipped(reason="ours is 0")
-
-
-def _less(whole: float | m.Skipped, part: float | m.Skipped) -> float | m.Skipped:
-    if isinstance(whole, m.Skipped):
-        return whole
-    return part if isinstance(part, m.Skipped) else whole - part
 
 
 def _weight(row: m.HolisticFigure) -> tuple[float, str]:

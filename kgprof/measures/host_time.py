@@ -23,17 +23,7 @@ GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd eng
 LAUNCHES, WAITING, CALLS = "launch calls", "waits for the device", "other CUDA calls"
 SPANS, RECORDER, UNEXPLAINED = "user spans", "the recorder's own", "unexplained"
 PARTS = (
-    GUARDS,
-    PROLOGUE,
-    WRAPPER,
-    GENERATED,
-    OPERATORS,
-    AUTOGRAD,
-    LAUNCHES,
-    WAITING,
-    CALLS,
-    SPANS,
-    RECORDER,
+    *(GUARDS, PROLOGUE, WRAPPER, GENERATED, OPERATORS, AUTOGRAD, LAUNCHES, WAITING, CALLS, SPANS, RECORDER),
     UNEXPLAINED,  # the last, always
 )
 # Names of operators' events, first match wins; what matches none is an operator.

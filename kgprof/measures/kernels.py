@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -36,6 +36,7 @@ from kgprof.reading.timeline import Intervals, Window
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
 
+NO_STEPS = "the trace marks no steps: the window runs from the first counted event to the last"
 NO_LINES = "nothing was recorded about the kernels' source lines"
 NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels")
 NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
@@ -43,13 +44,13 @@ NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
-class _WindowFields(TypedDict):
+class _Fields(TypedDict):
+    """Those of a KernelBreakdown that are made alike for a GPU and a CPU."""
+
+    steps: int
     window_us: float
     busy_us: float
     idle_us: float
-
-
-class _TableFields(TypedDict):
     total_us: float
     lines_us: float | m.Skipped
     kinds: tuple[m.KindTotal, ...]
@@ -158,14 +159,21 @@ def _of_device(
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
     groups = _groups(columns, work.events, columns.duration_ns[work.events], kinds.of_device_event, lines)
+    warnings = [*trace.warnings, *([] if len(steps) else [NO_STEPS])]
+    before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
+    if before or after:
+        warnings.append(
+            "the window is the traced steps, widened to the device events that belong to them: "
+            f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after"
+        )
+    if (number := len(devices(columns, work.events)[0])) > 1:
+        warnings.append(f"work ran on {number} devices: busy is when at least one of them worked, idle when none did")
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
-        steps=len(steps),
-        **_window_fields(window, intervals),
+        **_fields(steps, window, intervals, groups, lines_known=bool(origins)),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
-        **_tables(groups, lines_known=bool(origins)),
         idle=device_idle(columns, work, window),
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
@@ -176,12 +184,7 @@ def _of_device(
         communication=communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
         input_copies=input_copies(columns, work, kinds),
-        warnings=(
-            *trace.warnings,
-            *_step_warnings(steps),
-            *_widened(marked, window),
-            *_several_devices(len(devices(columns, work.events)[0])),
-        ),
+        warnings=tuple(warnings),
     )
 
 
@@ -193,22 +196,6 @@ def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...])
     if steps is not None:
         calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
     return int((calls & columns.named(*prefixes)).sum())
-
-
-def _widened(marked: Window, window: Window) -> tuple[str, ...]:
-    before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
-    if not before and not after:
-        return ()
-    return (
-        "the window is the traced steps, widened to the device events that belong to them: "
-        f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after",
-    )
-
-
-def _several_devices(number: int) -> tuple[str, ...]:
-    if number < 2:
-        return ()
-    return (f"work ran on {number} devices: busy is when at least one of them worked, idle when none did",)
 
 
 # ---------------------------------------------------------------- CPU
@@ -232,66 +219,33 @@ def _of_host(
     inside = inside[window.touches(timeline.intervals_of(columns, operators))]
     if not len(inside):
         return m.Skipped(reason="no operator ran inside the traced steps")
-    clipped = window.clip(timeline.intervals_of(columns, inside))
-    own_ns = _self_times(clipped, columns.thread[inside])
+    clipped, threads = window.clip(timeline.intervals_of(columns, inside)), columns.thread[inside]
+    own_ns = np.zeros(len(inside), np.int64)
+    for thread in set(threads.tolist()):
+        own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
     groups = _groups(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
-    tables = _tables(groups, lines_known=bool(origins))
+    fields = _fields(steps, window, clipped, groups, lines_known=bool(origins))
+    warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
+    hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
+    if hidden_us and not cpp_kernel_profile:
+        warnings += (
+            "Inductor's C++ kernels were compiled without kernel profiling: their time is inside the framework rows "
+            f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} ms in all)",
+        )
     return m.KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
-        steps=len(steps),
-        **_window_fields(window, clipped),
+        **fields,
         launches=m.Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
-        **tables,
         timeline=step_timeline(columns, launched(columns), kinds),
         host_time=host_time(columns, launched(columns)),
-        warnings=(
-            *warnings,
-            *trace.warnings,
-            *_step_warnings(steps),
-            *_hidden_kernels(tables["rows"], cpp_kernel_profile=cpp_kernel_profile),
-        ),
-    )
-
-
-def _self_times(intervals: Intervals, threads: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    own_ns = np.zeros(len(intervals), np.int64)
-    for thread in set(threads.tolist()):
-        here = threads == thread
-        own_ns[here] = timeline.self_times_ns(intervals[here])
-    return own_ns
-
-
-def _hidden_kernels(rows: Sequence[m.KernelRow], *, cpp_kernel_profile: bool) -> tuple[str, ...]:
-    if cpp_kernel_profile:
-        return ()
-    hidden = [row.total_us for row in rows if row.name.startswith(CALL_OF_GENERATED_CODE)]
-    if not hidden:
-        return ()
-    return (
-        "Inductor's C++ kernels were compiled without kernel profiling: their time is inside the framework rows "
-        f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden) / 1000:,.3f} ms in all)",
+        warnings=warnings,
     )
 
 
 # ---------------------------------------------------------------- both
-
-
-def _window_fields(window: Window, intervals: Intervals) -> _WindowFields:
-    busy = timeline.union_ns(intervals)
-    return {
-        "window_us": window.duration_ns / 1000,
-        "busy_us": busy / 1000,
-        "idle_us": (window.duration_ns - busy) / 1000,
-    }
-
-
-def _step_warnings(steps: Intervals) -> tuple[str, ...]:
-    if len(steps):
-        return ()
-    return ("the trace marks no steps: the window runs from the first counted event to the last",)
 
 
 def _groups(
@@ -300,45 +254,53 @@ def _groups(
     own_ns: npt.NDArray[np.int64],
     classify: Classify,
     lines: Sequence[Lines] | None,
-) -> Iterator[_Group]:
+) -> list[_Group]:
     """The events ``which``, by name and category."""
     keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    groups = []
     for members in np.split(order, starts[1:]):
         name, category = divmod(int(keys[members[0]]), len(columns.categories))
         known = [] if lines is None else [index for index in members.tolist() if lines[index]]
-        yield _Group(
-            name=columns.names[name],
-            classified=classify(columns.names[name], columns.categories[category]),
-            own_ns=own_ns[members],
-            lines=merged([lines[index] for index in known]) if lines is not None else (),
-            lines_ns=int(own_ns[known].sum()) if known else 0,
+        groups.append(
+            _Group(
+                name=columns.names[name],
+                classified=classify(columns.names[name], columns.categories[category]),
+                own_ns=own_ns[members],
+                lines=merged([lines[index] for index in known]) if lines is not None else (),
+                lines_ns=int(own_ns[known].sum()) if known else 0,
+            )
         )
+    return groups
 
 
-def _tables(groups: Iterable[_Group], *, lines_known: bool) -> _TableFields:
-    """``total_us``, ``kinds`` and ``rows``, which all add up to the same time."""
-    groups = tuple(groups)
-    lines_ns = sum(group.lines_ns for group in groups)
-    total = sum(int(group.own_ns.sum()) for group in groups)
-    rows = [_row(group, total) for group in groups]
+def _fields(
+    steps: Intervals, window: Window, intervals: Intervals, groups: Sequence[_Group], *, lines_known: bool
+) -> _Fields:
+    """``total_us``, ``kinds`` and ``rows`` all add up to the same time."""
+    busy_ns = timeline.union_ns(intervals)
+    total_ns = sum(int(group.own_ns.sum()) for group in groups)
+    of_kind = {kind: [group.own_ns for group in groups if group.classified.kind is kind] for kind in m.KernelKind}
+    # A kind without a kernel of its own is not absent where a generated kernel holds its operators; a view inside one
+    # costs nothing.
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for group in groups for op in group.classified.ops}
+    rows = [_row(group, total_ns) for group in groups]
     return {
-        "total_us": total / 1000,
-        "lines_us": lines_ns / 1000 if lines_known else m.Skipped(reason=NO_LINES),
-        "kinds": tuple(_kind_totals(groups)),
+        "steps": len(steps),
+        "window_us": window.duration_ns / 1000,
+        "busy_us": busy_ns / 1000,
+        "idle_us": (window.duration_ns - busy_ns) / 1000,
+        "total_us": total_ns / 1000,
+        "lines_us": sum(group.lines_ns for group in groups) / 1000 if lines_known else m.Skipped(reason=NO_LINES),
+        "kinds": tuple(
+            m.KindTotal(kind=kind, count=sum(map(len, own)), total_us=sum(int(times.sum()) for times in own) / 1000)
+            for kind, own in of_kind.items()
+            if own
+        ),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
-        "fused_kinds": _fused_kinds(rows),
+        "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside and kind is not m.KernelKind.FRAMEWORK),
     }
-
-
-def _fused_kinds(rows: Iterable[m.KernelRow]) -> tuple[m.KernelKind, ...]:
-    """A kind without a kernel of its own is not absent where a generated kernel holds its operators.
-
-    A view inside one costs nothing.
-    """
-    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops}
-    return tuple(kind for kind in m.KernelKind if kind in inside and kind is not m.KernelKind.FRAMEWORK)
 
 
 def _row(group: _Group, total_ns: int) -> m.KernelRow:
@@ -358,11 +320,3 @@ def _row(group: _Group, total_ns: int) -> m.KernelRow:
         lines_us=group.lines_ns / 1000,
         rule=group.classified.rule,
     )
-
-
-def _kind_totals(groups: Sequence[_Group]) -> Iterator[m.KindTotal]:
-    for kind in m.KernelKind:
-        of_kind = [group.own_ns for group in groups if group.classified.kind is kind]
-        if of_kind:
-            total = sum(int(times.sum()) for times in of_kind)
-            yield m.KindTotal(kind=kind, count=sum(map(len, of_kind)), total_us=total / 1000)

@@ -74,9 +74,23 @@ def roofline(
     ceilings: m.Ceilings | m.Skipped,
 ) -> m.Roofline:
     """``known`` is of ``work.events``, in their order; None where nothing was recorded about the kernels."""
-    measured = () if isinstance(ceilings, m.Skipped) else tuple(map(_ceiling, ceilings.measured))
+    measured = tuple(
+        m.Ceiling(
+            operation=one.operation,
+            dtype=one.dtype,
+            unit=one.unit,
+            median=statistics.median(one.per_s),
+            minimum=min(one.per_s),
+            maximum=max(one.per_s),
+            samples=len(one.per_s),
+            how=one.how,
+        )
+        for one in (() if isinstance(ceilings, m.Skipped) else ceilings.measured)
+    )
     without = ceilings.reason if isinstance(ceilings, m.Skipped) else ""
-    tuned = _by_name(compiled)
+    tuned: dict[str, list[m.CompiledKernel]] = defaultdict(list)
+    for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
+        tuned[kernel.kernel].append(kernel)
     total_ns = int(columns.duration_ns[work.events].sum())
     rows = [
         _row(alike, total_ns, tuned.get(alike.name, ()), measured, without) for alike in _alike(columns, work, known)
@@ -103,24 +117,13 @@ def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
     return tuple(m.BoundTotal(what=what, total_us=us) for what, us in ordered)
 
 
-def _ceiling(one: m.CeilingSamples) -> m.Ceiling:
-    return m.Ceiling(
-        operation=one.operation,
-        dtype=one.dtype,
-        unit=one.unit,
-        median=statistics.median(one.per_s),
-        minimum=min(one.per_s),
-        maximum=max(one.per_s),
-        samples=len(one.per_s),
-        how=one.how,
-    )
-
-
 # ---------------------------------------------------------------- which launches are alike
 
 
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
-    kernels_of_call = _kernels_of_calls(columns, work, known)
+    # How many kernels each call of a library launched; the fills and copies beside them do not count.
+    is_kernel = columns.of_category("kernel")[work.events].tolist()
+    kernels_of_call = Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
     durations = columns.duration_ns[work.events]
     for places in _same_name_and_shape(columns, work):
         first = work.events[places[0]]
@@ -148,12 +151,6 @@ def _same_name_and_shape(columns: Columns, work: Launched) -> Iterator[list[int]
         yield places.tolist()
 
 
-def _kernels_of_calls(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Mapping[int, int]:
-    """How many kernels each call of a library launched; the fills and copies beside them do not count."""
-    is_kernel = columns.of_category("kernel")[work.events].tolist()
-    return Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
-
-
 def _amount(
     name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
 ) -> _Amount:
@@ -167,19 +164,16 @@ def _amount(
         return _unknown(CALLS_DIFFER)
     if known.call != NOBODY and kernels_of_call[known.call] > 1:
         return _unknown(f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all")
-    return _of_work(known.work[0])
-
-
-def _unknown(reason: str) -> _Amount:
-    return _Amount(bytes_moved=m.Skipped(reason=reason), flops=m.Skipped(reason=reason))
-
-
-def _of_work(work: m.KernelWork) -> _Amount:
+    (work,) = known.work
     return _Amount(
         bytes_moved=m.Skipped(reason=work.unknown) if work.bytes_moved is None else work.bytes_moved,
         flops=m.Skipped(reason="Inductor counts none") if work.flops is None else work.flops,
         dtype=work.dtype,
     )
+
+
+def _unknown(reason: str) -> _Amount:
+    return _Amount(bytes_moved=m.Skipped(reason=reason), flops=m.Skipped(reason=reason))
 
 
 def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
@@ -209,6 +203,8 @@ def _row(
     ideal_us = _ideal_us(amount, ceilings, without)
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
     bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
+    missing = next((one for one in (ideal_us, bound) if isinstance(one, m.Skipped)), None)
+    of_ceiling = missing or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us)
     return m.KernelLaunches(
         name=alike.name,
         generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
@@ -230,7 +226,7 @@ def _row(
         bytes_per_s=_rate(amount.bytes_moved, median_us),
         flops_per_s=_rate(amount.flops, median_us),
         bound=bound,
-        of_ceiling=bound if isinstance(bound, m.Skipped) else max(_both(ideal_us)) / median_us,
+        of_ceiling=of_ceiling,
     )
 
 
@@ -244,65 +240,48 @@ def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
     return amount / median_us * 1e6 if median_us else m.Skipped(reason="the trace says that it took no time")
 
 
-def _by_name(compiled: m.CompiledKernels | m.Skipped) -> dict[str, tuple[m.CompiledKernel, ...]]:
-    found: dict[str, list[m.CompiledKernel]] = defaultdict(list)
-    for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
-        found[kernel.kernel].append(kernel)
-    return {name: tuple(kernels) for name, kernels in found.items()}
-
-
 def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
     """Two graphs may each have a kernel of one name; registers and warps tell which one was launched."""
     if not alike.name.startswith("triton_"):
         return m.Skipped(reason="known of Triton kernels only")
     if not tuned:
         return m.Skipped(reason="this Recording holds no compiled kernel of this name")
-    fitting = {(one.spills, one.stages): one for one in tuned if _fits(alike.shape, one)}
+    shape = alike.shape
+    fitting = {
+        (one.spills, one.stages): one
+        for one in tuned
+        if (None in (shape.registers, one.registers) or shape.registers == one.registers)
+        and (not shape.block or one.warps is None or math.prod(shape.block) == _WARP * one.warps)
+    }
     if len(fitting) != 1:
         many = "several compiled kernels" if fitting else "no compiled kernel"
         return m.Skipped(reason=f"{many} of this name with these registers and warps")
     return next(iter(fitting.values()))
 
 
-def _fits(shape: LaunchShape, kernel: m.CompiledKernel) -> bool:
-    same_registers = None in (shape.registers, kernel.registers) or shape.registers == kernel.registers
-    same_warps = not shape.block or kernel.warps is None or math.prod(shape.block) == _WARP * kernel.warps
-    return same_registers and same_warps
-
-
 # ---------------------------------------------------------------- against the ceilings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ideal:
-    memory_us: float
-    compute_us: float
-
-
-def _both(ideal: _Ideal | m.Skipped) -> tuple[float, float]:
-    return (math.nan, math.nan) if isinstance(ideal, m.Skipped) else (ideal.memory_us, ideal.compute_us)
+_Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations
 
 
 def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _Ideal | m.Skipped:
-    """The least time for the bytes and for the operations. Where no operations are counted, bytes alone decide."""
+    """The least time for either. Where no operations are counted, bytes alone decide."""
     if isinstance(amount.bytes_moved, m.Skipped):
         return amount.bytes_moved
     if amount.on_the_bus:
         return m.Skipped(reason=ON_THE_BUS)
-    copy = _median(ceilings, m.COPY, "")
+    rates = {(one.operation, one.dtype): one.median for one in ceilings}
+    copy = rates.get((m.COPY, ""))
     if copy is None:
         return m.Skipped(reason=without or "the copy was not measured")
     compute_us = 0.0
     if not isinstance(amount.flops, m.Skipped):
-        matmul = _median(ceilings, m.MATMUL, amount.dtype)
+        matmul = rates.get((m.MATMUL, amount.dtype))
         if matmul is None:
             return m.Skipped(reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured")
         compute_us = amount.flops / matmul * 1e6
-    return _Ideal(memory_us=amount.bytes_moved / copy * 1e6, compute_us=compute_us)
-
-
-def _median(ceilings: Iterable[m.Ceiling], operation: str, dtype: str) -> float | None:
-    return next((one.median for one in ceilings if (one.operation, one.dtype) == (operation, dtype)), None)
+    return amount.bytes_moved / copy * 1e6, compute_us
 
 
 def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> m.Bound | m.Skipped:
@@ -311,9 +290,10 @@ def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> 
         return ideal
     if not median_us:
         return m.Skipped(reason="the trace says that it took no time")
-    share = max(ideal.memory_us, ideal.compute_us) / median_us
+    memory_us, compute_us = ideal
+    share = max(ideal) / median_us
     if share > ABOVE:
         return m.Bound.IMPOSSIBLE
     if share < NEAR and (median_us < SHORT_US or few_blocks):
         return m.Bound.LATENCY
-    return m.Bound.MEMORY if ideal.memory_us >= ideal.compute_us else m.Bound.COMPUTE
+    return m.Bound.MEMORY if memory_us >= compute_us else m.Bound.COMPUTE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from kgprof import model as m
@@ -39,7 +39,12 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
         host_error=_host_errors([timing.machine for timing in timed]),
-        lost=tuple(_lost(run.rounds)),
+        lost=tuple(
+            f"round {record.number} "
+            + ("ended without writing its times" if record.exit.outcome == m.Outcome.OK else record.exit.words)
+            for record in run.rounds
+            if isinstance(record.measured, m.Skipped)
+        ),
     )
 
 
@@ -84,13 +89,3 @@ def _error_of_median(samples: Sequence[float]) -> float:
     middle, few = median(samples), len(samples)
     deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
     return math.sqrt(math.pi / 2 / few) * deviation
-
-
-def _lost(records: Sequence[m.RoundRecord]) -> Iterator[str]:
-    for record in records:
-        if isinstance(record.measured, m.Skipped):
-            yield f"round {record.number} {_how(record.exit)}"
-
-
-def _how(ended: m.Exit) -> str:
-    return "ended without writing its times" if ended.outcome == m.Outcome.OK else ended.words
