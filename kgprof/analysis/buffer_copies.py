@@ -86,9 +86,15 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     copies = outermost & columns.named(*COPIES)
     if not outermost.any() or not steps:
         return m.Skipped(reason="the trace holds no operator")
-    kernels, spent_ns, total_ns = (
-        _on_host(columns, copies, outermost) if work is None else _on_device(columns, copies, work)
-    )
+    if work is None:
+        single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
+        kernels = int(_inside(columns, copies, single).sum())
+        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (copies, outermost))
+    else:
+        known = work.calls != NOBODY
+        ours = work.events[known][_inside(columns, copies, work.calls[known])]
+        kernels = len(ours)
+        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (ours, work.events))
     if not total_ns:
         return m.Skipped(reason="nothing ran on the GPU in the traced steps")
     return CopyCost(
@@ -111,19 +117,6 @@ def _outermost(columns: Columns) -> Mask:
         found[mine[1:]] = columns.start_ns[mine[1:]] >= reached[:-1]
         found[mine[:1]] = True
     return found
-
-
-def _on_host(columns: Columns, copies: Mask, outermost: Mask) -> tuple[int, int, int]:
-    single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
-    kernels = int(_inside(columns, copies, single).sum())
-    return kernels, int(columns.duration_ns[copies].sum()), int(columns.duration_ns[outermost].sum())
-
-
-def _on_device(columns: Columns, copies: Mask, work: Launched) -> tuple[int, int, int]:
-    known = work.calls != NOBODY
-    events, calls = work.events[known], work.calls[known]
-    ours = events[_inside(columns, copies, calls)]
-    return len(ours), int(columns.duration_ns[ours].sum()), int(columns.duration_ns[work.events].sum())
 
 
 def _inside(columns: Columns, spans: Mask, which: npt.NDArray[np.intp]) -> Mask:

@@ -9,10 +9,12 @@ from kgprof import model as m
 
 def omissions(recording: m.Recording, reports: Sequence[m.RunReport]) -> tuple[m.Omission, ...]:
     """Of the whole recording first, then run by run in the plan's order."""
-    found = list(_of_recording(recording))
-    for run, report in zip(recording.runs, reports, strict=True):
-        found += _of_run(run, report)
-    return tuple(found)
+    of_runs = (
+        m.Omission(what=what, reason=reason, run=run.key)
+        for run, report in zip(recording.runs, reports, strict=True)
+        for what, reason in _gaps(run, report)
+    )
+    return (*_of_recording(recording), *of_runs)
 
 
 def _of_recording(recording: m.Recording) -> Iterable[m.Omission]:
@@ -25,10 +27,6 @@ def _of_recording(recording: m.Recording) -> Iterable[m.Omission]:
         yield m.Omission(what="the card's ceilings", reason=recording.ceilings.reason)
     if isinstance(recording.agreement, m.Skipped):
         yield m.Omission(what="comparison of results", reason=recording.agreement.reason)
-
-
-def _of_run(run: m.RunRecord, report: m.RunReport) -> Iterable[m.Omission]:
-    yield from (m.Omission(what=what, reason=reason, run=run.key) for what, reason in _gaps(run, report))
 
 
 def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]:

@@ -79,14 +79,14 @@ def _by_hta(
             reasons.append(check)
             continue
         known = {figure.name: figure for figure in check.figures}
-        figures += [_of_rank(known[name], load.rank) for name in _BY_HTA if name in known]
+        figures += [
+            msgspec.structs.replace(known[name], name=f"rank {load.rank}, {name}", note="")
+            for name in _BY_HTA
+            if name in known
+        ]
     if not figures and reasons:
         return reasons[0]
     return m.RanksByHolistic(figures=tuple(figures), calls=(HTA_STRAGGLERS,))
-
-
-def _of_rank(figure: m.HolisticFigure, rank: int) -> m.HolisticFigure:
-    return msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
 
 
 def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:

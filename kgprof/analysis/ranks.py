@@ -5,10 +5,9 @@ Ranks that compile different graphs wait for each other's compilers, and collect
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import rejections
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
@@ -40,21 +39,13 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
     if trace is None:
         return {}
     why = rejections(trace)
-    return {
-        (one.compile_id, _place(one.frame.function, one.frame.file, one.frame.line)): _reason(
-            why.get(one.compile_id, ())
-        )
-        for one in trace.compiled
-        if one.frame is not None
-    }
-
-
-def _place(function: str, file: str, line: int) -> str:
-    return f"{function}, {file.replace(chr(92), '/').rpartition('/')[2]}:{line}"
-
-
-def _reason(guards: Sequence[Guard]) -> str:
-    return f" ({guards[0].text})" if guards and guards[0].text else ""
+    compiled = {}
+    for one in trace.compiled:
+        if (frame := one.frame) is not None:
+            place = f"{frame.function}, {frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
+            guards = why.get(one.compile_id, ())
+            compiled[one.compile_id, place] = f" ({guards[0].text})" if guards and guards[0].text else ""
+    return compiled
 
 
 def _said(

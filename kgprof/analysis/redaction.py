@@ -227,7 +227,7 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     counts = Counter({one.category: one.count for one in before.redacted})
     if redact:
         redactor = redactor_of(made, private)
-        made = _walked(_with_values_left_out(made, redactor), redactor)
+        made = _walk(_with_values_left_out(made, redactor), redactor)
         counts += redactor.counts
     return msgspec.structs.replace(
         made,
@@ -289,12 +289,8 @@ def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
     return tuple(put)
 
 
-def _walked(value: T, text: Callable[[str], str]) -> T:
+def _walk(value: Any, text: Callable[[str], str], field: str = "") -> Any:
     """The same value with every string replaced; what does not change stays the same object."""
-    return _walk(value, text, "")  # type: ignore[no-any-return]
-
-
-def _walk(value: Any, text: Callable[[str], str], field: str) -> Any:
     kind = type(value)
     if kind is int or kind is float or value is None:  # as most of a Profile is
         return value
@@ -357,7 +353,8 @@ class _SourceLines:
 
     def _of(self, value: Any) -> Any:
         if isinstance(value, m.Location):
-            return value if not value.text or self._stays(value.file, str(value.line)) else _without_text(value)
+            stays = not value.text or self._stays(value.file, str(value.line))
+            return value if stays else msgspec.structs.replace(value, text="")
         if type(value) is str:
             return self._in_text(value) if "\n" in value or "  # " in value or ", code: " in value else value
         if isinstance(value, msgspec.Struct):
@@ -395,7 +392,3 @@ class _SourceLines:
         if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<", "~")):
             return False
         return not file.startswith("/") or (bool(self._root) and file.startswith(f"{self._root}/"))
-
-
-def _without_text(place: m.Location) -> m.Location:
-    return msgspec.structs.replace(place, text="")

@@ -56,6 +56,9 @@ def weigh(
     both = (guarded, *((always,) if always else ()))
     differ = any(run.results_differ for run in both)
     verdict, text = _judged(guarded.key, always_key, times, reads, where=processes(*both), results_differ=differ)
+    price = (
+        "" if isinstance(sync_us, m.Skipped) else f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"
+    )
     return m.TradeOff(
         guarded=guarded.key,
         always=always_key,
@@ -67,7 +70,7 @@ def weigh(
         net=times.guarded,
         net_always=times.always,
         verdict=verdict,
-        text=text if verdict == m.ReadVerdict.NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
+        text=text if verdict == m.ReadVerdict.NOT_OBSERVED else f"{text}{price}{_worth(saved_us, times)}",
     )
 
 
@@ -227,7 +230,3 @@ def _worth(saved_us: float | m.Skipped, times: _Times) -> str:
             f", and what stands behind the read takes {short(-saved_us / 1000)} ms an evaluation more than without it"
         )
     return f", and the work behind the read takes {short(saved_us / 1000)} ms an evaluation less"
-
-
-def _price(sync_us: float | m.Skipped) -> str:
-    return "" if isinstance(sync_us, m.Skipped) else f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"

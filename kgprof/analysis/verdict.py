@@ -46,7 +46,11 @@ def verdict(
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    remarks = (_fastest(runs, baseline), *_facts(runs, uncompared), *_ranks(balance), *_changed(differences))
+    facts = (_results(runs, uncompared), _candidates(runs), _unknown(runs))
+    remarks = [_fastest(runs, baseline), *(fact for fact in facts if fact is not None)]
+    if balance is not None:
+        remarks.append(Remark(text=balance.text, attention=balance.straggler is not None))
+    remarks += _changed(differences)
     said = tuple(remark.text for remark in remarks)
     if not headlines:
         warned = any(finding.level is m.Level.WARNING for finding in findings)
@@ -55,10 +59,6 @@ def verdict(
         return m.Verdict(status=status, text="; ".join(said), reasons=_once(notes))
     (status, text), *rest = headlines
     return m.Verdict(status=status, text=text, reasons=_once((*(more for _, more in rest), *expired, *said)))
-
-
-def _ranks(balance: m.RankBalance | None) -> tuple[Remark, ...]:
-    return () if balance is None else (Remark(text=balance.text, attention=balance.straggler is not None),)
 
 
 def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
@@ -99,7 +99,8 @@ def _headlines(
         (FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
     ]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
-    lines += [(FAILED, died) for run in runs for died in ([] if interrupted else _lost_rounds(run))]
+    rounds = [(run, run.rounds.lost) for run in runs if isinstance(run.rounds, m.Rounds) and not interrupted]
+    lines += [(FAILED, f"{run.key.slug}: {lost}") for run, every in rounds for lost in every]
     errors = [finding for finding in findings if finding.level is m.Level.ERROR]
     lines += [(FAILED, message) for message in _by_message(errors)]
     return lines
@@ -110,10 +111,6 @@ def second_death(run: m.RunReport) -> str:
     if run.probe_exit is None or run.probe_exit.outcome in (m.Outcome.OK, m.Outcome.INTERRUPTED):
         return ""
     return f"{run.key.slug}: its second process {run.probe_exit.words}"
-
-
-def _lost_rounds(run: m.RunReport) -> list[str]:
-    return [] if isinstance(run.rounds, m.Skipped) else [f"{run.key.slug}: {lost}" for lost in run.rounds.lost]
 
 
 # ---------------------------------------------------------------- speed
@@ -268,15 +265,15 @@ def _range(time: m.Spread, unit: Unit) -> str:
 # ---------------------------------------------------------------- what else holds
 
 
-def _facts(runs: Sequence[m.RunReport], uncompared: str) -> tuple[Remark, ...]:
-    return tuple(fact for fact in (_results(runs, uncompared), _candidates(runs), _unknown(runs)) if fact is not None)
-
-
 def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     """What the comparison of results came to. A run that was held against nothing but itself has not been compared."""
     if uncompared:
         return Remark(text=f"results were not compared: {uncompared}", attention=True)
-    compared = [run.agreement for run in runs if isinstance(run.agreement, m.RunAgreement) and _held_against(run)]
+    compared = [
+        run.agreement
+        for run in runs
+        if isinstance(run.agreement, m.RunAgreement) and (run.compared_with or run.agreement.reference_compared)
+    ]
     if any(run.results_differ for run in runs):
         return None
     if not compared:
@@ -289,11 +286,6 @@ def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
     words = f"results equal but for {plural(ties, 'near-tie')}" if near else "results equal"
     return Remark(text=f"{words}{unknown}", attention=bool(missing))
-
-
-def _held_against(run: m.RunReport) -> bool:
-    agreement = run.agreement
-    return isinstance(agreement, m.RunAgreement) and bool(run.compared_with or agreement.reference_compared)
 
 
 def _without_agreement(runs: Sequence[m.RunReport]) -> str:

@@ -63,7 +63,12 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
     host = columns.of_category(*HOST_CATEGORIES)
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))
-    taken = _that_fit(columns, events, windows)
+    starts = np.sort(columns.start_ns[events])
+    begins, ends = (
+        np.searchsorted(starts, moments)
+        for moments in ([window.start_ns for window in windows], [window.end_ns for window in windows])
+    )
+    taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
     tree = _Tree(keys=_keys(columns), root=per)
     for window in taken:
         _add_step(tree, columns, _inside(columns, events, window, around=per == "window"), window)
@@ -89,24 +94,12 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
         thread = int(np.bincount(columns.thread[marks]).argmax())
         marks = marks[columns.thread[marks] == thread]
         marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
-        return thread, tuple(_window(columns, mark) for mark in marks), "step"
+        steps = intervals_of(columns, marks).tolist()
+        return thread, tuple(Window(start_ns=start, end_ns=end) for start, end in steps), "step"
     python = columns.of_category(PYTHON)
     thread = int(np.bincount(columns.thread[python]).argmax())
     spans = intervals_of(columns, host & (columns.thread == thread))
     return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
-
-
-def _window(columns: Columns, mark: np.intp) -> Window:
-    return Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
-
-
-def _that_fit(columns: Columns, events: npt.NDArray[np.intp], windows: Sequence[Window]) -> tuple[Window, ...]:
-    """At least one."""
-    starts = np.sort(columns.start_ns[events])
-    ends = np.searchsorted(starts, [window.end_ns for window in windows])
-    begins = np.searchsorted(starts, [window.start_ns for window in windows])
-    fitting = int((np.cumsum(ends - begins) <= MOST_EVENTS).sum())
-    return tuple(windows[: max(1, fitting)])
 
 
 def _operators_elsewhere(columns: Columns, thread: int, windows: Sequence[Window]) -> int:
@@ -213,8 +206,12 @@ def _add_step(tree: _Tree, columns: Columns, here: npt.NDArray[np.intp], window:
             open_nodes.pop()
             open_ends.pop()
         above = open_nodes[-1]
-        key = tree.keys[category, name]
-        if _is_part_of(tree.key[above], key) or _is_the_loop(key):
+        key, outer = tree.keys[category, name], tree.key[above]
+        # An operator that an operator of the dispatcher calls is a part of it.
+        if key[3] == outer[3] == "operator" and _OPERATOR.fullmatch(outer[0]) is not None:
+            continue
+        # The loop around the steps, kgprof's, begins in the first of them and not before it.
+        if key[0] == _LOOP[0] and key[1].endswith(_LOOP[1]):
             continue
         node = tree.child(above, key)
         # Kineto rounds, and mixes clocks: one that goes on beyond what it began in is cut there.
@@ -224,16 +221,6 @@ def _add_step(tree: _Tree, columns: Columns, here: npt.NDArray[np.intp], window:
         tree.self_ns[above] -= until - start_ns
         open_nodes.append(node)
         open_ends.append(until)
-
-
-def _is_part_of(above: Key, key: Key) -> bool:
-    """An operator that an operator of the dispatcher calls."""
-    return key[3] == above[3] == "operator" and _OPERATOR.fullmatch(above[0]) is not None
-
-
-def _is_the_loop(key: Key) -> bool:
-    """Around the steps, kgprof's: it begins in the first of them and not before it."""
-    return key[0] == _LOOP[0] and key[1].endswith(_LOOP[1])
 
 
 # ---------------------------------------------------------------- what is said of it

@@ -14,7 +14,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.reading import launches, timeline
@@ -61,7 +60,8 @@ def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle
 def device_idle(columns: Columns, launched: Launched, window: Window) -> m.DeviceIdle:
     """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
     idle = idle_stretches(columns, launched, window)
-    spent_ns = [int(_lengths(stretches).sum()) for stretches in (idle.host, idle.launch, idle.unknown, idle.edges)]
+    causes = (idle.host, idle.launch, idle.unknown, idle.edges)
+    spent_ns = [int((stretches[:, 1] - stretches[:, 0]).sum()) for stretches in causes]
     host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
     return m.DeviceIdle(
         total_us=sum(spent_ns) / 1000,
@@ -72,10 +72,6 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
         gaps=idle.gaps,
         host_spans=_host_spans(columns, idle.host, idle.asked_by),
     )
-
-
-def _lengths(intervals: Intervals) -> npt.NDArray[np.int64]:
-    return intervals[:, 1] - intervals[:, 0]
 
 
 def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m.HostSpan, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from kgprof import model as m
@@ -33,26 +33,26 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         warm_first_call_s=tuple(found.first_call_s for found in warm),
         step=_over(step_us, "us"),
         evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
-        ms_per_candidate=_candidate(run.timing, evaluation_s, run.evaluation),
+        # By the candidates of the first round: each evaluation is the whole of the same work.
+        ms_per_candidate=candidate_time(
+            m.TimingPass(clock=run.timing.clock, step_us=(), evaluation_s=evaluation_s), run.evaluation
+        ),
         warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
         host_error=_host_errors([timing.machine for timing in timed]),
-        lost=tuple(_lost(run.rounds)),
+        lost=tuple(
+            f"round {record.number} "
+            + ("ended without writing its times" if record.exit.outcome == m.Outcome.OK else record.exit.words)
+            for record in run.rounds
+            if isinstance(record.measured, m.Skipped)
+        ),
     )
 
 
 def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
     return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
-
-
-def _candidate(
-    first: m.TimingPass, evaluation_s: Sequence[float], evaluation: m.Evaluation | m.Skipped
-) -> m.Spread | m.Skipped:
-    """By the candidates of the first round: each evaluation is the whole of the same work."""
-    over_rounds = m.TimingPass(clock=first.clock, step_us=(), evaluation_s=tuple(evaluation_s))
-    return candidate_time(over_rounds, evaluation)
 
 
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
@@ -85,13 +85,3 @@ def _error_of_median(samples: Sequence[float]) -> float:
     middle, few = median(samples), len(samples)
     deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
     return math.sqrt(math.pi / 2 / few) * deviation
-
-
-def _lost(records: Sequence[m.RoundRecord]) -> Iterator[str]:
-    for record in records:
-        if isinstance(record.measured, m.Skipped):
-            yield f"round {record.number} {_how(record.exit)}"
-
-
-def _how(ended: m.Exit) -> str:
-    return "ended without writing its times" if ended.outcome == m.Outcome.OK else ended.words

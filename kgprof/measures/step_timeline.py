@@ -77,7 +77,10 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
     if not step.duration_ns:
         return m.Skipped(reason="the median step of the trace took no time")
-    window = _widened(columns, work, step)
+    asked = _asked_in(columns, work, step)
+    until = int(columns.end_ns[work.events[asked]].max(initial=step.end_ns))
+    window = Window(start_ns=step.start_ns, end_ns=min(until, step.end_ns + step.duration_ns))
+    ran = window.touches(timeline.intervals_of(columns, work.events))
     lanes = [*_host_lanes(columns, work, window, rules), *_device_lanes(columns, work, window, rules)]
     kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
     shown = [lane for index, lane in enumerate(lanes) if index in kept]
@@ -95,15 +98,9 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
         merged_blocks=len(merged),
         merged_events=sum(block.events for block in merged),
         merged_below_us=cell_ns / 1000,
-        from_other_steps=int((_ran_in(columns, work, window) & ~_asked_in(columns, work, step)).sum()),
-        after_the_window=int((_asked_in(columns, work, step) & ~_ran_in(columns, work, window)).sum()),
+        from_other_steps=int((ran & ~asked).sum()),
+        after_the_window=int((asked & ~ran).sum()),
     )
-
-
-def _widened(columns: Columns, work: Launched, step: Window) -> Window:
-    own = work.events[_asked_in(columns, work, step)]
-    until = int(columns.end_ns[own].max(initial=step.end_ns))
-    return Window(start_ns=step.start_ns, end_ns=min(until, step.end_ns + step.duration_ns))
 
 
 def _asked_in(columns: Columns, work: Launched, step: Window) -> Mask:
@@ -111,10 +108,6 @@ def _asked_in(columns: Columns, work: Launched, step: Window) -> Mask:
     asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
     asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
     return asked
-
-
-def _ran_in(columns: Columns, work: Launched, window: Window) -> Mask:
-    return window.touches(timeline.intervals_of(columns, work.events))
 
 
 # ---------------------------------------------------------------- lanes
@@ -164,14 +157,10 @@ def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) 
         owner = f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
             which = here[of_stream & wanted]
-            kinds = [_device_kind(columns, index, rules) for index in which.tolist()]
+            pairs = zip(columns.name[which].tolist(), columns.category[which].tolist(), strict=True)
+            kinds = [rules.of_device_event(columns.names[n], columns.categories[c]).kind.value for n, c in pairs]
             yield from _lane(columns, which, kinds, step, owner, content)
     yield from _idle(columns, work, step)
-
-
-def _device_kind(columns: Columns, index: int, rules: Kinds) -> str:
-    name, category = columns.names[columns.name[index]], columns.categories[columns.category[index]]
-    return rules.of_device_event(name, category).kind.value
 
 
 def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:

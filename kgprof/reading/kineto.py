@@ -270,11 +270,10 @@ class _Text:
                 value, end = _READER.raw_decode(text, at)
             except (json.JSONDecodeError, RecursionError):
                 too_long = len(text) - at > _LONGEST_EVENT
-                following = _following(text, at) if last or too_long else None
-                if following is None and too_long and not last:
-                    following = len(text) - _START_BYTES  # where its end may have begun
-                if following is None:
+                found = _NEXT.search(text, at) if last or too_long else None  # where the next one seems to begin
+                if found is None and (last or not too_long):
                     break  # the rest of it may come, or it was the end
+                following = found.end() if found else len(text) - _START_BYTES  # where its end may have begun
                 self.lost_bytes += following - at
                 at = following
                 continue
@@ -317,12 +316,6 @@ def _decoded(part: bytes) -> list[_Event] | None:
         return _EVENTS.decode(repaired)
     except msgspec.DecodeError:
         return None  # which event it was shows when they are read one by one
-
-
-def _following(text: str, position: int) -> int | None:
-    """Where the next event seems to begin."""
-    found = _NEXT.search(text, position)
-    return found.end() if found else None
 
 
 def _after(text: str, position: int) -> int:
@@ -461,11 +454,8 @@ def _figure(value: Any) -> float | None:
 
 def _extent(value: Any) -> tuple[int, ...]:
     """Of a grid or a block: three numbers."""
-    return tuple(value) if isinstance(value, list) and len(value) == 3 and all(map(_is_whole, value)) else ()
-
-
-def _is_whole(value: Any) -> bool:
-    return _whole(value) is not None
+    whole = isinstance(value, list) and len(value) == 3 and all(_whole(one) is not None for one in value)
+    return tuple(value) if whole else ()
 
 
 def _numbers(values: list[int | None]) -> Column:

@@ -88,7 +88,8 @@ def resolve(path: Path) -> Path:
 
     Raises InputError when there is none.
     """
-    for folder in _candidates(path):
+    near = path.parent if path.name in (*REPORTS, HEADER) and not path.is_dir() else path
+    for folder in (near, near / FOLDER):
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
@@ -103,9 +104,3 @@ def resolve(path: Path) -> Path:
 def output_folder(folder: Path) -> Path:
     """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was moved out of it."""
     return folder.parent if folder.name == FOLDER else folder
-
-
-def _candidates(path: Path) -> tuple[Path, ...]:
-    if path.name in (*REPORTS, HEADER) and not path.is_dir():
-        return (path.parent, path.parent / FOLDER)
-    return (path, path / FOLDER)

@@ -44,11 +44,7 @@ class ProjectFiles:
 
 def _deepest(file: str, folders: Iterable[str]) -> int:
     """Length of the longest of ``folders`` that ``file`` is or lies in; 0 for none."""
-    return max((len(folder) for folder in folders if _is_in(file, folder)), default=0)
-
-
-def _is_in(file: str, folder: str) -> bool:
-    return file == folder or file.startswith(folder + "/")
+    return max((len(folder) for folder in folders if file == folder or file.startswith(f"{folder}/")), default=0)
 
 
 def _installed(file: str) -> int:

@@ -14,26 +14,8 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.reading.layout import (
-    ACCEPTED,
-    CEILINGS,
-    COMPILED_KERNELS,
-    EVALUATION,
-    GATE,
-    HEADER,
-    HOLISTIC,
-    KERNEL_ORIGINS,
-    LOG,
-    PROBE_LOG,
-    RESULT,
-    SCRIPT,
-    SOURCES,
-    TRACE_RECORDS,
-    exit_name,
-    resolve,
-    round_name,
-    run_folder,
-)
+from kgprof.reading import layout
+from kgprof.reading.layout import run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -50,7 +32,7 @@ _LINES: dict[str, type[Any]] = {
 
 
 def has_result(folder: Path, key: m.RunKey) -> bool:
-    return (run_folder(folder, key) / RESULT).exists()
+    return (run_folder(folder, key) / layout.RESULT).exists()
 
 
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
@@ -63,7 +45,7 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
     """What write_result wrote, or None."""
     import numpy as np
 
-    path = run_folder(folder, key) / RESULT
+    path = run_folder(folder, key) / layout.RESULT
     if not path.exists():
         return None
     try:
@@ -75,23 +57,23 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
 
 def load(path: Path) -> m.Recording:
     """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
-    folder = resolve(path)
-    header = _read_header(folder / HEADER)
+    folder = layout.resolve(path)
+    header = _read_header(folder / layout.HEADER)
     return m.Recording(
         folder=str(folder),
         header=header,
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=_load_agreement(folder, header),
-        gate=_read_if_there(folder / GATE, m.GateSettings),
-        accepted=_read_if_there(folder / ACCEPTED, tuple[m.GateEntry, ...]) or (),
-        ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)  # type: ignore[arg-type]
+        gate=_read_if_there(folder / layout.GATE, m.GateSettings),
+        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.GateEntry, ...]) or (),
+        ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped)  # type: ignore[arg-type]
         or m.Skipped(reason="this Recording holds no ceilings"),
     )
 
 
 def load_header(folder: Path) -> m.RecordingHeader:
     """What a Recording was made of, without what it measured. Raises InputError."""
-    return _read_header(folder / HEADER)
+    return _read_header(folder / layout.HEADER)
 
 
 def _read_header(path: Path) -> m.RecordingHeader:
@@ -109,35 +91,45 @@ def _read_header(path: Path) -> m.RecordingHeader:
 
 def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRecord:
     run = run_folder(folder, key)
-    ended = _read_if_there(run / exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
-    probe_exit = _read_if_there(run / exit_name(True), m.Exit)
-    not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
+    ended = _read_if_there(run / layout.exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
+    probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit)
     missing = m.Skipped(reason=_why_missing(ended))
+    not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     older = m.Skipped(reason="this Recording holds no STACK pass")
+    no_hta = m.Skipped(
+        reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
+    )
+
+    def read(name: str, kind: type[T], otherwise: m.Skipped = missing) -> T | m.Skipped:
+        return _read_if_there(run / name, kind | m.Skipped) or otherwise  # type: ignore[arg-type]
+
+    rounds = []
+    for number in range(2, header.options.rounds + 1):
+        name = layout.round_name(number)
+        began = (run / f"{name}_{layout.LOG}").exists()
+        left = _read_if_there(run / f"{name}_exit.json", m.Exit) or _never_ended(began, header)
+        measured = _read_if_there(run / f"{name}.json", m.TimedRound)
+        lost = m.Skipped(reason=_why_missing(left, "round"))
+        rounds.append(m.RoundRecord(number=number, exit=left, measured=measured or lost))
     return m.RunRecord(
         key=key,
         exit=ended,
         probe_exit=probe_exit,
-        compile=_read_if_there(run / "compile.json", m.CompilePass | m.Skipped) or missing,  # type: ignore[arg-type]
-        timing=_with_slow_first(
-            _read_if_there(run / "timing.json", m.TimingPass | m.Skipped) or missing  # type: ignore[arg-type]
-        ),
-        trace=_read_if_there(run / "trace.json", m.TracePass | m.Skipped) or missing,  # type: ignore[arg-type]
-        host=_read_if_there(run / "host.json", m.HostPass | m.Skipped) or missing,  # type: ignore[arg-type]
-        stack=_read_if_there(run / "stack.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or (older if ended.outcome == m.Outcome.OK else missing),
-        kernels=_read_if_there(run / "kernels.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or not_probed,
-        memory=_read_if_there(run / "memory.json", m.MemoryPass | m.Skipped) or not_probed,  # type: ignore[arg-type]
-        kernel_origins=_read_if_there(run / KERNEL_ORIGINS, m.KernelOrigins | m.Skipped) or not_probed,  # type: ignore[arg-type]
-        compiled_kernels=_read_if_there(run / COMPILED_KERNELS, m.CompiledKernels | m.Skipped)  # type: ignore[arg-type]
-        or missing,
-        evaluation=_read_if_there(run / f"{EVALUATION}.json", m.Evaluation | m.Skipped) or missing,  # type: ignore[arg-type]
-        log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
+        compile=read("compile.json", m.CompilePass),
+        timing=_with_slow_first(read("timing.json", m.TimingPass)),
+        trace=read("trace.json", m.TracePass),
+        host=read("host.json", m.HostPass),
+        stack=read("stack.json", m.TracePass, older if ended.outcome == m.Outcome.OK else missing),
+        kernels=read("kernels.json", m.TracePass, not_probed),
+        memory=read("memory.json", m.MemoryPass, not_probed),
+        kernel_origins=read(layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
+        compiled_kernels=read(layout.COMPILED_KERNELS, m.CompiledKernels),
+        evaluation=read(f"{layout.EVALUATION}.json", m.Evaluation),
+        log=_read_log(run / layout.LOG) + _read_log(run / layout.PROBE_LOG),
         records=_read_records(run) or missing,
-        script=_read_if_there(run / SCRIPT, m.ScriptRun),
-        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or _no_holistic(),  # type: ignore[arg-type]
-        rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
+        script=_read_if_there(run / layout.SCRIPT, m.ScriptRun),
+        holistic=read(layout.HOLISTIC, m.Holistic, no_hta),
+        rounds=tuple(rounds),
     )
 
 
@@ -149,26 +141,17 @@ _CAPTURES_AS_SENTENCES = re.compile(rb'"capture_unavailable":\s*\[\s*"')
 
 def with_captures_as_fields(data: bytes) -> bytes:
     """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises DecodeError."""
-    return _captures_as_fields(data) if _CAPTURES_AS_SENTENCES.search(data) else data
 
-
-def _captures_as_fields(data: bytes) -> bytes:
-    def walk(value: Any) -> Any:
+    def walk(value: Any, field: str = "") -> Any:
         if isinstance(value, list):
-            return [walk(each) for each in value]
-        if not isinstance(value, dict):
+            return [walk(each, field) for each in value]
+        if isinstance(value, dict):
+            return {key: walk(each, key) for key, each in value.items()}
+        if field != "capture_unavailable" or not isinstance(value, str) or not (found := _CAPTURE.fullmatch(value)):
             return value
-        return {key: lost(each) if key == "capture_unavailable" else walk(each) for key, each in value.items()}
+        return {"capture": found["capture"], "why": found["why"], "incomplete": found["how"] == "incomplete"}
 
-    def lost(sentences: Any) -> Any:
-        return [
-            {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
-            if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence))
-            else sentence
-            for sentence in sentences
-        ]
-
-    return msgspec.json.encode(walk(msgspec.json.decode(data)))
+    return msgspec.json.encode(walk(msgspec.json.decode(data))) if _CAPTURES_AS_SENTENCES.search(data) else data
 
 
 def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipped:
@@ -183,30 +166,18 @@ def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipp
     )
 
 
-def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:
-    name = round_name(number)
-    began = (run / f"{name}_{LOG}").exists()
-    ended = _read_if_there(run / f"{name}_exit.json", m.Exit) or _never_ended(began, header)
-    measured = _read_if_there(run / f"{name}.json", m.TimedRound)
-    return m.RoundRecord(number=number, exit=ended, measured=measured or m.Skipped(reason=_why_missing(ended, "round")))
-
-
 def _read_records(run: Path) -> m.CompileRecords | m.Skipped | None:
     """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
-    path = run / TRACE_RECORDS
+    path = run / layout.TRACE_RECORDS
     if not path.exists():
         return None
     try:
-        return _parse_records(path)
+        sources = _read_if_there(run / layout.SOURCES, m.Sources) or m.Sources()
+        return records_of(_lines(path), sources)
     except InputError as error:
         return m.Skipped(reason=error.message)
-
-
-def _parse_records(path: Path) -> m.CompileRecords:
-    try:
-        return records_of(_lines(path), _read_if_there(path.with_name(SOURCES), m.Sources) or m.Sources())
     except msgspec.ValidationError as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+        return m.Skipped(reason=f"{path}: is not what kgprof writes: {error}")
 
 
 def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.CompileRecords:
@@ -239,12 +210,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"cannot be read: {error}", path=path) from error
     except msgspec.DecodeError as error:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
-
-
-def _no_holistic() -> m.Skipped:
-    return m.Skipped(
-        reason="HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
-    )
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

@@ -56,7 +56,9 @@ class RunTrace:
         self.calls = calls  # that the COMPILE pass made
         self.steady_from = steady_from
         self.source = source
-        self._names = _interned(records.records)
+        # File names are told once, under a number: ``{"str": [name, number]}``.
+        told = (record.metadata["str"] for record in records.records if "str" in record.metadata)
+        self._names = {int(number): str(name) for name, number in told}
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}
         for compiled in self.compiled:
@@ -137,9 +139,3 @@ def compile_id(metadata: Mapping[str, Any]) -> str:
 def frame_id(name: str) -> str:
     """``0`` of the compile id ``0/1``."""
     return name.rpartition("/")[0]
-
-
-def _interned(records: tuple[m.TraceRecord, ...]) -> dict[int, str]:
-    """File names are told once, under a number: ``{"str": [name, number]}``."""
-    pairs = (record.metadata["str"] for record in records if "str" in record.metadata)
-    return {int(number): str(name) for name, number in pairs}

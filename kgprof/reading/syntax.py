@@ -43,9 +43,14 @@ def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int
     """For each function given to ``call`` (``cond``) on ``line`` the lines on which it returns: of those that plainly
     return an argument, a view of one or a name twice where there are any, else of all of them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _named(node.func) == call and _covers(node, line):
+        if isinstance(node, ast.Call) and _named(node.func) == call and node.lineno <= line <= (node.end_lineno or 0):
             functions = [found for argument in node.args if (found := _function_in(tree, argument)) is not None]
-            returned = [[*_returning(function)] for function in functions]
+            returned = [
+                [function.body]
+                if isinstance(function, ast.Lambda)
+                else [inner.value for inner in ast.walk(function) if isinstance(inner, ast.Return) and inner.value]
+                for function in functions
+            ]
             plain = [[v for v in values if _aliases(f, v)] for f, values in zip(functions, returned, strict=True)]
             return tuple(
                 tuple(dict.fromkeys(value.lineno for value in values)) for values in (plain if any(plain) else returned)
@@ -57,10 +62,6 @@ def _named(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _covers(node: ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
-
-
 def _function_in(tree: ast.AST, argument: ast.expr) -> Callee | None:
     """The function that an argument names (or a method of that name), in the same file."""
     if isinstance(argument, ast.Lambda):
@@ -68,15 +69,6 @@ def _function_in(tree: ast.AST, argument: ast.expr) -> Callee | None:
     name = _named(argument)
     found = [node for node in ast.walk(tree) if isinstance(node, Function) and node.name == name]
     return found[-1] if name and found else None
-
-
-def _returning(function: Callee) -> Iterator[ast.expr]:
-    if isinstance(function, ast.Lambda):
-        yield function.body
-        return
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return) and node.value is not None:
-            yield node.value
 
 
 # Methods and attributes of a tensor that may give a view of it or the tensor itself.

@@ -151,7 +151,6 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path=path,
             hint="update kgprof",
         )
-    data = with_captures_as_fields(data)
     if any("topic" not in rule for rule in head.rules):
         return _without_names(_of_json(_with_facts(data), m.Profile, path))
     return _of_json(data, m.Profile, path)
@@ -200,7 +199,7 @@ def _without_names(profile: m.Profile) -> m.Profile:
 
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
-        return m.decode_json(data, kind)
+        return m.decode_json(with_captures_as_fields(data), kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"this is no Profile: {error}", path=path, hint="fetch or write the report again") from error
 
