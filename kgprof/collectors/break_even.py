@@ -56,27 +56,23 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
 def _level(event: m.Economics) -> m.Level | None:
     if event.verdict == m.Payoff.NEVER:
         return NEVER_BREAKS_EVEN.level
-    return m.Level.NOTE if event.verdict == m.Payoff.LEVEL or _late(event.cold) else None
-
-
-def _late(cold: m.BreakEven | m.Skipped) -> bool:
-    return isinstance(cold, m.BreakEven) and cold.after_s > LATE_AFTER_H * 3600
+    late = isinstance(event.cold, m.BreakEven) and event.cold.after_s > LATE_AFTER_H * 3600
+    return m.Level.NOTE if late or event.verdict == m.Payoff.LEVEL else None
 
 
 def _finding(event: m.Economics, level: m.Level) -> m.Finding:
     late = f": that is {short(event.cold.after_s / 3600)} hours of steps" if isinstance(event.cold, m.BreakEven) else ""
+    cost: m.FindingCost | m.Skipped
+    if isinstance(event.cold_s, m.Skipped):
+        cost = event.cold_s
+    else:
+        what = "compiling took, on a cold cache"
+        cost = m.FindingCost(value=event.cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)
     return m.Finding(
         rule=NEVER_BREAKS_EVEN.id,
         level=level,
         message=f"{event.text}{late}",
         run=event.run,
         fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
-        cost=_cost(event.cold_s),
+        cost=cost,
     )
-
-
-def _cost(cold_s: float | m.Skipped) -> m.FindingCost | m.Skipped:
-    if isinstance(cold_s, m.Skipped):
-        return cold_s
-    what = "compiling took, on a cold cache"
-    return m.FindingCost(value=cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence
@@ -88,16 +86,10 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:
-        return tuple(_compiled_nothing(event) for event in missing)
-    return _as_it_stands(events)
-
-
-def _compiled_nothing(event: CoverageEvent) -> m.Finding:
-    message = f"mode {event.run.mode} was asked for, and nothing was compiled"
-    return _finding(m.Level.WARNING, event.run, message, "not-compiled")
-
-
-def _as_it_stands(events: Sequence[CoverageEvent]) -> tuple[m.Finding, ...]:
+        words = "mode {} was asked for, and nothing was compiled"
+        return tuple(
+            _finding(m.Level.WARNING, event.run, words.format(event.run.mode), "not-compiled") for event in missing
+        )
     if any(event.compilations != 0 for event in events):
         return ()
     timed = all(event.timed is not None for event in events)

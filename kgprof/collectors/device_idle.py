@@ -137,13 +137,26 @@ def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: DeviceTime) -> m.Finding:
     rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
     expected = event.is_launching and event.run.mode == m.EAGER
+    idle = f"the device does nothing in {100 * event.idle_share:.0f} % of a step"
+    work = f"{event.busy_us:,.0f} us of work in {event.step_us:,.0f} us"
+    message = f"{idle}: {work}, and no launch"
+    if event.launches:
+        each = event.step_us / event.launches
+        message = f"{idle}: {work}, with {event.launches:,.1f} launches, one every {each:,.1f} us"
+    lines = [
+        f"step: median of {event.samples:,} steps, TIMING",
+        f"work and launches: mean of {event.steps:,} steps, TRACE",
+    ]
+    if event.host_spans:
+        lines.append("while the device waited the host was in, under the profiler:")
+    lines += [f"  {span.total_us / event.steps:,.1f} us a step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]]
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if expected else rule.level,
-        message=_words(event),
+        message=message,
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
-        detail=_detail(event),
+        detail="\n".join(lines),
         cost=m.FindingCost(
             value=event.idle_us,
             unit="us/step",
@@ -152,24 +165,3 @@ def _finding(event: DeviceTime) -> m.Finding:
             samples=event.samples,
         ),
     )
-
-
-def _words(event: DeviceTime) -> str:
-    idle = f"the device does nothing in {100 * event.idle_share:.0f} % of a step"
-    work = f"{event.busy_us:,.0f} us of work in {event.step_us:,.0f} us"
-    if not event.launches:
-        return f"{idle}: {work}, and no launch"
-    each = event.step_us / event.launches
-    return f"{idle}: {work}, with {event.launches:,.1f} launches, one every {each:,.1f} us"
-
-
-def _detail(event: DeviceTime) -> str:
-    """Where the figures come from, and what the host did."""
-    lines = [
-        f"step: median of {event.samples:,} steps, TIMING",
-        f"work and launches: mean of {event.steps:,} steps, TRACE",
-    ]
-    if event.host_spans:
-        lines.append("while the device waited the host was in, under the profiler:")
-    lines += [f"  {span.total_us / event.steps:,.1f} us a step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]]
-    return "\n".join(lines)

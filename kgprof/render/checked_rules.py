@@ -31,7 +31,7 @@ def _captured(run: m.RunReport, witness: m.Witness) -> bool:
 
 
 def _weighed(run: m.RunReport) -> bool:
-    return isinstance(run.economics, m.Economics) and run.economics.verdict is not m.Payoff.NOT_OBSERVED
+    return isinstance(run.economics, m.Economics) and run.economics.verdict != m.Payoff.NOT_OBSERVED
 
 
 _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {
