@@ -121,7 +121,19 @@ def test_a_user_whose_name_is_a_word_is_left_out_of_paths_only(user: str) -> Non
 # ---------------------------------------------------------------- a Profile
 
 # These choose how a renderer goes on: they are words of the model and come from nowhere else.
-WORDS = ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties", "passes")
+WORDS = (
+    "kind",
+    "verdict",
+    "level",
+    "status",
+    "outcome",
+    "measured_in",
+    "observer",
+    "side",
+    "ties",
+    "passes",
+    "fail_on",
+)
 FIXED = ("created_utc", "unit", "basis", "device", "fused_kinds", "rules")
 
 
