@@ -340,7 +340,7 @@ def test_a_folder_that_may_not_be_looked_into_is_one_clear_error(
     def forbidden(path: Path) -> Path:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(store, "resolve", forbidden)  # root may look into every folder
+    monkeypatch.setattr(layout, "resolve", forbidden)  # root may look into every folder
 
     code, out, err = here(["report", tmp_path], capsys)
 
