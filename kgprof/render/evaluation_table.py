@@ -74,7 +74,10 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
         )
         if figures:
             by_figures.setdefault(figures, []).append(run.key.slug)
-    rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
+    rows = []
+    for figures, names in by_figures.items():
+        others = f"{names[0]} and {len(names) - 1} others with the same figures"
+        rows += [(", ".join(names) if len(names) < 4 else others, *group) for group in figures]
     headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
     return plain("Metrics of the evaluation", headings, rows)
 
@@ -83,10 +86,6 @@ def metrics_notes(runs: Sequence[m.RunReport], limits: Limits) -> tuple[str, ...
     """How to read them, as the workload says it."""
     notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
     return tuple(notes)[: limits.lines]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others with the same figures"
 
 
 def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
