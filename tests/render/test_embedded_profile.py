@@ -145,7 +145,7 @@ def faults() -> dict[str, tuple[str, str]]:
         "no JSON": (page_with(b"\xff{"), "this is no Profile: JSON is malformed: invalid character (byte 0)"),
         "no Profile": (page_with(b"[]"), "this is no Profile: Expected `object`, got `array`"),
         "another document": (
-            page_with(b'{"schema_version": 1}'),
+            page_with(f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}'.encode()),
             "this is no Profile: Object missing required field `kgprof_version`",
         ),
     }
