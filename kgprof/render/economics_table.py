@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from kgprof import model as m
@@ -73,27 +73,23 @@ def _break_even(unit: m.WorkUnit, found: m.BreakEven) -> Cell:
 
 
 def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
-    """Each reason once, with all its runs."""
+    """Each reason once, with all its runs, under the first figure that it is the reason for."""
     runs: dict[str, list[str]] = {}
     for one in shown:
-        for said in _reasons(one):
-            runs.setdefault(said, []).append(one.run.slug)
-    return tuple(f"{', '.join(slugs[: limits.lines])}: {said}" for said, slugs in list(runs.items())[: limits.lines])
-
-
-def _reasons(one: m.Economics) -> Iterator[str]:
-    """Each once, under the first figure that it is the reason for."""
-    figures = (
-        ("compiling, cold", one.cold_s),
-        ("compiling, warm", one.warm_s),
-        ("the eager run", one.eager_s),
-        ("the compiled run's time", one.compiled_time),
-        ("the eager run's time", one.eager_time),
-        ("the break-even", one.cold),
-        ("the break-even with warm caches", one.warm),
-    )
-    said: set[str] = set()
-    for what, value in figures:
-        if isinstance(value, m.Skipped) and value.reason not in said:
-            said.add(value.reason)
-            yield f"{what}: {value.reason}"
+        figures = (
+            ("compiling, cold", one.cold_s),
+            ("compiling, warm", one.warm_s),
+            ("the eager run", one.eager_s),
+            ("the compiled run's time", one.compiled_time),
+            ("the eager run's time", one.eager_time),
+            ("the break-even", one.cold),
+            ("the break-even with warm caches", one.warm),
+        )
+        first: dict[str, str] = {}
+        for what, value in figures:
+            if isinstance(value, m.Skipped):
+                first.setdefault(value.reason, f"{what}: {value.reason}")
+        for reason in first.values():
+            runs.setdefault(reason, []).append(one.run.slug)
+    known = list(runs.items())[: limits.lines]
+    return tuple(f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known)

@@ -20,8 +20,10 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     if tallied.rows:
         folds.append(Fold(f"What became of the {units}, and what limits dropped", blocks=(tallied,), style=""))
     if measured.rows:
-        notes = metrics_notes(runs, limits)
-        folds.append(Fold("Every metric of the evaluation", blocks=(*notes, measured), style=""))
+        # How to read them, as the workload says it.
+        notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
+        shown = tuple(notes)[: limits.lines]
+        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured), style=""))
     if declared:
         folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),), style=""))
     return tuple(folds)
@@ -74,19 +76,12 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
         )
         if figures:
             by_figures.setdefault(figures, []).append(run.key.slug)
-    rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
+    rows = []
+    for figures, names in by_figures.items():
+        others = f"{names[0]} and {len(names) - 1} others with the same figures"
+        rows += [(", ".join(names) if len(names) < 4 else others, *group) for group in figures]
     headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
     return plain("Metrics of the evaluation", headings, rows)
-
-
-def metrics_notes(runs: Sequence[m.RunReport], limits: Limits) -> tuple[str, ...]:
-    """How to read them, as the workload says it."""
-    notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
-    return tuple(notes)[: limits.lines]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others with the same figures"
 
 
 def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:

@@ -9,7 +9,7 @@ from kgprof.render.quantity import DASH, ratio
 from kgprof.render.table import Cell, Table, columns, row
 from kgprof.wording import plural
 
-_OBSERVERS = tuple(name for name in m.PassName if name is not m.PassName.TIMING)
+_OBSERVERS: tuple[m.PassName, ...] = tuple(name for name in m.PassName if name is not m.PassName.TIMING)
 
 
 def observer_table(runs: Sequence[m.RunReport]) -> Table:
@@ -18,23 +18,20 @@ def observer_table(runs: Sequence[m.RunReport]) -> Table:
     passes = tuple(name for name in _OBSERVERS if name in seen)
     rows = []
     for run in runs:
-        costs = {cost.observer: cost for cost in run.observers}
-        if costs:
-            rows.append(row(run.key.slug, *(_cell(costs.get(name)) for name in passes)))
+        cells = dict.fromkeys(passes, Cell(DASH, details=("no such pass",)))
+        for cost in run.observers:
+            if isinstance(cost.ratio, m.Skipped):
+                cells[cost.observer] = Cell(DASH, details=(cost.ratio.reason,))
+            else:
+                cells[cost.observer] = Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
+        if run.observers:
+            rows.append(row(run.key.slug, *(cells[name] for name in passes)))
     return Table(
         label="Observer cost per run",
         columns=columns("run", *(name.upper() for name in passes)),
         rows=tuple(rows),
         style="sortable",
     )
-
-
-def _cell(cost: m.ObserverCost | None) -> Cell:
-    if cost is None:
-        return Cell(DASH, details=("no such pass",))
-    if isinstance(cost.ratio, m.Skipped):
-        return Cell(DASH, details=(cost.ratio.reason,))
-    return Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

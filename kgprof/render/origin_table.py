@@ -126,12 +126,8 @@ def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     return (
         f"Inputs copied for CUDA graphs, because they do not stay where the graph reads them: {each} before "
         f"{plural(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} us "
-        f"{_per(kernels)}, {percent(copies.share)} of the device time"
+        f"{'a step' if kernels.steps else 'in all'}, {percent(copies.share)} of the device time"
     )
-
-
-def _per(kernels: m.KernelBreakdown) -> str:
-    return "a step" if kernels.steps else "in all"
 
 
 def host_sentence(kernels: m.KernelBreakdown) -> str:

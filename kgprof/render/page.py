@@ -344,32 +344,24 @@ def _when(created_utc: str) -> str:
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
-    found = []
-    if len(profile.runs) > limits.runs:
-        found.append(f"{count(len(profile.runs) - limits.runs)} of {count(len(profile.runs))} runs")
-    if len(profile.findings) > limits.findings:
-        found.append(f"{count(len(profile.findings) - limits.findings)} of {count(len(profile.findings))} findings")
+    runs, compared, missing = profile.runs[: limits.runs], _compared_runs(profile)[: limits.runs], []
+    for number, shown, what in (
+        (len(profile.runs), limits.runs, "runs"),
+        (len(profile.findings), limits.findings, "findings"),
+    ):
+        if number > shown:
+            missing.append(f"{count(number - shown)} of {count(number)} {what}")
     if not limits.log_chars and any(run.log.text for run in profile.runs):
-        found.append("the logs")
-    broken_down = [run.kernels for run in profile.runs[: limits.runs] if isinstance(run.kernels, m.KernelBreakdown)]
-    undrawn = sum(isinstance(kernels.timeline, m.StepTimeline) for kernels in broken_down[limits.timelines :])
-    if undrawn:
-        found.append(f"the timelines of {count(undrawn)} runs")
-    trees = len(drawable(profile.runs[: limits.runs])), len(differing(_compared_runs(profile)[: limits.runs]))
-    if undrawn := sum(max(0, of_a_kind - limits.flames) for of_a_kind in trees):
-        found.append(plural(undrawn, "flame graph"))
+        missing.append("the logs")
+    broken_down = [run.kernels for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
+    if undrawn := sum(isinstance(kernels.timeline, m.StepTimeline) for kernels in broken_down[limits.timelines :]):
+        missing.append(f"the timelines of {count(undrawn)} runs")
+    if undrawn := sum(max(0, trees - limits.flames) for trees in (len(drawable(runs)), len(differing(compared)))):
+        missing.append(plural(undrawn, "flame graph"))
     if not limits.host_rows and any(isinstance(run.host, m.HostBreakdown) for run in profile.runs):
-        found.append("the host functions")
-    found += _cut_tables(profile.runs, limits)
-    return tuple(found)
-
-
-def _cut_tables(runs: Iterable[m.RunReport], limits: Limits) -> list[str]:
-    if limits.kernel_rows >= TOP_KERNELS:
-        return []  # the table is of the top ones, and says itself how many more there are
-    kernels = sum(
-        max(0, min(len(run.kernels.rows), TOP_KERNELS) - limits.kernel_rows)  # the rest is in no page, however small
-        for run in runs
-        if isinstance(run.kernels, m.KernelBreakdown)
-    )
-    return [f"{count(kernels)} kernel names (their sum stands in each table's last rows)"] if kernels else []
+        missing.append("the host functions")
+    if limits.kernel_rows < TOP_KERNELS:  # else the table is of the top ones, and says itself how many more there are
+        every = (run.kernels.rows for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown))
+        names = sum(max(0, min(len(rows), TOP_KERNELS) - limits.kernel_rows) for rows in every)
+        missing += [f"{count(names)} kernel names (their sum stands in each table's last rows)"] if names else []
+    return tuple(missing)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
@@ -55,25 +57,26 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 
 
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
-    return tuple(_practice(item, anchors, limits) for item in by_weight(profile.checklist)[: limits.lines])
+    """``anchors``: where each finding stands on the page, by its fingerprint."""
+    shown = []
+    for item in by_weight(profile.checklist)[: limits.lines]:
+        known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
+        practice = Practice(
+            status=item.status if item.status in STATUSES else "not observed",
+            mark=MARKS.get(item.status, "?"),
+            word=item.status,
+            title=item.title,
+            evidence=item.evidence,
+            anchors=tuple(dict.fromkeys(known))[: limits.lines],
+        )
+        shown.append(practice)
+    return tuple(shown)
 
 
 def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they live."""
-    asked = [item for item in profile.checklist if item.id in MEMORY_CONTRACT]
-    return tuple(_practice(item, anchors, limits) for item in by_weight(asked)[: limits.lines])
-
-
-def _practice(item: m.ChecklistItem, anchors: Mapping[str, str], limits: Limits) -> Practice:
-    known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
-    return Practice(
-        status=item.status if item.status in STATUSES else "not observed",
-        mark=MARKS.get(item.status, "?"),
-        word=item.status,
-        title=item.title,
-        evidence=item.evidence,
-        anchors=tuple(dict.fromkeys(known))[: limits.lines],
-    )
+    about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
+    return practices(msgspec.structs.replace(profile, checklist=about), anchors, limits)
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:

@@ -53,7 +53,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
                 file.key.strategy,
                 file.file,
                 size(file.size_bytes),
-                _rank(file.rank, file.world_size),
+                DASH if file.rank is None else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}",
                 *_of_window(profile.runs[index[file.key]].kernels),
                 anchor=anchor(index[file.key]),
             )
@@ -61,12 +61,6 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
         ),
         notes=tuple((file.key.strategy, note) for file in files for note in file.notes[: limits.lines]),
     )
-
-
-def _rank(rank: int | None, world_size: int | None) -> str:
-    if rank is None:
-        return DASH
-    return f"{rank} of {world_size}" if world_size is not None else str(rank)
 
 
 def _of_window(kernels: m.KernelBreakdown | m.Skipped) -> tuple[str, ...]:
