@@ -20,7 +20,6 @@ CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
-_WITH_CHANGE = ("worse", "better", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ class FindingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingStatus:
+class StatusPart:
     status: str
     symbol: str
     total: str
@@ -117,7 +116,7 @@ class ComparePart:
     unchanged: tuple[MetricLine, ...]  # those that are the same, or of which nothing is known
     legend: tuple[LegendEntry, ...]
     runs: tuple[RunPart, ...]
-    findings: tuple[FindingStatus, ...]
+    findings: tuple[StatusPart, ...]
     environment: Table
     settings: Table
     method: str
@@ -130,7 +129,11 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     if found is None:
         return None
     metrics = compare_words.metrics_of(found)
-    lines = [_metric(metric, limits) for metric in metrics[: 4 * limits.lines]]
+    listed = metrics[: 4 * limits.lines]
+    changed, unchanged = (
+        tuple(_metric(metric, limits) for metric in listed if (metric.verdict in compare_words.CHANGED) is moved)
+        for moved in (True, False)
+    )
     base, head = compare_words.sides(found)
     return ComparePart(
         base=one_line(base, limits.name),
@@ -148,11 +151,11 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
             )
             if said
         ),
-        metrics=tuple(line for line in lines if line.verdict in _WITH_CHANGE),
-        unchanged=tuple(line for line in lines if line.verdict not in _WITH_CHANGE),
+        metrics=changed,
+        unchanged=unchanged,
         legend=_legend(found),
         runs=tuple(_run(run, _scale_us(found), limits) for run in found.runs[: limits.runs]),
-        findings=tuple(_status(found, status, profile, anchors, limits) for status in compare_words.STATUSES),
+        findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
         environment=_changes_table(
             ("fact", "base", "head"), [(one.name, one.base, one.head) for one in found.environment], limits
         ),
@@ -187,8 +190,9 @@ def _commit(side: m.ComparedSide) -> str:
 
 def _cards(metrics: Sequence[m.ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
     """The worst of what decides; beyond it, of what changed."""
+    changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     deciding = [metric for metric in metrics if metric.decides]
-    others = [metric for metric in metrics if not metric.decides and metric.verdict in ("worse", "better")]
+    others = [metric for metric in metrics if not metric.decides and metric.verdict in changed]
     return tuple(_metric(metric, limits) for metric in [*deciding, *others][:CARDS])
 
 
@@ -202,10 +206,10 @@ def _metric(metric: m.ComparedMetric, limits: Limits) -> MetricLine:
         change=compare_words.change(metric),
         interval=compare_words.interval(metric),
         allowed=compare_words.allowed(metric),
-        symbol=compare_words.SYMBOLS.get(metric.verdict, "?"),
-        verdict=one_line(metric.verdict, limits.name),
-        style=metric.verdict.replace(" ", "-") if metric.verdict in compare_words.SYMBOLS else "inconclusive",
-        note=one_line(compare_words.qualified(metric), 2 * limits.name),
+        symbol=compare_words.SYMBOLS[metric.verdict],
+        verdict=metric.verdict,
+        style=metric.verdict.replace(" ", "-"),
+        note=one_line(metric.note, 2 * limits.name),
         plot=_plot(metric),
         sort=f"{metric.ratio:.6f}" if known else "",
     )
@@ -239,8 +243,8 @@ def _cause(
     place = cause.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
     return CauseLine(
-        cause=one_line(cause.cause, limits.name),
-        text=one_line(cause.text, 2 * limits.name),
+        cause=cause.cause,
+        text=one_line(compare_words.cause_text(cause), 2 * limits.name),
         run=one_line(cause.run.slug, limits.name) if cause.run else "",
         explains=""
         if compare_words.unexplained(found.causes)
@@ -282,7 +286,7 @@ def _legend(found: m.Comparison) -> tuple[LegendEntry, ...]:
 
 def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
     trace = run.trace
-    missing = "the run is on one side only" if run.status != "both" else "neither side was traced"
+    missing = "the run is on one side only" if run.status is not m.Presence.BOTH else "neither side was traced"
     verdicts = [metric.verdict for metric in run.metrics]
     return RunPart(
         run=one_line(run.run.slug, limits.name),
@@ -293,14 +297,14 @@ def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
         phases=_phases(run, limits),
         settings=_settings(run.settings, limits),
         notes=tuple(one_line(note, 2 * limits.name) for note in run.notes[: limits.lines]),
-        open="worse" in verdicts,
+        open=m.MetricVerdict.WORSE in verdicts,
     )
 
 
 def _summary(run: m.RunComparison, verdicts: Sequence[str]) -> str:
-    if run.status != "both":
-        return {"new": "only in head", "gone": "only in base"}.get(run.status, run.status)
-    return ", ".join(f"{count(n)} {word}" for word in compare_words.VERDICTS if (n := verdicts.count(word)))
+    if run.status is not m.Presence.BOTH:
+        return f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
+    return ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
 
 
 def _bars(trace: m.TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
@@ -359,19 +363,19 @@ def _signed_seconds(seconds: float) -> str:
 
 
 def _status(
-    found: m.Comparison, status: str, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> FindingStatus:
+    found: m.Comparison, status: m.FindingStatus, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> StatusPart:
     same = compare_words.of_status(found.findings, status)
     groups = _groups(same)
     shown = groups[: min(limits.findings, limits.lines)]
     cut = len(groups) - len(shown)
-    return FindingStatus(
+    return StatusPart(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
         rows=tuple(_finding(group, profile, anchors, limits) for group in shown),
         more=f"{count(cut)} more places in report.json" if cut else "",
-        open=status == "new" or (status == "fixed" and len(shown) <= _OPEN),
+        open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
     )
 
 
@@ -397,7 +401,7 @@ def _finding(
         runs=one_line(", ".join(same.runs[: limits.lines]), 2 * limits.name),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
         fails=any(one.fails for one in group),
-        anchor=anchors.get(finding.fingerprint, "") if group[0].status != "fixed" else "",
+        anchor=anchors.get(finding.fingerprint, "") if group[0].status is not m.FindingStatus.FIXED else "",
     )
 
 

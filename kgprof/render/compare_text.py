@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.compare_words import account, change, explains, interval, value
+from kgprof.render.compare_words import account, bounds, cause_text, change, explains, of_status, value
 from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
@@ -14,8 +14,6 @@ _NAME = 60
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
-# Of what is the same, the lines that a reader looks for.
-_ALWAYS = ("step", "evaluation", "ms/candidate")
 
 
 def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
@@ -61,7 +59,7 @@ def _cause(cause: m.Cause, runs: Sequence[m.RunComparison], root: str) -> str:
     where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
     of = f"{cause.run.slug}: " if cause.run else ""
     share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, runs)})"
-    return one_line(f"{cause.cause}: {of}{where}{cause.text}{share}", _LENGTH)
+    return one_line(f"{cause.cause}: {of}{where}{cause_text(cause)}{share}", _LENGTH)
 
 
 # ---------------------------------------------------------------- the table
@@ -88,11 +86,10 @@ def _table(compared: m.Comparison) -> Iterable[str]:
 
 
 def _is_shown(metric: m.ComparedMetric) -> bool:
-    return metric.decides or metric.verdict in ("worse", "better") or (metric.name in _ALWAYS and _measured(metric))
-
-
-def _measured(metric: m.ComparedMetric) -> bool:
-    return not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
+    """What decides or has changed; and of what is the same the times, for which a reader looks."""
+    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
+    changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+    return metric.decides or changed or (metric.time_of is not None and measured)
 
 
 def _row(metric: m.ComparedMetric) -> tuple[str, ...]:
@@ -103,7 +100,7 @@ def _row(metric: m.ComparedMetric) -> tuple[str, ...]:
         one_line(value(metric, metric.base), _NAME),
         one_line(value(metric, metric.head), _NAME),
         change(metric),
-        interval(metric).removeprefix("95 % interval "),
+        bounds(metric),
         one_line(f"{metric.verdict}{budget}", _NAME),
     )
 
@@ -112,8 +109,8 @@ def _row(metric: m.ComparedMetric) -> tuple[str, ...]:
 
 
 def _findings(compared: m.Comparison, root: str) -> Iterable[str]:
-    by_status = {status: [f for f in compared.findings if f.status == status] for status in ("new", "fixed")}
-    unchanged = [one for one in compared.findings if one.status == "unchanged"]
+    by_status = {status: of_status(compared.findings, status) for status in m.FindingStatus}
+    unchanged = by_status.pop(m.FindingStatus.UNCHANGED)
     tally = ", ".join(f"{len(found)} {status}" for status, found in by_status.items())
     yield f"findings: {tally}, {len(unchanged)} unchanged"
     for status, found in by_status.items():
@@ -147,8 +144,8 @@ def _trust(compared: m.Comparison) -> Iterable[str]:
     for setting in compared.settings:
         yield f"asked for otherwise: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', _LENGTH)}"
     for run in compared.runs:
-        if run.status != "both":
-            yield f"only in {'head' if run.status == 'new' else 'base'}: {one_line(run.run.slug, _NAME)}"
+        if run.status is not m.Presence.BOTH:
+            yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, _NAME)}"
     for note in compared.notes:
         yield f"note: {one_line(note, _LENGTH)}"
     yield one_line(compared.method, _LENGTH)

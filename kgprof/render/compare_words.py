@@ -10,27 +10,27 @@ from kgprof.render.quantity import DASH, count, figure, milliseconds, size
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
-VERDICTS = ("worse", "inconclusive", "not observed", "better", "same")  # the order in which a reader wants them
 SYMBOLS = {
-    "worse": "\N{MULTIPLICATION X}",
-    "inconclusive": "?",
-    "not observed": DASH,
-    "better": "\N{CHECK MARK}",
-    "same": "=",
+    m.MetricVerdict.WORSE: "\N{MULTIPLICATION X}",
+    m.MetricVerdict.INCONCLUSIVE: "?",
+    m.MetricVerdict.NOT_OBSERVED: DASH,
+    m.MetricVerdict.BETTER: "\N{CHECK MARK}",
+    m.MetricVerdict.SAME: "=",
 }
-_IN_PERCENT = ("us", "s", "ms/candidate", "bytes")
-STATUSES = ("new", "fixed", "unchanged")
-STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
+_IN_PERCENT = ("us", "s", "bytes")
+CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)  # or it may have
+STATUS_SYMBOLS = {
+    m.FindingStatus.NEW: "+",
+    m.FindingStatus.FIXED: "\N{CHECK MARK}",
+    m.FindingStatus.UNCHANGED: "=",
+}
 
 
 def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
-    """Of all runs: what decides first; of that as of the others by verdict, as VERDICTS has them."""
-    found = [metric for run in comparison.runs for metric in run.metrics]
-    return tuple(sorted(found, key=lambda metric: (not metric.decides, _rank(metric.verdict))))
-
-
-def _rank(verdict: str) -> int:
-    return VERDICTS.index(verdict) if verdict in VERDICTS else 0
+    """Of all runs: what decides first; of that as of the others by verdict."""
+    order = [*m.MetricVerdict]
+    every = [metric for run in comparison.runs for metric in run.metrics]
+    return tuple(sorted(every, key=lambda metric: (not metric.decides, order.index(metric.verdict))))
 
 
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
@@ -60,19 +60,23 @@ def change(metric: m.ComparedMetric) -> str:
     if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, m.Skipped)):
         return "0"
     percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
-    if percent and metric.unit in _IN_PERCENT:
+    if percent and (metric.time_of or metric.unit in _IN_PERCENT):
         return percent
     more = metric.head - metric.base
     return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")
 
 
-def interval(metric: m.ComparedMetric) -> str:
-    """Of the change; empty where there is none."""
+def bounds(metric: m.ComparedMetric) -> str:
+    """The 95 % interval of the change; empty where there is none."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return ""
     low, high = signed_percent(metric.low - 1), signed_percent(metric.high - 1)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
-    return f"95 % interval {low.removesuffix(' %')} to {high}, {rounds}"
+    return f"{low.removesuffix(' %')} to {high}, {rounds}"
+
+
+def interval(metric: m.ComparedMetric) -> str:
+    return f"95 % interval {bounds(metric)}" if bounds(metric) else ""
 
 
 def allowed(metric: m.ComparedMetric) -> str:
@@ -86,18 +90,10 @@ def allowed(metric: m.ComparedMetric) -> str:
     return "no more"
 
 
-def qualified(metric: m.ComparedMetric) -> str:
-    """What a reader must know beside the verdict."""
-    settle = metric.runs_to_settle
-    known = settle is None or "settle" in metric.note
-    more = "" if known else f"{plural(settle or 0, 'round')} a side should settle it"
-    return "; ".join(part for part in (metric.note, more) if part)
-
-
 def sentence(metric: m.ComparedMetric) -> str:
     """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
     inside = [f"{value(metric, metric.head)}, was {value(metric, metric.base)}", interval(metric)]
-    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", qualified(metric)]
+    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", metric.note]
     said = "; ".join(part for part in inside if part)
     return f"{metric.name} of {metric.run.slug}: {metric.verdict}, {change(metric)} ({said})"
 
@@ -119,6 +115,11 @@ def more_ms(us: float, of_us: float) -> str:
 
 
 # ---------------------------------------------------------------- causes
+
+
+def cause_text(cause: m.Cause) -> str:
+    seen = f"; seen in the traces as {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
+    return f"{cause.text}{seen}"
 
 
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
@@ -155,8 +156,8 @@ def account(run: m.RunComparison) -> str:
 # ---------------------------------------------------------------- findings and sides
 
 
-def of_status(findings: Iterable[m.ComparedFinding], status: str) -> tuple[m.ComparedFinding, ...]:
-    return tuple(found for found in findings if found.status == status)
+def of_status(findings: Iterable[m.ComparedFinding], status: m.FindingStatus) -> tuple[m.ComparedFinding, ...]:
+    return tuple(found for found in findings if found.status is status)
 
 
 def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
@@ -166,7 +167,7 @@ def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
 
 def tally(comparison: m.Comparison) -> str:
     """ "3 new, 1 fixed, 7 unchanged" findings."""
-    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in STATUSES)
+    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in m.FindingStatus)
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:

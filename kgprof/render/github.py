@@ -122,7 +122,7 @@ def _metrics(profile: m.Profile) -> list[Annotation]:
             message=compare_words.sentence(metric),
         )
         for metric in compare_words.metrics_of(profile.comparison)
-        if metric.verdict == "worse"
+        if metric.verdict is m.MetricVerdict.WORSE
     ]
 
 
@@ -131,7 +131,7 @@ def _findings(profile: m.Profile) -> list[Annotation]:
     rules = {rule.id: rule for rule in profile.rules}
     found = profile.findings
     if profile.comparison is not None:
-        found = tuple(one.finding for one in compare_words.of_status(profile.comparison.findings, "new"))
+        found = tuple(one.finding for one in compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW))
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
     worst_first = sorted(found, key=lambda one: (bool(one.accepted), one not in failing, *cost_order([one])))
     return [_finding(finding, rules.get(finding.rule), profile.environment.source_root) for finding in worst_first]

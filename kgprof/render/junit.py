@@ -79,8 +79,7 @@ def _of_comparison(profile: m.Profile) -> list[tuple[str, str]]:
         return []
     base, head = compare_words.sides(found)
     counts = [
-        (f"findings.{status}", str(len(compare_words.of_status(found.findings, status))))
-        for status in compare_words.STATUSES
+        (f"findings.{status}", str(len(compare_words.of_status(found.findings, status)))) for status in m.FindingStatus
     ]
     return [("base", base), ("head", head), ("comparable", str(found.comparable).lower()), *counts]
 
@@ -134,8 +133,8 @@ def _metrics(profile: m.Profile) -> Iterable[Case]:
     )
     for metric in compare_words.metrics_of(profile.comparison):
         said = compare_words.sentence(metric)
-        failed = metric.decides and metric.verdict == "worse"
-        untold = metric.decides and metric.verdict in ("inconclusive", "not observed")
+        failed = metric.decides and metric.verdict is m.MetricVerdict.WORSE
+        untold = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
         yield Case(
             run=metric.run.slug,
             name=f"compared {metric.name}",

@@ -322,7 +322,7 @@ def _causes(found: m.Comparison) -> Iterable[str]:
     for number, cause in enumerate(found.causes, start=1):
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
         explains = "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
-        yield f"{number}. {escaped(cause.text, 400)}{of}{explains}"
+        yield f"{number}. {escaped(compare_words.cause_text(cause), 400)}{of}{explains}"
     for said in (together, *(compare_words.account(run) for run in found.runs)):
         if said:
             yield f"- {escaped(said, 400)}"
@@ -331,7 +331,7 @@ def _causes(found: m.Comparison) -> Iterable[str]:
 def _metrics(found: m.Comparison) -> Section:
     """What changed or is not settled; the others are a count."""
     metrics = compare_words.metrics_of(found)
-    changed = [metric for metric in metrics if metric.verdict in ("worse", "better", "inconclusive")]
+    changed = [metric for metric in metrics if metric.verdict in compare_words.CHANGED]
     rest = Counter(metric.verdict for metric in metrics if metric not in changed)
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
     more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
@@ -348,11 +348,11 @@ def _metric_cells(metric: m.ComparedMetric) -> list[str]:
     interval, allowed = compare_words.interval(metric), compare_words.allowed(metric)
     small = "; ".join(part for part in (interval, f"allowed: {allowed}" if allowed else "", metric.note) if part)
     below = f"<br><sub>{escaped(small, 400)}</sub>" if small else ""
-    word = f"{compare_words.SYMBOLS.get(metric.verdict, '?')} {metric.verdict}"
+    word = f"{compare_words.SYMBOLS[metric.verdict]} {metric.verdict}"
     return [
         escaped(metric.name),
         escaped(metric.run.slug),
-        f"**{escaped(word)}**" if metric.verdict == "worse" else escaped(word),
+        f"**{escaped(word)}**" if metric.verdict is m.MetricVerdict.WORSE else escaped(word),
         escaped(compare_words.value(metric, metric.base)),
         escaped(compare_words.value(metric, metric.head)),
         compare_words.change(metric) + below,
@@ -361,7 +361,7 @@ def _metric_cells(metric: m.ComparedMetric) -> list[str]:
 
 def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
     yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
-    for status in ("new", "fixed"):
+    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
         groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
         if not groups:
             continue
@@ -374,8 +374,8 @@ def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
         )
 
 
-def _of_comparison(group: Grouped, status: str, profile: m.Profile) -> str:
-    if status == "fixed":
+def _of_comparison(group: Grouped, status: m.FindingStatus, profile: m.Profile) -> str:
+    if status is m.FindingStatus.FIXED:
         return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
     return _finding_line(group, profile)
 

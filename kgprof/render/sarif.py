@@ -87,7 +87,7 @@ def _comparison(profile: m.Profile) -> dict[str, Any]:
     if found is None:
         return {}
     base, head = compare_words.sides(found)
-    counts = {status: len(compare_words.of_status(found.findings, status)) for status in compare_words.STATUSES}
+    counts = {status: len(compare_words.of_status(found.findings, status)) for status in m.FindingStatus}
     metrics = [
         {
             "name": _text(metric.name),
@@ -106,7 +106,7 @@ def _new_first(profile: m.Profile) -> Sequence[m.Finding]:
     """So that a limit cuts what is unchanged."""
     if profile.comparison is None:
         return profile.findings
-    new = {found.finding for found in compare_words.of_status(profile.comparison.findings, "new")}
+    new = {found.finding for found in compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW)}
     return sorted(profile.findings, key=lambda finding: finding not in new)
 
 
@@ -116,7 +116,7 @@ def _states(profile: m.Profile) -> dict[m.Finding, str]:
     return {
         found.finding: "updated" if found.grew else found.status
         for found in profile.comparison.findings
-        if found.status in ("new", "unchanged")
+        if found.status is not m.FindingStatus.FIXED
     }
 
 
@@ -181,9 +181,9 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
         for gap in profile.omissions
     ]
     if profile.comparison is not None:
-        fixed = compare_words.of_status(profile.comparison.findings, "fixed")
+        fixed = compare_words.of_status(profile.comparison.findings, m.FindingStatus.FIXED)
         told += [("note", f"fixed: {found.finding.rule}: {found.finding.message}") for found in fixed[:LIMIT]]
-        told += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
+        told += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:
         told.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from kgprof.compare import compare
-from kgprof.compare.order import CLOCKLESS, MOST_CAUSES, OTHERS, PART, REASON, RESULT, Ranked, in_order
-from kgprof.model import Cause, KernelKind, Level, Location, Profile, RunKey, Skipped
+from kgprof.compare.causes import CLOCKLESS, MOST_CAUSES, OTHERS, PART, REASON, RESULT, Ranked, in_order
+from kgprof.model import Cause, CauseKind, KernelKind, Level, Location, Profile, RunKey, Skipped
 from tests.analysis.compared import (
     BEFORE,
     STEP_US,
@@ -173,9 +173,12 @@ def test_settings_are_one_cause_and_crowd_out_no_other() -> None:
 
 
 def test_of_too_many_causes_those_stay_that_explain_a_part() -> None:
-    results = Ranked(rank=RESULT, cause=Cause(cause="results", text="other", explains_us=CLOCKLESS))
-    kernels = [Ranked(rank=PART, cause=Cause(cause="kernel", text=f"{n}", explains_us=1.0)) for n in range(10)]
-    findings = [Ranked(rank=REASON, cause=Cause(cause="finding", text=f"{n}", explains_us=OTHERS)) for n in range(10)]
+    def ranked(rank: int, kind: CauseKind, explains_us: float | Skipped, number: int) -> Ranked:
+        return Ranked(rank=rank, cause=Cause(cause=kind, text=f"{number}", explains_us=explains_us))
+
+    results = ranked(RESULT, CauseKind.RESULTS, CLOCKLESS, 0)
+    kernels = [ranked(PART, CauseKind.KERNEL, 1.0, number) for number in range(10)]
+    findings = [ranked(REASON, CauseKind.FINDING, OTHERS, number) for number in range(10)]
 
     told = [cause.cause for cause in in_order([*kernels, *findings, results])]
 

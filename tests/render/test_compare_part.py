@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from kgprof.model import ComparedMetric, RunKey, Skipped
+from kgprof.model import ComparedMetric, MetricVerdict, RunKey, Skipped
 from kgprof.render import compare_words
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.html import LEVELS, Html
@@ -72,14 +72,6 @@ def test_an_interval_says_what_it_stands_on() -> None:
 
     assert compare_words.interval(timed) == "95 % interval +9.8 to +15.1 %, 5 + 1 round"
     assert compare_words.interval(metric()) == ""
-
-
-def test_how_many_rounds_would_settle_it_is_said_once() -> None:
-    plain = metric(verdict="inconclusive", runs_to_settle=11, note="noisy")
-    said = metric(verdict="inconclusive", runs_to_settle=11, note="about 11 rounds a side would settle it")
-
-    assert compare_words.qualified(plain) == "noisy; 11 rounds a side should settle it"
-    assert compare_words.qualified(said) == "about 11 rounds a side would settle it"
 
 
 def test_what_is_allowed_is_said_of_what_decides_only() -> None:
@@ -215,9 +207,7 @@ def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
 
     judged = re.findall(r'<span class="judged ([\w-]+)"><span aria-hidden="true">(.)</span> ([\w ]+)</span>', page)
 
-    assert {(style, word) for style, _, word in judged} == {
-        (word.replace(" ", "-"), word) for word in compare_words.VERDICTS
-    }
+    assert {(style, word) for style, _, word in judged} == {(word.replace(" ", "-"), word) for word in MetricVerdict}
     assert {word: symbol for _, symbol, word in judged} == compare_words.SYMBOLS
 
 
