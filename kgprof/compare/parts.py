@@ -260,21 +260,12 @@ def _in_repository(file: str, root: str) -> bool:
     return path.endswith(".py") and not path.startswith(("/", "<", "~")) and path[1:2] != ":"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MoreCalls:
-    """Calls of Python's functions in a step, as cProfile counts them. ``location``: see more_calls."""
-
-    before: float
-    after: float
-    largest: str  # the function with the most time of its own among those that are called more often
-    location: m.Location | None
-
-
-def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> MoreCalls | None:
-    """None where there are no more, or where a side was not profiled.
+def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
+    """Calls of Python's functions in a step, as cProfile counts them. None where there are no more, or where a side was
+    not profiled.
 
     A profile holds the functions with the most own time: one that base's does not list was called there 0 times only
-    if head's is well above what base's leaves out. ``location``: of the project's own functions the one whose time with
+    if head's is well above what base's leaves out. The place: of the project's own functions the one whose time with
     all that it calls grew most, as a share of the whole, because the machine may have been slower on a side.
     """
     before, after = base.host, head.host
@@ -299,10 +290,11 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> MoreCalls | N
         if _in_repository(row.file, root)
     ]
     share, inside = max(shares, key=lambda pair: pair[0], default=(0.0, None))
-    return MoreCalls(
-        before=calls,
-        after=calls + number,
-        largest=max(grown, key=lambda row: row.self_us).function,
+    largest = max(grown, key=lambda row: row.self_us).function
+    return Part(
+        kind=PartKind.HOST,
+        us=0.0,
+        text=f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first",
         location=_location(inside) if inside is not None and share > 0 else None,
     )
 
