@@ -212,9 +212,8 @@ def relative_time(run: m.RunComparison) -> float:
 def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare parts."""
     key, left = run.sides.head.key, list(slower.parts)
-    if slower.more_steps is not None and slower.more_steps.us:
-        us = slower.more_steps.us
-        text = f"{slower.more_steps.text}{run.by_setting}"
+    if us := slower.more_steps_us:
+        text = f"{slower.more_steps}{run.by_setting}"
         yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), slower.share(us))
     for compared in _to_tell(run):
         finding, can = compared.finding, CAN_COST.get(compared.finding.rule, ())
@@ -333,7 +332,7 @@ def _facts(run: _Run) -> list[Ranked]:
     """
     worse, told = run.slower, []
     steps = run.worse(metrics.STEPS)
-    if steps and not (worse and worse.more_steps and worse.more_steps.us):
+    if steps and not (worse and worse.more_steps_us):
         text = f"{_from_to(steps)} steps an evaluation{run.by_setting}"
         told.append(Ranked(FACT, run.cause(m.CauseKind.STEPS, text), 7.0))
     peak = run.worse(metrics.ALLOCATED) or run.worse(metrics.RESERVED) or run.worse(metrics.RESIDENT)

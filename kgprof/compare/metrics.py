@@ -14,20 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.compare.intervals import (
-    DEVICE,
-    FEWEST_ROUNDS,
-    LEAST_DRIFT,
-    MOST_ROUNDS,
-    ONE_ROUND,
-    adjusted,
-    adjusted_to_settle,
-    interval,
-    notable,
-    rounds_of,
-    rounds_to_settle,
-    widened,
-)
+from kgprof.compare import intervals
 from kgprof.wording import short
 
 STEP, EVALUATION = "step", "evaluation"
@@ -176,8 +163,8 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
         base=base,
         head=head,
         ratio=_ratio(base, head),
-        low=ONE_ROUND,
-        high=ONE_ROUND,
+        low=intervals.ONE_ROUND,
+        high=intervals.ONE_ROUND,
         base_rounds=len(rounds[0]),
         head_rounds=len(rounds[1]),
         budget_percent=budget if decides else None,
@@ -196,12 +183,14 @@ def _judged(
     metric: m.ComparedMetric, rounds: tuple[Sequence[float], Sequence[float]], sides: Sides, budget: float
 ) -> m.ComparedMetric:
     """By an interval, without the machine's part in it where that can be seen. ``rounds``: base's and head's."""
-    paired = rounds_of(sides.base, rounds[0]), rounds_of(sides.head, rounds[1])
-    alone = adjusted(*paired) if sides.drift and all(paired) else None
-    within = alone or interval(*rounds)
-    unseen = [drift for drift in sides.drift if alone is None or drift.loop == DEVICE]  # of which no slope is known
+    paired = intervals.rounds_of(sides.base, rounds[0]), intervals.rounds_of(sides.head, rounds[1])
+    alone = intervals.adjusted(*paired) if sides.drift and all(paired) else None
+    within = alone or intervals.interval(*rounds)
+    unseen = [
+        drift for drift in sides.drift if alone is None or drift.loop == intervals.DEVICE
+    ]
     if within is not None:
-        within = widened(within, unseen)
+        within = intervals.widened(within, unseen)
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
     if alone is not None and alone.machine is not None:
         metric = replace(metric, machine=alone.machine)
@@ -209,7 +198,7 @@ def _judged(
     if sides.doubt:
         return replace(undecided, undecided=m.Undecided.OTHER_ENVIRONMENT, note=sides.doubt)
     if within is None:
-        few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < FEWEST_ROUNDS]
+        few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
         which = "both sides were" if len(few) == 2 else f"{few[0]} was"
         note = f"{which} timed in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
         return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=note)
@@ -219,11 +208,11 @@ def _judged(
     if verdict is not m.MetricVerdict.INCONCLUSIVE:
         return replace(metric, verdict=verdict, note="; ".join(notes))
     settle = None
-    if notable(unseen):
+    if intervals.notable(unseen):
         need = "both sides recorded again, beside one another in time, may settle it"
     else:
-        settle = adjusted_to_settle(*paired, budget) if alone else rounds_to_settle(*rounds, budget)
-        need = f"about {settle} rounds a side would" if settle else f"{MOST_ROUNDS} rounds would not"
+        settle = intervals.adjusted_to_settle(*paired, budget) if alone else intervals.rounds_to_settle(*rounds, budget)
+        need = f"about {settle} rounds a side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
         need += " settle it"
     note = "; ".join((*notes, f"the interval straddles the budget; {need}"))
     return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
@@ -234,9 +223,9 @@ def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) 
     notes = []
     if not isinstance(metric.machine, m.Skipped) and not isinstance(metric.ratio, m.Skipped):
         share, measured = 100 * (metric.machine - 1), 100 * (metric.ratio * metric.machine - 1)
-        if abs(share) >= 100 * LEAST_DRIFT:
+        if abs(share) >= 100 * intervals.LEAST_DRIFT:
             notes.append(f"{measured:+.1f} % as measured, {share:+.1f} % of it the machine's own")
-    if changed := notable(unseen):
+    if changed := intervals.notable(unseen):
         loops = " and ".join(drift.loop for drift in changed)
         notes.append(f"the interval allows for a {loops} that changed by itself")
     return notes

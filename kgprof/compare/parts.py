@@ -303,14 +303,6 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MoreSteps:
-    """``us``: what they cost; at most the whole difference, and 0 where they do not explain a part of it."""
-
-    text: str
-    us: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Slower:
     """How much longer, per ``per``, without the machine's own part; ``scale`` turns the trace's microseconds a step
     into TIMING's.
@@ -322,14 +314,14 @@ class Slower:
     per: str
     delta_us: float
     scale: float | m.Skipped
-    more_steps: MoreSteps | None
+    more_steps: str  # empty: there are no more
+    more_steps_us: float  # what they cost; at most the whole difference, and 0 where they do not explain a part of it
     shown: bool  # the traces are longer as well; else what is longer in them is not what TIMING met
     parts: tuple[Part, ...]
 
     @property
     def accounted_for(self) -> bool:
-        steps_us = self.more_steps.us if self.more_steps else 0.0
-        return steps_us + _longer_us(self.parts) >= ACCOUNTED_FOR * self.delta_us
+        return self.more_steps_us + _longer_us(self.parts) >= ACCOUNTED_FOR * self.delta_us
 
     def is_a_share(self, us: float) -> bool:
         return us >= LEAST_SHARE * self.delta_us
@@ -349,8 +341,8 @@ def slower(
     assert not isinstance(more, m.Skipped)  # or it would not be worse
     time = TIMES[metric.time_of]
     delta_us, steps = more * time.unit_us, _Steps.of(sides, metrics, time)
-    more_steps = steps.more(delta_us)
-    left_us = delta_us - (more_steps.us if more_steps else 0.0)
+    more_steps, more_steps_us = steps.more(delta_us)
+    left_us = delta_us - more_steps_us
     scale = trace_scale(metrics, trace)
     if not isinstance(scale, m.Skipped) and 0 < left_us < _longer_us(seen) * steps.mean * scale:
         # A profiler makes each event longer, and so also what more events cost: it explains no more than there is.
@@ -371,6 +363,7 @@ def slower(
         delta_us=delta_us,
         scale=scale,
         more_steps=more_steps,
+        more_steps_us=more_steps_us,
         shown=shown,
         parts=tuple(placed),
     )
@@ -422,16 +415,14 @@ class _Steps:
     time: Time
     before: float
     after: float
-    before_us: float | None  # None: TIMING has no step on both sides
-    after_us: float | None
+    us: tuple[float, float] | None  # None: TIMING has no step on both sides
 
     @classmethod
     def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time: Time) -> _Steps:
-        step = timed(metrics, m.TimeOf.STEP)
-        more = m.Skipped(reason="there is no step") if step is None else longer(step)
-        times: tuple[float | None, float | None] = (None, None)
-        if step is not None and not isinstance(step.base, m.Skipped) and not isinstance(more, m.Skipped):
-            times = (step.base, step.base + more)
+        step, us = timed(metrics, m.TimeOf.STEP), None
+        more = longer(step) if step else None
+        if step and isinstance(step.base, float) and isinstance(more, float):
+            us = step.base, step.base + more
         numbers = []
         for run in (sides.base, sides.head):  # a step advances many units of work, so it is a part of each
             whole = run.evaluation
@@ -439,7 +430,7 @@ class _Steps:
             if time.of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
                 counted /= whole.candidates
             numbers.append(1.0 if time.of is m.TimeOf.STEP else counted)
-        return cls(time=time, before=numbers[0], after=numbers[1], before_us=times[0], after_us=times[1])
+        return cls(time=time, before=numbers[0], after=numbers[1], us=us)
 
     @property
     def mean(self) -> float:
@@ -447,23 +438,24 @@ class _Steps:
 
     def between(self, delta_us: float) -> float:
         """What lies outside of the steps' usual time; of a step nothing does."""
-        if self.before_us is None or self.after_us is None or not self.before or not self.after:
+        if self.us is None or not self.before or not self.after:
             return 0.0
-        return delta_us - (self.after * self.after_us - self.before * self.before_us)
+        return delta_us - (self.after * self.us[1] - self.before * self.us[0])
 
-    def more(self, delta_us: float) -> MoreSteps | None:
-        """What more steps cost. Where each takes less than before (a smaller batch), what both come to."""
+    def more(self, delta_us: float) -> tuple[str, float]:
+        """More steps, and what they cost. Where each takes less than before (a smaller batch), what both come to."""
         if self.after <= self.before:
-            return None
+            return "", 0.0
         a, figure = ("an", ",.0f") if self.time.of is m.TimeOf.EVALUATION else ("a", ",.3g")
         text = f"{self.after:{figure}} steps {a} {self.time.per}, {self.before:{figure}} in base"
-        if self.before_us is None or self.after_us is None:
-            return MoreSteps(text=text, us=0.0)
-        us = (self.after - self.before) * (self.before_us + self.after_us) / 2
-        if self.after_us <= self.before_us:
-            us = self.after * self.after_us - self.before * self.before_us
-            text += f", each {self.before_us:,.0f} -> {self.after_us:,.0f} us"
-        return MoreSteps(text=text, us=min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0)
+        if self.us is None:
+            return text, 0.0
+        before_us, after_us = self.us
+        us = (self.after - self.before) * (before_us + after_us) / 2
+        if after_us <= before_us:
+            us = self.after * after_us - self.before * before_us
+            text += f", each {before_us:,.0f} -> {after_us:,.0f} us"
+        return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
 
 
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
