@@ -9,6 +9,7 @@ from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
+from kgprof.render.quantity import of_width as of_width
 from kgprof.wording import plural
 
 # One letter a kind, so that a bar can be read without its colours.
@@ -74,11 +75,6 @@ class LegendEntry:
 class TimeTable:
     kinds: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def of_width(share: float) -> str:
-    """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
-    return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:

@@ -29,7 +29,7 @@ from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.looked_for import looked_for
 from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
-from kgprof.render.visible import one_line
+from kgprof.render.visible import CELL, escaped
 from kgprof.wording import relative
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
@@ -38,7 +38,6 @@ FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
 _METRICS = 8  # columns of the table of runs
 _COMPARED = 8  # rows of compared metrics, and of what else differs
-_CELL = 160  # characters of one name or message
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
@@ -48,12 +47,7 @@ _COLUMNS = (
 )
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
-# What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.
-_STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own workflow commands.
-_LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
 _ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
-_MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +112,6 @@ def _present(sections: Iterable[Section | None]) -> list[Section]:
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", errors="replace"))
-
-
-def escaped(text: str, limit: int = _CELL) -> str:
-    """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they are."""
-    safe = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    safe = _STEERING.sub(r"\\\g<0>", safe)
-    safe = _LEADING.sub(r"\1\\\2", safe)
-    # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
-    return _MENTION.sub("@<!-- -->", safe)
 
 
 def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int, size: Callable[[str], int]) -> str:
@@ -548,7 +533,7 @@ def _roofline(profile: m.Profile) -> Section | None:
         return None
     _, run, _, roofline = max(found, key=lambda one: one[3].placed_us / (one[2].total_us or 1.0))
     shown = roofline.rows[:_KERNELS]
-    names = distinct_names([row.name for row in shown], _KERNEL_NAME, _CELL)
+    names = distinct_names([row.name for row in shown], _KERNEL_NAME, CELL)
     ceilings = ", ".join(
         f"{roofline_table.ceiling_name(one)} {roofline_table.rate(one.median, one.unit)}" for one in roofline.ceilings
     )
@@ -569,8 +554,8 @@ def _roofline(profile: m.Profile) -> Section | None:
 
 
 def _launch_cells(name: str, row: m.KernelLaunches) -> list[str]:
-    bound = roofline_table.bound(row, _CELL)
-    figures = (roofline_table.gigabytes(row, _CELL), roofline_table.teraflops(row, _CELL))
+    bound = roofline_table.bound(row, CELL)
+    figures = (roofline_table.gigabytes(row, CELL), roofline_table.teraflops(row, CELL))
     registers = DASH if isinstance(row.registers, m.Skipped) else f"{row.registers:,}"
     return [
         escaped(name),
@@ -578,7 +563,7 @@ def _launch_cells(name: str, row: m.KernelLaunches) -> list[str]:
         figure(row.median_us),
         *(escaped(cell.text) for cell in figures),
         registers,
-        escaped(roofline_table.occupancy(row, _CELL).text),
+        escaped(roofline_table.occupancy(row, CELL).text),
     ]
 
 

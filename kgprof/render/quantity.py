@@ -50,3 +50,8 @@ def amount(value: float, unit: str) -> str:
     if unit == "s":
         return f"{value:.1f} s"
     return f"{value:,.0f}" if value == int(value) else figure(value)
+
+
+def of_width(share: float) -> str:
+    """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
+    return f"{100 * min(max(share, 0.0), 1.0):.3f}%"

@@ -31,3 +31,22 @@ def one_line(text: str, limit: int) -> str:
 def clip(text: str, limit: int) -> str:
     """At most ``limit`` characters, the last of them an ellipsis where something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+# ---------------------------------------------------------------- Markdown
+
+CELL = 160  # characters of a name or message in a cell
+# What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.
+_STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own workflow commands.
+_LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
+_MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
+
+
+def escaped(text: str, limit: int = CELL) -> str:
+    """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they are."""
+    safe = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = _STEERING.sub(r"\\\g<0>", safe)
+    safe = _LEADING.sub(r"\1\\\2", safe)
+    # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
+    return _MENTION.sub("@<!-- -->", safe)

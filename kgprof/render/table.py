@@ -1,0 +1,247 @@
+"""A table, declared once and printed three times: as Markdown and for a terminal here, on the page by ``blocks`` in
+templates/partials/macros.html.jinja. A cell holds what its figure is, what qualifies it, and why it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from kgprof import model as m
+from kgprof.render.quantity import DASH, figure, of_width, percent
+from kgprof.render.spread import EXTREMES, ranged, sampled
+from kgprof.render.visible import escaped, one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+    from kgprof.render.limits import Limits
+
+_Value = TypeVar("_Value")
+_SHORT = 16  # characters: on the page such details share a line, and longer ones may be wrapped
+_TERMINAL = 300  # characters of a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
+
+    texts: tuple[str, ...]
+    style: str = "below"
+    fold: str = ""  # the words that open them on a click; empty: they are in sight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str = field(default="", kw_only=False)
+    details: tuple[str, ...] = ()  # what qualifies a figure: its range, its samples
+    below: tuple[Small, ...] = ()  # on the page only
+    value: float | None = None  # what the page sorts by, where the text does not sort
+    measured: bool = True
+    title: str = ""  # shown on hovering; of a missing figure the reason
+    wrong: bool = False  # a reader must not miss it
+    bar: float | None = None  # 0..1 of a bar below the figure
+    style: str = ""  # a class of the cell, beside its column's
+    bar_style: str = ""
+    mark: str = ""  # a letter or sign before the text that says the same
+    mark_style: str = ""
+    span: int = 1  # columns
+    name: str = ""  # what stands for the text in Markdown and on a terminal, where the page shows it in parts
+
+    @property
+    def detail(self) -> str:
+        return ", ".join(self.details)
+
+    @property
+    def plain(self) -> str:
+        return self.name or self.text
+
+    @property
+    def width(self) -> str:
+        return "" if self.bar is None else of_width(self.bar)
+
+    @property
+    def lines(self) -> tuple[Small, ...]:
+        """The details as the page shows them: short ones share a line, so that no column grows for them."""
+        lines: list[str] = []
+        for detail in self.details:
+            if lines and len(lines[-1]) + len(detail) + 2 <= _SHORT:
+                lines[-1] += f", {detail}"
+            else:
+                lines.append(detail)
+        return tuple(Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    name: str = field(kw_only=False)
+    title: str = ""  # what the figures are: unit, pass, statistic
+    style: str = "number"  # the class of its cells; only numbers stand on the right
+    details: int = 0  # how many of a cell's details a terminal has room for
+
+    @property
+    def number(self) -> bool:
+        return self.style.startswith("number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    cells: tuple[Cell, ...]
+    anchor: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """``label`` says to those who do not see it what the table is. A note is a text, or what it is about and a text."""
+
+    kind: ClassVar[str] = "table"
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    label: str = ""
+    notes: tuple[str | tuple[str, str], ...] = ()
+    totals: tuple[Row, ...] = ()  # below the rows, whatever they are sorted by
+    style: str = ""  # "sortable", "filtered"
+    named_by: int = 0  # the column whose cells name their rows
+
+    def only(self, *names: str) -> Table:
+        """The table with these columns alone, in this order."""
+        at = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in names]
+        rows, totals = (
+            tuple(replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
+            for rows in (self.rows, self.totals)
+        )
+        return replace(self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """What the page shows behind one line that opens it."""
+
+    kind: ClassVar[str] = "fold"
+    title: str = field(kw_only=False)
+    blocks: tuple[Block, ...] = ()
+    caption: str = ""
+    anchor: str = ""
+    style: str = "per-run"
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    name: str
+    value: str
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    kind: ClassVar[str] = "facts"
+    facts: tuple[Fact, ...]
+
+
+Block = Table | Fold | Facts | str | tuple[str, str]  # a text is a note
+
+
+# ---------------------------------------------------------------- making
+
+
+def missing(skipped: m.Skipped | str) -> Cell:
+    """A dash, and why there is nothing else."""
+    return Cell(DASH, measured=False, title=skipped if isinstance(skipped, str) else skipped.reason)
+
+
+def known(value: _Value | m.Skipped, cell: Callable[[_Value], Cell]) -> Cell:
+    """The cell of a value that may be missing."""
+    return missing(value) if isinstance(value, m.Skipped) else cell(value)
+
+
+def number(value: float | m.Skipped, *details: str, scale: float = 1.0) -> Cell:
+    """Three digits of ``value`` times ``scale``; sorted by the value itself."""
+    return known(value, lambda known_value: Cell(figure(known_value * scale), details=details, value=known_value))
+
+
+def whole(value: int | m.Skipped, *details: str) -> Cell:
+    return known(value, lambda known_value: Cell(f"{known_value:,}", details=details, value=known_value))
+
+
+def share(value: float) -> Cell:
+    return Cell(percent(value), value=value)
+
+
+def timed(time: m.Spread | m.Skipped, scale: float = 1.0, unit: str = "") -> Cell:
+    """The median times ``scale``, and below it the range and the number of the samples."""
+
+    def cell(spread: m.Spread) -> Cell:
+        details = tuple(detail for detail in (ranged(spread, scale), sampled(spread)) if detail)
+        median = spread.median * scale
+        return Cell(f"{figure(median)}{unit}", details=details, value=median)
+
+    return known(time, cell)
+
+
+def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
+    made = tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
+    return Row(cells=made, anchor=anchor, style=style)
+
+
+def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
+    """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells of the first."""
+    styles = (first, *[""] * (words - 1), *["number"] * (len(names) - words))
+    return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
+
+
+def plain(label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], style: str = "sortable") -> Table:
+    """A table of texts, the first of each row its name."""
+    return Table(label=label, columns=columns(*headings), rows=tuple(row(*cells) for cells in rows), style=style)
+
+
+# ---------------------------------------------------------------- printing
+
+
+def bounded(content: _Value, limits: Limits) -> _Value:
+    """What the page has room for: every text in it visible, on one line, and no longer than two names."""
+    made: Any = content
+    if isinstance(content, str):
+        made = one_line(content, 2 * limits.name)
+    elif isinstance(content, tuple):
+        made = tuple(bounded(part, limits) for part in content)
+    elif isinstance(content, Small | Cell | Column | Row | Table | Fold | Fact | Facts):
+        made = replace(content, **{part.name: bounded(getattr(content, part.name), limits) for part in fields(content)})
+    return made  # type: ignore[no-any-return]
+
+
+def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[str, ...]]:
+    """The heading's two lines, and a line a row. The first ``words`` columns stand on the left."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    def printed(cell: Cell) -> str:
+        text = escaped(cell.plain)
+        return f"{text}<br><sub>{escaped(cell.detail)}</sub>" if cell.details and cell.measured else text
+
+    rule = [":--" if index < words else "--:" for index in range(len(table.columns))]
+    head = line([escaped(column.name) for column in table.columns]), line(rule)
+    return head, tuple(line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals))
+
+
+def terminal(table: Table) -> RichTable:
+    """Aligned for a terminal; below a row, dimmed, the details that its columns have room for."""
+    from rich.table import Table as RichTable  # late: `kgprof --help` must not pay for it
+
+    printed = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, column in enumerate(table.columns):
+        printed.add_column(one_line(column.name, _TERMINAL), overflow="fold", justify="right" if index else "left")
+    for made in table.rows:
+        printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))
+        details = [
+            ", ".join(detail.removesuffix(f", {EXTREMES}") for detail in cell.details[: column.details * cell.measured])
+            for column, cell in zip(table.columns, made.cells, strict=True)
+        ]
+        if any(details):
+            printed.add_row(*(one_line(detail, _TERMINAL) for detail in details), style="dim")
+    for made in table.totals:
+        printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells), style="dim")
+    return printed
