@@ -186,9 +186,7 @@ def _judged(
     paired = intervals.rounds_of(sides.base, rounds[0]), intervals.rounds_of(sides.head, rounds[1])
     alone = intervals.adjusted(*paired) if sides.drift and all(paired) else None
     within = alone or intervals.interval(*rounds)
-    unseen = [
-        drift for drift in sides.drift if alone is None or drift.loop == intervals.DEVICE
-    ]
+    unseen = [drift for drift in sides.drift if alone is None or drift.loop == intervals.DEVICE]
     if within is not None:
         within = intervals.widened(within, unseen)
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)

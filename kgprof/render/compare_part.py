@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
+from kgprof.render import table as tables
 from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
 from kgprof.render.evaluation_table import Table
 from kgprof.render.limits import Limits
@@ -33,28 +34,23 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricLine:
+class Card:
     name: str
     run: str
     base: str
     head: str
     change: str
-    interval: str
-    allowed: str
     symbol: str
-    verdict: str
-    style: str  # a class name
-    note: str
+    verdict: m.MetricVerdict
+    detail: str
     plot: Plot | None
-    sort: str  # of the change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseLine:
     cause: str
     text: str
-    run: str
-    explains: str  # empty where none explains measured time: that is said once, among the accounts
+    detail: str  # how much it explains, unless that is said once among the accounts, and its run
     place: str
     anchor: str  # of the finding; empty where it has none on this page
 
@@ -106,21 +102,20 @@ class StatusPart:
 class ComparePart:
     base: str
     head: str
-    sides: tuple[tuple[str, str, str], ...]  # what, of base, of head
+    sides: tables.Table
     comparable: bool
     comparability: str
-    cards: tuple[MetricLine, ...]
+    cards: tuple[Card, ...]
     causes: tuple[CauseLine, ...]
     accounts: tuple[str, ...]
-    metrics: tuple[MetricLine, ...]
-    unchanged: tuple[MetricLine, ...]  # those that are the same, or of which nothing is known
+    metrics: tables.Table
+    unchanged: tables.Table  # those that are the same, or of which nothing is known
     legend: tuple[LegendEntry, ...]
     runs: tuple[RunPart, ...]
     findings: tuple[StatusPart, ...]
     environment: Table
     settings: Table
-    method: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # how the intervals were made, and what else a reader must know
 
 
 def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
@@ -130,29 +125,23 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         return None
     metrics = compare_words.metrics_of(found)
     listed = metrics[: 4 * limits.lines]
-    changed, unchanged = (
-        tuple(_metric(metric, limits) for metric in listed if (metric.verdict in compare_words.CHANGED) is moved)
-        for moved in (True, False)
-    )
+    changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     base, head = compare_words.sides(found)
-    return ComparePart(
-        base=one_line(base, limits.name),
-        head=one_line(head, limits.name),
-        sides=_sides(found, limits),
+    together = compare_words.unexplained(found.causes)
+    accounts = (together, *(compare_words.account(run) for run in found.runs[: limits.runs]))
+    part = ComparePart(
+        base=base,
+        head=head,
+        sides=_sides(found),
         comparable=found.comparable,
         comparability=compare_words.comparability(found),
-        cards=_cards(metrics, limits),
-        causes=tuple(_cause(cause, found, profile, anchors, limits) for cause in found.causes[: limits.lines]),
-        accounts=tuple(
-            one_line(said, 2 * limits.name)
-            for said in (
-                compare_words.unexplained(found.causes),
-                *(compare_words.account(run) for run in found.runs[: limits.runs]),
-            )
-            if said
+        cards=_cards(metrics),
+        causes=tuple(_cause(cause, found, profile, anchors, together) for cause in found.causes[: limits.lines]),
+        accounts=tuple(account for account in accounts if account),
+        metrics=compare_words.metric_table(changed, "Metrics that changed, or that the measurement does not settle"),
+        unchanged=compare_words.metric_table(
+            (metric for metric in listed if metric not in changed), "Metrics that are the same, or were not observed"
         ),
-        metrics=changed,
-        unchanged=unchanged,
         legend=_legend(found),
         runs=tuple(_run(run, _scale_us(found), limits) for run in found.runs[: limits.runs]),
         findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
@@ -160,58 +149,55 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
             ("fact", "base", "head"), [(one.name, one.base, one.head) for one in found.environment], limits
         ),
         settings=_settings(found.settings, limits),
-        method=one_line(found.method, 4 * limits.name),
-        notes=tuple(one_line(note, 2 * limits.name) for note in found.notes[: limits.lines]),
+        notes=tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
     )
+    on_the_page = ("metric", "verdict", "base", "head", "change", "95 % interval")
+    part = replace(part, metrics=part.metrics.only(*on_the_page), unchanged=part.unchanged.only(*on_the_page))
+    return tables.bounded(part, limits)
 
 
-def _sides(found: m.Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...]:
-    facts: tuple[tuple[str, Callable[[m.ComparedSide], str]], ...] = (
-        ("from", lambda side: side.source),
-        ("commit", _commit),
-        ("recorded", lambda side: side.created_utc),
-        ("by kgprof", lambda side: side.kgprof_version),
-        ("its own verdict", lambda side: f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"),
+def _sides(found: m.Comparison) -> tables.Table:
+    def facts(side: m.ComparedSide) -> Iterable[str]:
+        yield side.source
+        if isinstance(side.git_commit, m.Skipped):
+            yield f"not known: {side.git_commit.reason}"
+        else:
+            yield side.git_commit + (" with changes" if side.git_dirty is True else "")
+        yield side.created_utc
+        yield side.kgprof_version
+        yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
+
+    names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
+    return tables.Table(
+        label="The two sides",
+        columns=tables.columns("", "base", "head", words=3, first="kind"),
+        rows=tuple(tables.row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
     )
-    return tuple(
-        (name, one_line(of(found.base), 2 * limits.name), one_line(of(found.head), 2 * limits.name))
-        for name, of in facts
-    )
-
-
-def _commit(side: m.ComparedSide) -> str:
-    if isinstance(side.git_commit, m.Skipped):
-        return f"not known: {side.git_commit.reason}"
-    return side.git_commit + (" with changes" if side.git_dirty is True else "")
 
 
 # ---------------------------------------------------------------- metrics
 
 
-def _cards(metrics: Sequence[m.ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
     """The worst of what decides; beyond it, of what changed."""
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     deciding = [metric for metric in metrics if metric.decides]
     others = [metric for metric in metrics if not metric.decides and metric.verdict in changed]
-    return tuple(_metric(metric, limits) for metric in [*deciding, *others][:CARDS])
+    return tuple(_card(metric) for metric in [*deciding, *others][:CARDS])
 
 
-def _metric(metric: m.ComparedMetric, limits: Limits) -> MetricLine:
-    known = isinstance(metric.ratio, float | int)
-    return MetricLine(
-        name=one_line(metric.name, limits.name),
-        run=one_line(metric.run.slug, limits.name),
-        base=one_line(compare_words.value(metric, metric.base), limits.name),
-        head=one_line(compare_words.value(metric, metric.head), limits.name),
+def _card(metric: m.ComparedMetric) -> Card:
+    limit = f"allowed: {compare_words.allowed(metric)}" if compare_words.allowed(metric) else ""
+    return Card(
+        name=metric.name,
+        run=metric.run.slug,
+        base=compare_words.value(metric, metric.base),
+        head=compare_words.value(metric, metric.head),
         change=compare_words.change(metric),
-        interval=compare_words.interval(metric),
-        allowed=compare_words.allowed(metric),
         symbol=compare_words.SYMBOLS[metric.verdict],
         verdict=metric.verdict,
-        style=metric.verdict.replace(" ", "-"),
-        note=one_line(metric.note, 2 * limits.name),
+        detail="; ".join(part for part in (compare_words.interval(metric), limit, metric.note) if part),
         plot=_plot(metric),
-        sort=f"{metric.ratio:.6f}" if known else "",
     )
 
 
@@ -238,20 +224,21 @@ def _plot(metric: m.ComparedMetric) -> Plot | None:
 
 
 def _cause(
-    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], together: str
 ) -> CauseLine:
-    place = cause.location
-    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
+    explains = "" if together else compare_words.explains(cause, found.runs)
     return CauseLine(
         cause=cause.cause,
-        text=one_line(compare_words.cause_text(cause), 2 * limits.name),
-        run=one_line(cause.run.slug, limits.name) if cause.run else "",
-        explains=""
-        if compare_words.unexplained(found.causes)
-        else one_line(compare_words.explains(cause, found.runs), limits.name),
-        place=one_line(where, limits.name),
+        text=compare_words.cause_text(cause),
+        detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
+        place=_where(cause.location, profile),
         anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
     )
+
+
+def _where(place: m.Location | None, profile: m.Profile) -> str:
+    root = profile.environment.source_root
+    return f"{relative(place.file, root)}:{place.line} {place.function}" if place else ""
 
 
 # ---------------------------------------------------------------- where the time moved
@@ -285,26 +272,23 @@ def _legend(found: m.Comparison) -> tuple[LegendEntry, ...]:
 
 
 def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
-    trace = run.trace
-    missing = "the run is on one side only" if run.status is not m.Presence.BOTH else "neither side was traced"
-    verdicts = [metric.verdict for metric in run.metrics]
+    trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
+    summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
+    missing = trace.missing if trace is not None else "neither side was traced"
+    if run.status is not m.Presence.BOTH:
+        summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
+        missing = "the run is on one side only"
     return RunPart(
-        run=one_line(run.run.slug, limits.name),
-        summary=one_line(_summary(run, verdicts), limits.name),
+        run=run.run.slug,
+        summary=summary,
         bars=_bars(trace, scale_us) if trace is not None and not trace.missing else (),
-        missing=one_line((trace.missing if trace is not None else "") or missing, 2 * limits.name),
+        missing=missing,
         tables=_tables(trace, limits),
         phases=_phases(run, limits),
         settings=_settings(run.settings, limits),
-        notes=tuple(one_line(note, 2 * limits.name) for note in run.notes[: limits.lines]),
+        notes=run.notes[: limits.lines],
         open=m.MetricVerdict.WORSE in verdicts,
     )
-
-
-def _summary(run: m.RunComparison, verdicts: Sequence[str]) -> str:
-    if run.status is not m.Presence.BOTH:
-        return f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
-    return ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
 
 
 def _bars(trace: m.TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
@@ -390,17 +374,16 @@ def _finding(
     group: Sequence[m.ComparedFinding], profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> FindingRow:
     (same,) = compare_words.groups_of(group)
-    finding, place = same.first, same.first.location
-    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
-    before, after = (max(counts) for counts in zip(*((one.base_count, one.head_count) for one in group), strict=True))
+    finding = same.first
+    before, after = max(each.base_count for each in group), max(each.head_count for each in group)
     return FindingRow(
-        rule=one_line(finding.rule, limits.name),
+        rule=finding.rule,
         level=finding.level.value,
-        message=one_line(same.words, 2 * limits.name),
-        place=one_line(where, limits.name),
-        runs=one_line(", ".join(same.runs[: limits.lines]), 2 * limits.name),
+        message=same.words,
+        place=_where(finding.location, profile),
+        runs=", ".join(same.runs[: limits.lines]),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
-        fails=any(one.fails for one in group),
+        fails=any(each.fails for each in group),
         anchor=anchors.get(finding.fingerprint, "") if group[0].status is not m.FindingStatus.FIXED else "",
     )
 

@@ -1,4 +1,4 @@
-"""A compared metric in words: what every renderer says of it, so that they cannot disagree."""
+"""A compared metric in words and as a row: what every renderer says of it, so that they cannot disagree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from kgprof import model as m
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.quantity import DASH, count, figure, milliseconds, size
+from kgprof.render.table import Cell, Column, Row, Small, Table, columns
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
@@ -31,6 +32,48 @@ def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
     order = [*m.MetricVerdict]
     every = [metric for run in comparison.runs for metric in run.metrics]
     return tuple(sorted(every, key=lambda metric: (not metric.decides, order.index(metric.verdict))))
+
+
+def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
+    """The page has the run below the metric, and no room for another column."""
+    rows = []
+    for metric in metrics:
+        notes = (f"allowed: {allowed(metric)}" if allowed(metric) else "", metric.note)
+        judged = Cell(
+            metric.verdict,
+            mark=SYMBOLS[metric.verdict],
+            name=f"{SYMBOLS[metric.verdict]} {metric.verdict}",
+            style=style(metric),
+            wrong=metric.verdict is m.MetricVerdict.WORSE,
+        )
+        ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
+        cells = (
+            Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
+            Cell(metric.run.slug),
+            judged,
+            Cell(value(metric, metric.base)),
+            Cell(value(metric, metric.head)),
+            Cell(change(metric), value=ratio),
+            Cell(bounds(metric), details=tuple(note for note in notes if note)),
+        )
+        rows.append(Row(cells=cells))
+    return Table(
+        label=label,
+        columns=(
+            Column("metric", style="short"),
+            Column("run", style=""),
+            Column("verdict", style="kind"),
+            *columns("base", "head", "change", words=0),
+            Column("95 % interval", style=""),
+        ),
+        rows=tuple(rows),
+        style="sortable compared",
+    )
+
+
+def style(metric: m.ComparedMetric) -> str:
+    """Its class in the style sheet."""
+    return f"judged {metric.verdict.replace(' ', '-')}"
 
 
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:

@@ -29,6 +29,7 @@ from kgprof.render.gaps import gathered
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.looked_for import looked_for
 from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
+from kgprof.render.table import markdown as printed
 from kgprof.render.visible import CELL, escaped
 from kgprof.wording import relative
 
@@ -320,28 +321,11 @@ def _metrics(found: m.Comparison) -> Section:
     rest = Counter(metric.verdict for metric in metrics if metric not in changed)
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
     more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
-    said = f"\n<sub>Further metrics: {counted_rest}{more}.</sub>" if counted_rest or more else ""
-    return Section(
-        head=_table(["metric", "run", "verdict", "base", "head", "change"], leading_words=3) if changed else (),
-        rows=tuple(_row(_metric_cells(metric)) for metric in changed[:_COMPARED]),
-        tail=(said,) if said else (),
-        noun="metrics",
-    )
-
-
-def _metric_cells(metric: m.ComparedMetric) -> list[str]:
-    interval, allowed = compare_words.interval(metric), compare_words.allowed(metric)
-    small = "; ".join(part for part in (interval, f"allowed: {allowed}" if allowed else "", metric.note) if part)
-    below = f"<br><sub>{escaped(small, 400)}</sub>" if small else ""
-    word = f"{compare_words.SYMBOLS[metric.verdict]} {metric.verdict}"
-    return [
-        escaped(metric.name),
-        escaped(metric.run.slug),
-        f"**{escaped(word)}**" if metric.verdict is m.MetricVerdict.WORSE else escaped(word),
-        escaped(compare_words.value(metric, metric.base)),
-        escaped(compare_words.value(metric, metric.head)),
-        compare_words.change(metric) + below,
-    ]
+    tail = (f"\n<sub>Further metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
+    table = compare_words.metric_table(changed[:_COMPARED])
+    shown = table.only("metric", "run", "verdict", "base", "head", "change", "95 % interval")
+    head, rows = printed(shown, words=3) if changed else ((), ())
+    return Section(head=head, rows=rows, tail=tail, noun="metrics")
 
 
 def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:

@@ -5,7 +5,7 @@ templates/partials/macros.html.jinja. A cell holds what its figure is, what qual
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kgprof import model as m
@@ -188,7 +188,8 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
 
 def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
     """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells of the first."""
-    styles = (first, *[""] * (words - 1), *["number"] * (len(names) - words))
+    styles = [first, *[""] * (words - 1)] if words else []
+    styles += ["number"] * (len(names) - words)
     return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
 
 
@@ -207,7 +208,9 @@ def bounded(content: _Value, limits: Limits) -> _Value:
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple):
         made = tuple(bounded(part, limits) for part in content)
-    elif isinstance(content, Small | Cell | Column | Row | Table | Fold | Fact | Facts):
+    elif isinstance(content, dict):
+        made = {name: bounded(part, limits) for name, part in content.items()}
+    elif is_dataclass(content) and not isinstance(content, type):
         made = replace(content, **{part.name: bounded(getattr(content, part.name), limits) for part in fields(content)})
     return made  # type: ignore[no-any-return]
 
@@ -219,8 +222,8 @@ def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[st
         return f"| {' | '.join(cells)} |"
 
     def printed(cell: Cell) -> str:
-        text = escaped(cell.plain)
-        return f"{text}<br><sub>{escaped(cell.detail)}</sub>" if cell.details and cell.measured else text
+        text = f"**{escaped(cell.plain)}**" if cell.wrong else escaped(cell.plain)
+        return f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>" if cell.details and cell.measured else text
 
     rule = [":--" if index < words else "--:" for index in range(len(table.columns))]
     head = line([escaped(column.name) for column in table.columns]), line(rule)

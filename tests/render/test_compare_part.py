@@ -121,11 +121,11 @@ def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
 def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     first, second, third = part().causes
 
-    assert first.explains == "explains +4.10 ms of +4.50 ms a step"
+    assert first.detail == "explains +4.10 ms of +4.50 ms a step, batched.default"
     assert first.anchor == "KGP201-read000"
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
-    assert third.explains == "explains no measured time: no time is known to be worse"
+    assert third.detail == "explains no measured time: no time is known to be worse"
     assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.20 ms not explained",)
 
 
@@ -140,7 +140,7 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
     shown = compare_part(msgspec.structs.replace(found, comparison=comparison), {}, LEVELS[0])
 
     assert shown is not None
-    assert {cause.explains for cause in shown.causes} == {""}
+    assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
     assert shown.accounts == (
         "None of these explains measured time: no trace of base",
         "batched.default: +4.50 ms a step, none of it explained",
@@ -205,10 +205,12 @@ def test_environments_that_differ_are_said_in_the_first_lines() -> None:
 def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
     page = Html().render(profiles.comparison())
 
-    judged = re.findall(r'<span class="judged ([\w-]+)"><span aria-hidden="true">(.)</span> ([\w ]+)</span>', page)
+    cells = re.findall(
+        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>', page
+    )
 
-    assert {(style, word) for style, _, word in judged} == {(word.replace(" ", "-"), word) for word in MetricVerdict}
-    assert {word: symbol for _, symbol, word in judged} == compare_words.SYMBOLS
+    assert {(style, word) for style, _, word in cells} == {(word.replace(" ", "-"), word) for word in MetricVerdict}
+    assert {word: symbol for _, symbol, word in cells} == compare_words.SYMBOLS
 
 
 def test_what_is_unknown_is_skipped_not_zero() -> None:

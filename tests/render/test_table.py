@@ -69,7 +69,7 @@ def test_markdown_has_a_row_a_run_with_what_qualifies_its_figure_and_the_sum_las
     assert head == ("| run | ms per step | calls |", "| :-- | --: | --: |")
     assert rows == (
         "| fused.default | 1.50<br><sub>1.40 to 1.60 in all, n = 9</sub> | 1,200 |",
-        "| eager | \N{EN DASH} | 2 |",
+        "| **eager** | \N{EN DASH} | 2 |",
         "| all |  | 1,202 |",
     )
 
