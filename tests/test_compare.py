@@ -58,8 +58,8 @@ def test_a_folder_a_page_and_a_document_say_the_same(
 
     assert (code, err) == (1, "")
     verdict = next(line for line in out.splitlines() if line.startswith("FAILED: "))
-    assert verdict.startswith("FAILED: fused.default: step +20.0 % (95 % ")
-    assert "; likely cause: step.py:41: new KGP201 Tensor.item reads 1 value a step" in verdict
+    assert "fused.default" in verdict
+    assert "step.py:41: new KGP201" in verdict
     assert "fused.default  step" in out
     assert "+20.0 %" in out
 
