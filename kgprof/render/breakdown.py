@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import milliseconds, percent
-from kgprof.render.visible import one_line
+from kgprof.render.table import Cell, Table, columns, row
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -71,11 +71,6 @@ NAMES = {kind: name for kind, name, _ in KINDS}
 IN_FUSED = "in fused"  # the kind has no kernel of its own; generated kernels hold its operators
 
 
-def without_kernel(kernels: m.KernelBreakdown, kind: str) -> str:
-    """What stands where a kind took no time of its own."""
-    return IN_FUSED if kind in kernels.fused_kinds else "0"
-
-
 def steps_of(kernels: m.KernelBreakdown) -> int:
     """What totals are divided by: the traced steps, or one where the trace marks none."""
     return max(kernels.steps, 1)
@@ -110,9 +105,36 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "device time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile, limits: Limits) -> Iterator[tuple[str, str]]:
+def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:
     """The project's own rules: what is looked for in a name, and what that made of this report's kernels."""
-    for own in profile.kind_overrides[: limits.lines]:
-        decided = plural(own.kernels, "kernel") if own.kernels else "no kernel"
-        said = f"{NAMES[own.kind]}: {decided} of this report ({own.origin})"
-        yield one_line(own.pattern, limits.name), one_line(said, 2 * limits.name)
+    return tuple(
+        (
+            own.pattern,
+            f"{NAMES[own.kind]}: {plural(own.kernels, 'kernel') if own.kernels else 'no kernel'} of this report "
+            f"({own.origin})",
+        )
+        for own in profile.kind_overrides[: limits.lines]
+    )
+
+
+def time_table(runs: Sequence[m.RunReport]) -> Table:
+    """Milliseconds of a traced step, run by run and kind by kind."""
+    broken_down = [(run, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
+    present = {part.kind for _, kernels in broken_down for part in parts(kernels)}
+    kinds = [kind for kind, _, _ in KINDS if kind in present]
+    rows = []
+    for run, kernels in broken_down:
+        known = {part.kind: part for part in parts(kernels)}
+        cells = (
+            Cell(milliseconds(known[kind].per_step_us), details=(percent(known[kind].share),))
+            if kind in known
+            else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
+            for kind in kinds
+        )
+        rows.append(row(run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
+    return Table(
+        label="Time per step by kind",
+        columns=columns("run", *(NAMES[kind] for kind in kinds), "whole step"),
+        rows=tuple(rows),
+        style="sortable",
+    )

@@ -71,12 +71,6 @@ class LegendEntry:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeTable:
-    kinds: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-
-
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
     return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
 
@@ -160,17 +154,3 @@ def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
         for kind, name, meaning in breakdown.KINDS
         if kind in present
     )
-
-
-def time_table(runs: Sequence[m.RunReport], limits: Limits) -> TimeTable:
-    kinds = _present_kinds(runs)
-    rows = []
-    for _, run, kernels in broken_down(runs):
-        found = {part.kind: part for part in breakdown.parts(kernels)}
-        cells = [
-            milliseconds(found[kind].per_step_us) if kind in found else breakdown.without_kernel(kernels, kind)
-            for kind in kinds
-        ]
-        total = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
-        rows.append((run_name(run, limits), (*cells, total)))
-    return TimeTable(kinds=tuple(breakdown.NAMES[kind] for kind in kinds), rows=tuple(rows))

@@ -9,12 +9,10 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render import table as tables
 from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
-from kgprof.render.evaluation_table import Table
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.visible import one_line
+from kgprof.render.table import Table, bounded, columns, plain, row
 from kgprof.wording import relative
 
 CARDS = 6
@@ -69,10 +67,8 @@ class RunPart:
     summary: str
     bars: tuple[SideBar, ...]
     missing: str  # why there are none
-    tables: tuple[tuple[str, Table], ...]
-    phases: Table
-    settings: Table
     notes: tuple[str, ...]
+    tables: tuple[Table, ...]  # what the traces, the compilations and the settings differ in
     open: bool
 
 
@@ -102,19 +98,18 @@ class StatusPart:
 class ComparePart:
     base: str
     head: str
-    sides: tables.Table
+    sides: Table
     comparable: bool
     comparability: str
     cards: tuple[Card, ...]
     causes: tuple[CauseLine, ...]
     accounts: tuple[str, ...]
-    metrics: tables.Table
-    unchanged: tables.Table  # those that are the same, or of which nothing is known
+    metrics: Table
+    unchanged: Table  # those that are the same, or of which nothing is known
     legend: tuple[LegendEntry, ...]
     runs: tuple[RunPart, ...]
     findings: tuple[StatusPart, ...]
-    environment: Table
-    settings: Table
+    differences: tuple[Table, ...]  # of the environments and the settings
     notes: tuple[str, ...]  # how the intervals were made, and what else a reader must know
 
 
@@ -128,6 +123,8 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     base, head = compare_words.sides(found)
     together = compare_words.unexplained(found.causes)
+    bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
+    longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     accounts = (together, *(compare_words.account(run) for run in found.runs[: limits.runs]))
     part = ComparePart(
         base=base,
@@ -142,21 +139,25 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         unchanged=compare_words.metric_table(
             (metric for metric in listed if metric not in changed), "Metrics that are the same, or were not observed"
         ),
-        legend=_legend(found),
-        runs=tuple(_run(run, _scale_us(found), limits) for run in found.runs[: limits.runs]),
-        findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
-        environment=_changes_table(
-            ("fact", "base", "head"), [(one.name, one.base, one.head) for one in found.environment], limits
+        legend=tuple(
+            LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
+            for kind, name, meaning in breakdown.KINDS
+            if any(kind in bar for bar in bars)
         ),
-        settings=_settings(found.settings, limits),
+        runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
+        findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
+        differences=(
+            *_changes("Facts of the environment that differ", "fact", found.environment, limits),
+            *_changes("Settings that differ", "setting", found.settings, limits),
+        ),
         notes=tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
     )
     on_the_page = ("metric", "verdict", "base", "head", "change", "95 % interval")
     part = replace(part, metrics=part.metrics.only(*on_the_page), unchanged=part.unchanged.only(*on_the_page))
-    return tables.bounded(part, limits)
+    return bounded(part, limits)
 
 
-def _sides(found: m.Comparison) -> tables.Table:
+def _sides(found: m.Comparison) -> Table:
     def facts(side: m.ComparedSide) -> Iterable[str]:
         yield side.source
         if isinstance(side.git_commit, m.Skipped):
@@ -168,10 +169,10 @@ def _sides(found: m.Comparison) -> tables.Table:
         yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
 
     names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
-    return tables.Table(
+    return Table(
         label="The two sides",
-        columns=tables.columns("", "base", "head", words=3, first="kind"),
-        rows=tuple(tables.row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
+        columns=columns("", "base", "head", words=3, first="kind"),
+        rows=tuple(row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
     )
 
 
@@ -244,103 +245,78 @@ def _where(place: m.Location | None, profile: m.Profile) -> str:
 # ---------------------------------------------------------------- where the time moved
 
 
-def _scale_us(found: m.Comparison) -> float:
-    """Length of the longest bar of any run, on either side."""
-    traces = [run.trace for run in found.runs if run.trace is not None]
-    return max((sum(us for _, us in _parts(trace, after)) for trace in traces for after in (False, True)), default=0.0)
-
-
-def _parts(trace: m.TraceDifference, after: bool) -> tuple[tuple[str, float], ...]:
+def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
-    idle = [row for row in trace.window if row.name == breakdown.IDLE]
-    totals = {row.name: _of(row, after) for row in (*trace.kinds, *idle)}
-    return tuple((str(kind), totals[kind]) for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0)
+    rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
+    totals = {row.name: row.after_us if after else row.before_us for row in rows}
+    return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
 
 
-def _of(row: m.Change, after: bool) -> float:
-    return row.after_us if after else row.before_us
-
-
-def _legend(found: m.Comparison) -> tuple[LegendEntry, ...]:
-    traces = [run.trace for run in found.runs if run.trace is not None]
-    present = {kind for trace in traces for after in (False, True) for kind, _ in _parts(trace, after)}
-    return tuple(
-        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
-        for kind, name, meaning in breakdown.KINDS
-        if kind in present
-    )
-
-
-def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
+def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
     trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
     summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
     missing = trace.missing if trace is not None else "neither side was traced"
     if run.status is not m.Presence.BOTH:
         summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
         missing = "the run is on one side only"
+    shown = None if trace is None or trace.missing else trace
+    bars = [_bar(name, shown, name == "head", longest_us) for name in ("base", "head") if shown]
     return RunPart(
         run=run.run.slug,
         summary=summary,
-        bars=_bars(trace, scale_us) if trace is not None and not trace.missing else (),
+        bars=tuple(bars),
         missing=missing,
-        tables=_tables(trace, limits),
-        phases=_phases(run, limits),
-        settings=_settings(run.settings, limits),
         notes=run.notes[: limits.lines],
+        tables=tuple(_tables(run, shown, limits)),
         open=m.MetricVerdict.WORSE in verdicts,
     )
 
 
-def _bars(trace: m.TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
-    return tuple(
-        _bar(name, trace, after=after, scale_us=scale_us or 1.0) for name, after in (("base", False), ("head", True))
-    )
-
-
-def _bar(name: str, trace: m.TraceDifference, *, after: bool, scale_us: float) -> SideBar:
-    found = _parts(trace, after)
-    window = sum(_of(row, after) for row in trace.window if row.name == "window")
-    whole = window or sum(us for _, us in found) or 1.0
-    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in found)
+def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> SideBar:
+    parts = _parts(trace, after)
+    window = next((row for row in trace.window if row.name == "window"), None)
+    whole = (window.after_us if after else window.before_us) if window else 0.0
+    whole = whole or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps
     over = f", mean of {count(steps)}" if trace.per == "step" else ""
+    segments = [
+        Part(kind=kind, letter=LETTERS[kind], length=us / (longest_us or 1.0), share=us / whole)
+        for kind, us in parts.items()
+    ]
+    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items())
     return SideBar(
         name=name,
         caption=f"{milliseconds(whole)} ms a {trace.per} under the profiler{over}",
         description=f"{name}: {milliseconds(whole)} ms: {words}",
-        segments=of_parts(
-            [Part(kind=kind, letter=LETTERS[kind], length=us / scale_us, share=us / whole) for kind, us in found]
-        ),
+        segments=of_parts(segments),
     )
 
 
-def _tables(trace: m.TraceDifference | None, limits: Limits) -> tuple[tuple[str, Table], ...]:
-    if trace is None or trace.missing:
-        return ()
-    rows = min(KERNELS, limits.kernel_rows)
-    # A page that is too large for any kernel keeps the kinds.
-    bounded = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
-    return trace_table.difference_tables(bounded, limits, rows=rows or KERNELS).tables
+def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits) -> Iterable[Table]:
+    """What is less than a millisecond of a compilation is none."""
+    if trace is not None:
+        rows = min(KERNELS, limits.kernel_rows)
+        # A page that is too large for any kernel keeps the kinds.
+        kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
+        yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
+    stages = []
+    for phase in run.phases[: limits.lines]:
+        more = phase.head_s - phase.base_s
+        sign = "+" if more > 0 else compare_words.MINUS
+        difference = f"{sign}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
+        stages.append((phase.name, figure(phase.base_s), figure(phase.head_s), difference))
+    if stages:
+        headings, label = ("compile stage", "was, s", "is, s", "difference"), f"{run.run.slug}, by stage of compilation"
+        yield plain(label, headings, stages, style="", first="name")
+    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
 
 
-def _phases(run: m.RunComparison, limits: Limits) -> Table:
-    rows = tuple(
-        (
-            one_line(phase.name, limits.name),
-            figure(phase.base_s),
-            figure(phase.head_s),
-            _signed_seconds(phase.head_s - phase.base_s),
-        )
-        for phase in run.phases[: limits.lines]
-    )
-    return Table(headings=("compile stage", "was, s", "is, s", "difference"), rows=rows)
-
-
-def _signed_seconds(seconds: float) -> str:
-    """What is less than a millisecond is none."""
-    if abs(seconds) < 0.0005:
-        return "0"
-    return f"{'+' if seconds > 0 else compare_words.MINUS}{figure(abs(seconds))}"
+def _changes(
+    label: str, name: str, changes: Sequence[m.SettingChange | m.EnvironmentChange], limits: Limits
+) -> Iterable[Table]:
+    rows = [(change.name, change.base or DASH, change.head or DASH) for change in changes[: limits.lines]]
+    if rows:
+        yield plain(label, (name, "base", "head"), rows, style="", first="name")
 
 
 # ---------------------------------------------------------------- findings
@@ -385,18 +361,4 @@ def _finding(
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
         fails=any(each.fails for each in group),
         anchor=anchors.get(finding.fingerprint, "") if group[0].status is not m.FindingStatus.FIXED else "",
-    )
-
-
-# ---------------------------------------------------------------- settings
-
-
-def _settings(changes: Sequence[m.SettingChange], limits: Limits) -> Table:
-    return _changes_table(("setting", "base", "head"), [(one.name, one.base, one.head) for one in changes], limits)
-
-
-def _changes_table(headings: tuple[str, ...], rows: Sequence[tuple[str, str, str]], limits: Limits) -> Table:
-    return Table(
-        headings=headings,
-        rows=tuple(tuple(one_line(cell, limits.name) or DASH for cell in row) for row in rows[: limits.lines]),
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
 from kgprof.render.limits import Limits, anchor, run_name
-from kgprof.render.quantity import DASH, count, figure, milliseconds, percent
-from kgprof.render.spread import ranged, sampled
-from kgprof.render.visible import one_line
+from kgprof.render.quantity import DASH, figure, percent
+from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, row, timed
+from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
 STAGES = (
@@ -21,59 +20,7 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilationLine:
-    compile_id: str
-    function: str
-    location: str
-    seconds: str
-    stages: tuple[str, ...]  # of STAGES; empty where they were not recorded
-    why: str  # they were not
-    failure: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileLine:
-    anchor: str
-    run: str
-    first_call_s: str
-    compilations: str
-    compile_s: str
-    steady: str
-    details: tuple[CompilationLine, ...]
-    left_out: str  # how many more compilations there were
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileTable:
-    lines: tuple[CompileLine, ...]
-    stages: tuple[str, ...]
-    totals: tuple[tuple[str, tuple[str, ...]], ...]  # run, seconds in each stage and in all of them
-    bars: tuple[Bar, ...]
-    scale_s: str
-    legend: tuple[LegendEntry, ...]
-
-
-def compile_table(runs: Sequence[m.RunReport], limits: Limits) -> CompileTable:
-    staged = [(index, run, total) for index, run in enumerate(runs) if (total := _total(run))]
-    scale = max((sum(total) for _, _, total in staged), default=0.0) or 1.0
-    return CompileTable(
-        lines=tuple(
-            _line(index, run, run.compile, limits)
-            for index, run in enumerate(runs)
-            if isinstance(run.compile, m.CompileSummary)
-        ),
-        stages=tuple(name for _, _, name, _ in STAGES),
-        totals=tuple((run_name(run, limits), _figures((*total, sum(total)))) for _, run, total in staged),
-        bars=tuple(_bar(index, run, total, scale, limits) for index, run, total in staged),
-        scale_s=figure(scale),
-        legend=tuple(
-            LegendEntry(kind=kind(field), letter=letter, name=name, meaning=meaning)
-            for field, letter, name, meaning in STAGES
-        ),
-    )
+_NAMES = tuple(name for _, _, name, _ in STAGES)
 
 
 def kind(field: str) -> str:
@@ -81,79 +28,123 @@ def kind(field: str) -> str:
     return field.removesuffix("_s").replace("_", "-")
 
 
-def _total(run: m.RunReport) -> tuple[float, ...]:
-    """Seconds of the whole run in each stage; empty where no compilation recorded any."""
-    if not isinstance(run.compile, m.CompileSummary):
-        return ()
-    known = [c.stages for c in run.compile.compilations if isinstance(c.stages, m.CompileStages)]
-    return tuple(sum(_seconds(stages, field) for stages in known) for field, *_ in STAGES) if known else ()
+LEGEND = tuple(
+    LegendEntry(kind=kind(field), letter=letter, name=name, meaning=why) for field, letter, name, why in STAGES
+)
 
 
-def _seconds(stages: m.CompileStages, field: str) -> float:
-    value = getattr(stages, field)
-    assert isinstance(value, float | int)
-    return float(value)
+def compile_table(runs: Sequence[m.RunReport]) -> Table:
+    """One row a run that the compiler left records of."""
+    rows = []
+    for run in runs:
+        if isinstance(run.compile, m.Skipped):
+            continue
+        compiled = run.compile
+        seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
+        later = compiled.steady
+        rows.append(
+            row(
+                run.key.slug,
+                number(compiled.first_call_s),
+                f"{len(compiled.compilations):,}",
+                figure(sum(seconds)) if seconds else DASH,
+                later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3),
+            )
+        )
+    headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
+    return Table(label="Compilation per run", columns=columns(*headings), rows=tuple(rows), style="sortable")
+
+
+def _totals(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary, tuple[float, ...]]]:
+    """Seconds in each stage, of the runs of which at least one compilation recorded them."""
+    totals = []
+    for index, run in enumerate(runs):
+        if isinstance(run.compile, m.Skipped):
+            continue
+        recorded = [c.stages for c in run.compile.compilations if isinstance(c.stages, m.CompileStages)]
+        if recorded:
+            each = [_seconds(stages) for stages in recorded]
+            totals.append((index, run, run.compile, tuple(sum(stage) for stage in zip(*each, strict=True))))
+    return totals
+
+
+def _seconds(stages: m.CompileStages) -> tuple[float, ...]:
+    return tuple(float(getattr(stages, field)) for field, *_ in STAGES)
 
 
 def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
     return tuple("0" if value == 0 else "< 0.001" if value < 0.001 else figure(value) for value in seconds)
 
 
-def _bar(index: int, run: m.RunReport, total: Sequence[float], scale: float, limits: Limits) -> Bar:
-    whole = sum(total) or 1.0
-    parts = [
-        Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole)
-        for (field, letter, _, _), value in zip(STAGES, total, strict=True)
-        if value
-    ]
-    said = [
-        f"{name} {figure(value)} s ({percent(value / whole)})"
-        for (_, _, name, _), value in zip(STAGES, total, strict=True)
-        if value
-    ]
-    assert isinstance(run.compile, m.CompileSummary)
-    known = sum(isinstance(c.stages, m.CompileStages) for c in run.compile.compilations)
-    of_all = f" of {count(len(run.compile.compilations))}" if known < len(run.compile.compilations) else ""
-    noun = "compilation" if known == 1 and not of_all else "compilations"
-    return Bar(
-        anchor=anchor(index),
-        run=run_name(run, limits),
-        caption=f"{figure(sum(total))} s in {count(known)}{of_all} {noun}",
-        description=f"{figure(sum(total))} s: {', '.join(said)}",
-        segments=of_parts(parts),
+def stage_table(runs: Sequence[m.RunReport]) -> Table:
+    return Table(
+        label="Seconds of compilation by stage",
+        columns=columns("run", *_NAMES, "all six"),
+        rows=tuple(row(run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs)),
+        style="sortable",
     )
 
 
-def _line(index: int, run: m.RunReport, compiled: m.CompileSummary, limits: Limits) -> CompileLine:
-    seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
-    more = len(compiled.compilations) - limits.lines
-    return CompileLine(
-        anchor=anchor(index),
-        run=run_name(run, limits),
-        first_call_s=DASH if isinstance(compiled.first_call_s, m.Skipped) else figure(compiled.first_call_s),
-        compilations=count(len(compiled.compilations)),
-        compile_s=figure(sum(seconds)) if seconds else DASH,
-        steady=_spread_ms(compiled.steady, limits),
-        details=tuple(_compilation(c, limits) for c in compiled.compilations[: limits.lines]),
-        left_out=count(more) if more > 0 else "",
-    )
+def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
+    """Length of the longest bar."""
+    return max((sum(total) for *_, total in _totals(runs)), default=0.0) or 1.0
 
 
-def _compilation(compilation: m.Compilation, limits: Limits) -> CompilationLine:
-    stages, seconds = compilation.stages, compilation.duration_s
-    return CompilationLine(
-        compile_id=one_line(compilation.compile_id, limits.name),
-        function=one_line(compilation.function, limits.name),
-        location=one_line(compilation.location, limits.name),
-        seconds=DASH if isinstance(seconds, m.Skipped) else figure(seconds),
-        stages=() if isinstance(stages, m.Skipped) else _figures([_seconds(stages, field) for field, *_ in STAGES]),
-        why=one_line(stages.reason, limits.name) if isinstance(stages, m.Skipped) else "",
-        failure=one_line(compilation.fail_reason, limits.name),
-    )
+def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
+    scale, bars = bar_scale_s(runs), []
+    for index, run, compiled, total in _totals(runs):
+        whole = sum(total) or 1.0
+        shown = [(stage, value) for stage, value in zip(STAGES, total, strict=True) if value]
+        parts = [
+            Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole)
+            for (field, letter, _, _), value in shown
+        ]
+        said = ", ".join(f"{name} {figure(value)} s ({percent(value / whole)})" for (_, _, name, _), value in shown)
+        number_of = len(compiled.compilations)
+        recorded = sum(isinstance(c.stages, m.CompileStages) for c in compiled.compilations)
+        number_said = (
+            plural(recorded, "compilation") if recorded == number_of else f"{recorded} of {number_of:,} compilations"
+        )
+        bars.append(
+            Bar(
+                anchor=anchor(index),
+                run=run_name(run, limits),
+                caption=f"{figure(sum(total))} s in {number_said}",
+                description=f"{figure(sum(total))} s: {said}",
+                segments=of_parts(parts),
+            )
+        )
+    return tuple(bars)
 
 
-def _spread_ms(time: m.Spread | m.Skipped, limits: Limits) -> str:
-    if isinstance(time, m.Skipped):
-        return one_line(time.reason, limits.name)
-    known = [part for part in (ranged(time, 1e-3), sampled(time)) if part]
-    return f"{milliseconds(time.median)} ({', '.join(known)})"
+def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+    """Each compilation, run by run."""
+    folds = []
+    for index, run in enumerate(runs):
+        made = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
+        if not made:
+            continue
+        table = Table(
+            label=f"Compilations of {run.key.slug}",
+            columns=(Column("id", style="kind"), Column("function", style=""), *columns("s", *_NAMES, words=0)),
+            rows=tuple(_compilation(compilation) for compilation in made[: limits.lines]),
+        )
+        blocks: list[Block] = [table]
+        if len(made) > limits.lines:
+            blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
+        place = f"compile-{anchor(index)}"
+        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, style=""))
+    return tuple(folds)
+
+
+def _compilation(compilation: m.Compilation) -> Row:
+    below = [Small((compilation.location,), "place")]
+    if compilation.fail_reason:
+        below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
+    stages: tuple[Cell | str, ...]
+    if isinstance(compilation.stages, m.Skipped):
+        stages = (Cell(compilation.stages.reason, style="missing", span=len(STAGES)),)
+    else:
+        stages = _figures(_seconds(compilation.stages))
+    function = Cell(compilation.function, below=tuple(below))
+    return row(compilation.compile_id, function, number(compilation.duration_s), *stages)

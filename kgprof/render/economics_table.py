@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure, milliseconds
-from kgprof.render.spread import ranged, sampled
-from kgprof.render.visible import one_line
+from kgprof.render.quantity import figure, milliseconds
+from kgprof.render.table import Cell, Table, columns, known, number, row, timed
 from kgprof.wording import plural
 
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
@@ -24,25 +22,19 @@ HEADINGS = (
     "eager",
 )
 
-Figure = tuple[str, str]  # what stands in a cell, and the small line below it
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EconomicsTable:
-    headings: tuple[str, ...]  # of what at least one run has a figure for
-    rows: tuple[tuple[str, tuple[Figure, ...]], ...]  # run, figures
-    unknown: tuple[str, ...]  # "fused.default: compiling, warm: why"
-
-
-def economics_table(profile: m.Profile, limits: Limits) -> EconomicsTable:
+def economics_table(profile: m.Profile, limits: Limits) -> Table:
+    """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)[: limits.runs]
-    rows = [(one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown]
-    known = [column for column in range(len(HEADINGS)) if any(figures[column] != (DASH, "") for _, figures in rows)]
-    return EconomicsTable(
-        headings=tuple(HEADINGS[column] for column in known),
-        rows=tuple((run, tuple(figures[column] for column in known)) for run, figures in rows),
-        unknown=_unknown(shown, limits),
+    table = Table(
+        label="Compile time against time saved, per run",
+        columns=columns("run", *HEADINGS),
+        rows=tuple(row(one.run.slug, *_figures(one)) for one in shown),
+        notes=_unknown(shown, limits),
+        style="sortable",
     )
+    known = (name for at, name in enumerate(HEADINGS, start=1) if any(line.cells[at].measured for line in table.rows))
+    return table.only("run", *known)
 
 
 def sentences(profile: m.Profile) -> tuple[str, ...]:
@@ -55,41 +47,28 @@ def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
     return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
 
 
-def _figures(one: m.Economics, limits: Limits) -> tuple[Figure, ...]:
+def _figures(one: m.Economics) -> tuple[Cell, ...]:
+    saved: tuple[str, ...] = ()
+    if not isinstance(one.saved_us, m.Skipped):
+        saved = (f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
+    scale, unit = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
     return (
-        (WORDS.get(one.verdict, one_line(one.verdict, limits.name)), _saved(one)),
-        _break_even(one.cold),
-        _break_even(one.warm),
-        _seconds(one.cold_s),
-        _time(one.warm_s, 1.0),
-        _seconds(one.eager_s),
-        _time(one.compiled_time, 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"),
-        _time(one.eager_time, 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"),
+        Cell(WORDS.get(one.verdict, one.verdict), details=saved),
+        known(one.cold, _break_even),
+        known(one.warm, _break_even),
+        number(one.cold_s),
+        timed(one.warm_s),
+        number(one.eager_s),
+        timed(one.compiled_time, scale, unit),
+        timed(one.eager_time, scale, unit),
     )
 
 
-def _saved(one: m.Economics) -> str:
-    if isinstance(one.saved_us, m.Skipped):
-        return ""
-    return f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}"
-
-
-def _seconds(value: float | m.Skipped) -> Figure:
-    return (DASH if isinstance(value, m.Skipped) else figure(value)), ""
-
-
-def _time(time: m.Spread | m.Skipped, scale: float, unit: str = "") -> Figure:
-    if isinstance(time, m.Skipped):
-        return DASH, ""
-    known = [part for part in (ranged(time, scale), sampled(time)) if part]
-    return f"{figure(time.median * scale)}{unit}", ", ".join(known)
-
-
-def _break_even(found: m.BreakEven | m.Skipped) -> Figure:
-    if isinstance(found, m.Skipped):
-        return DASH, ""
-    candidates = "" if isinstance(found.candidates, m.Skipped) else f"{plural(round(found.candidates), 'candidate')}, "
-    return plural(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
+def _break_even(found: m.BreakEven) -> Cell:
+    work = () if isinstance(found.candidates, m.Skipped) else (plural(round(found.candidates), "candidate"),)
+    return Cell(
+        plural(round(found.steps), "step"), details=(*work, f"{figure(found.after_s)} s of them"), value=found.steps
+    )
 
 
 def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
@@ -98,9 +77,7 @@ def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
     for one in shown:
         for said in _reasons(one):
             runs.setdefault(said, []).append(one.run.slug)
-    return tuple(
-        one_line(f"{', '.join(slugs[: limits.lines])}: {said}", 2 * limits.name) for said, slugs in runs.items()
-    )[: limits.lines]
+    return tuple(f"{', '.join(slugs[: limits.lines])}: {said}" for said, slugs in list(runs.items())[: limits.lines])
 
 
 def _reasons(one: m.Economics) -> Iterator[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from kgprof import model as m
-from kgprof.render.evaluation_table import Fact
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, size
-from kgprof.render.visible import one_line
+from kgprof.render.table import Fact
 
 
-def headline(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
+def headline(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment
     facts = [environment.device_name, f"torch {environment.torch}"]
     if profile.device == "cuda":
@@ -20,7 +19,7 @@ def headline(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     if isinstance(environment.git_commit, str):
         facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
     facts += [] if profile.trace_files else [f"seed {profile.options.seed}"]  # what was run elsewhere had its own
-    return tuple(one_line(fact, limits.name) for fact in facts)
+    return tuple(facts)
 
 
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
@@ -48,7 +47,12 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         ("kgprof", f"recorded with {machine.kgprof}, read with {profile.kgprof_version}"),
         *machine.flags.items(),
     ]
-    return tuple(_fact(name, value, limits) for name, value in pairs[: limits.lines])
+    return tuple(
+        Fact(name=name, value=value.reason, missing=True)
+        if isinstance(value, m.Skipped)
+        else Fact(name=name, value=value)
+        for name, value in pairs[: limits.lines]
+    )
 
 
 def cores(machine: m.Environment) -> list[str]:
@@ -72,13 +76,7 @@ def no_commit(commit: m.Skipped) -> m.Skipped:
     return commit
 
 
-def _fact(name: str, value: str | m.Skipped, limits: Limits) -> Fact:
-    if isinstance(value, m.Skipped):
-        return Fact(name=name, value=one_line(value.reason, limits.name), missing=True)
-    return Fact(name=one_line(name, limits.name), value=one_line(value, limits.name))
-
-
-def options(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
+def options(profile: m.Profile) -> tuple[Fact, ...]:
     asked = profile.options
     pairs = (
         ("strategies", ", ".join(asked.strategies) or "the workload's own default"),
@@ -91,4 +89,4 @@ def options(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         ("time limit of a process", f"{figure(asked.timeout_s)} s"),
         ("workload's own options", " ".join(asked.workload_args) or "none"),
     )
-    return tuple(Fact(name=name, value=one_line(value, limits.name)) for name, value in pairs)
+    return tuple(Fact(name=name, value=value) for name, value in pairs)

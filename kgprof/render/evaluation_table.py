@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.limits import Limits, run_name
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, fixed
-from kgprof.render.visible import one_line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    name: str
-    value: str
-    missing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A plain table: the first column names the row."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
+from kgprof.render.table import Fact, Table, plain
 
 _CLASS_HEADINGS = (
     "run",
@@ -49,7 +32,7 @@ def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluat
     return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
 
 
-def classes(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+def classes(runs: Sequence[m.RunReport]) -> Table:
     rows = []
     for run, evaluation in _evaluated(runs):
         dropped = evaluation.dropped
@@ -69,8 +52,8 @@ def classes(runs: Sequence[m.RunReport], limits: Limits) -> Table:
             dropped.rules,
             evaluation.nan_scores,
         )
-        rows.append((run_name(run, limits), *(count(number) for number in numbers)))
-    return Table(headings=_CLASS_HEADINGS, rows=tuple(rows))
+        rows.append((run.key.slug, *(count(number) for number in numbers)))
+    return plain("Classes of candidates per run", _CLASS_HEADINGS, rows)
 
 
 def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
@@ -79,8 +62,8 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     for run, evaluation in _evaluated(runs):
         figures = tuple(
             (
-                one_line(metric.side, limits.name),
-                one_line(metric.ties, limits.name),
+                metric.side,
+                metric.ties,
                 count(metric.queries),
                 fixed(metric.mrr, 4),
                 fixed(metric.hits_at_1, 4),
@@ -89,10 +72,10 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
             )
             for metric in evaluation.metrics[: limits.lines]
         )
-        by_figures.setdefault(figures, []).append(run_name(run, limits))
+        by_figures.setdefault(figures, []).append(run.key.slug)
     rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
     headings = ("runs", "side", "ties", "ranks", "MRR", "Hits@1", "Hits@3", "Hits@10")
-    return Table(headings=headings, rows=tuple(rows))
+    return plain("Ranking metrics", headings, rows)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -105,12 +88,12 @@ def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
     evaluated = _evaluated(runs)
     for run, evaluation in evaluated:
         for name, value in evaluation.settings.items():
-            values.setdefault(name, {}).setdefault(value, []).append(run_name(run, limits))
+            values.setdefault(name, {}).setdefault(value, []).append(run.key.slug)
     facts = []
     for name, by_value in list(values.items())[: limits.lines]:
         if len(by_value) == 1:
             said = next(iter(by_value))
         else:
             said = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name=one_line(name, limits.name), value=one_line(said, 2 * limits.name)))
+        facts.append(Fact(name=name, value=said))
     return tuple(facts)

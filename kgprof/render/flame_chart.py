@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.evaluation_table import Table
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent
+from kgprof.render.table import Table, plain
 from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
@@ -76,9 +76,10 @@ def _chart(index: int, run: m.RunReport, flame: m.FlameGraph, root: str, limits:
         missing="" if drawing else "left out of this page to keep it small; report.json holds it",
         legend=_legend(flame),
         notes=tuple(_notes(flame, drawing, limits)),
-        table=Table(
-            headings=("function", f"self \N{MICRO SIGN}s/{per(flame)}", "share", "with callees", f"calls/{per(flame)}"),
-            rows=tuple(_row(flame, place, root, limits) for place in range(len(shown))),
+        table=plain(
+            f"Functions of {run.key.slug} by their own time, STACK pass",
+            ("function", f"self \N{MICRO SIGN}s/{per(flame)}", "share", "with callees", f"calls/{per(flame)}"),
+            tuple(_row(flame, place, root, limits) for place in range(len(shown))),
         ),
         table_rest=_rest(flame, len(shown)),
     )

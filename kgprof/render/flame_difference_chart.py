@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.evaluation_table import Table
 from kgprof.render.flame_chart import KINDS, NAME, kind_of, place_of, short_name
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, milliseconds
+from kgprof.render.table import Table, plain
 from kgprof.render.visible import one_line
 
 MUCH, SOME = 0.05, 0.005  # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
@@ -173,7 +173,9 @@ def _table(flame: m.FlameDifference, root: str, limits: Limits) -> Table:
         name = one_line(f"{flame.names[known.name]} ({where})", limits.name)
         rows.append((name, figure(before / 1e3), figure(after / 1e3), _signed(after - before)))
     unit = "self \N{MICRO SIGN}s/step"
-    return Table(headings=("function", f"base, {unit}", f"head, {unit}", "change"), rows=tuple(rows))
+    return plain(
+        "Functions by the change of their own time", ("function", f"base, {unit}", f"head, {unit}", "change"), rows
+    )
 
 
 def _signed(ns: int) -> str:

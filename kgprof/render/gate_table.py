@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, amount, count
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, row
+from kgprof.wording import plural
 
 INDUCTOR = "inductor"
 _ORDER = ("exceeded", "not observed", "held")
@@ -20,50 +20,8 @@ _FAILS_ON = {
 _MARKS = {"exceeded": "\u2715", "not observed": "?", "held": "\u2713"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLine:
-    run: str
-    metric: str
-    limit: str
-    observed: str
-    why: str  # nothing was observed
-    accepted: str
-    mark: str
-    status: str
-    origin: str
-    exceeded: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedLine:
-    rule: str
-    place: str
-    reason: str
-    owner: str
-    expires: str
-    status: str
-    wrong: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateTable:
-    backend: str  # what compiled, in words
-    fails_on: str  # a sentence
-    budgets: tuple[BudgetLine, ...]
-    accepted: tuple[AcceptedLine, ...]
-    notes: tuple[str, ...]
-
-
-def gate_table(gate: m.Gate | None, limits: Limits) -> GateTable | None:
-    if gate is None:
-        return None
-    return GateTable(
-        backend=one_line(backend_words(gate), limits.name),
-        fails_on=one_line(_FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}."), limits.name),
-        budgets=tuple(_budget(budget, limits) for budget in by_weight(gate.budgets)[: limits.lines]),
-        accepted=tuple(_accepted(entry, limits) for entry in gate.accepted[: limits.lines]),
-        notes=tuple(one_line(note, limits.name) for note in gate.notes[: limits.lines]),
-    )
+def fails_on(gate: m.Gate) -> str:
+    return _FAILS_ON.get(gate.fail_on, f"--fail-on {gate.fail_on}.")
 
 
 def backend_words(gate: m.Gate) -> str:
@@ -76,34 +34,67 @@ def by_weight(budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     return sorted(budgets, key=lambda budget: _ORDER.index(budget.status) if budget.status in _ORDER else 0)
 
 
-def _budget(budget: m.BudgetCheck, limits: Limits) -> BudgetLine:
-    seen = budget.observed
-    return BudgetLine(
-        run=one_line(budget.run.slug, limits.name),
-        metric=one_line(budget.metric, limits.name),
-        limit=f"{amount(budget.limit, budget.unit)} {one_line(_noun(budget.unit), limits.name)}".strip(),
-        observed=DASH if isinstance(seen, m.Skipped) else amount(seen, budget.unit),
-        why=one_line(seen.reason, limits.name) if isinstance(seen, m.Skipped) else "",
-        accepted=count(budget.accepted) if budget.accepted else "",
-        mark=_MARKS.get(budget.status, "?"),
-        status=one_line(budget.status, limits.name),
-        origin=one_line(budget.origin, limits.name),
-        exceeded=budget.status == "exceeded",
+def budget_table(gate: m.Gate, limits: Limits) -> Table:
+    """With the run in a column of its own for those who have the room."""
+    rows = []
+    for budget in by_weight(gate.budgets)[: limits.lines]:
+        seen, exceeded = budget.observed, budget.status == "exceeded"
+        noun = "" if budget.unit == "s" else f" {budget.unit}"  # seconds carry their unit in the figure
+        why = (Small((seen.reason,)),) if isinstance(seen, m.Skipped) else ()
+        if isinstance(seen, m.Skipped):
+            observed = Cell(DASH, name=f"{DASH} ({seen.reason})")
+        else:
+            accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
+            text = amount(seen, budget.unit)
+            observed = Cell(text, name=f"{text}{accepted}", wrong=exceeded)
+        rows.append(
+            row(
+                budget.run.slug,
+                Cell(budget.metric, below=(Small((budget.run.slug,)), *why)),
+                Cell(budget.status, mark=_MARKS.get(budget.status, "?"), wrong=exceeded),
+                observed,
+                f"{amount(budget.limit, budget.unit)}{noun}",
+                count(budget.accepted) if budget.accepted else "",
+                budget.origin,
+            )
+        )
+    return Table(
+        label="Budgets per run",
+        columns=(
+            Column("run", style=""),
+            Column("budget", style="short"),
+            Column("status", style="kind"),
+            *columns("observed", "limit", "accepted", words=0),
+            Column("limit from", style=""),
+        ),
+        rows=tuple(rows),
+        style="sortable",
     )
 
 
-def _noun(unit: str) -> str:
-    return "" if unit == "s" else unit  # seconds carry their unit in the figure
+def accepted_table(gate: m.Gate, limits: Limits) -> Table:
+    rows = []
+    for entry in gate.accepted[: limits.lines]:
+        status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
+        place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
+        ended = Cell(status, wrong=entry.status == "expired")
+        rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
+    names = ("rule", "where", "why", "owner", "last day", "status")
+    styles = ("kind", "", "", "", "number", "")
+    heads = tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
+    return Table(label="Accepted findings", columns=heads, rows=tuple(rows))
 
 
-def _accepted(entry: m.AcceptedFinding, limits: Limits) -> AcceptedLine:
-    status = f"used by {count(entry.findings)}" if entry.status == "used" else entry.status
-    return AcceptedLine(
-        rule=one_line(entry.rule, limits.name),
-        place=one_line(f"{entry.file} {entry.function} {entry.graph_break_id}".strip(), limits.name),
-        reason=one_line(entry.reason, limits.name),
-        owner=one_line(entry.owner, limits.name),
-        expires=one_line(entry.expires, limits.name),
-        status=one_line(status, limits.name),
-        wrong=entry.status == "expired",
-    )
+def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
+    """The budgets, what is to be known of them, and what is accepted."""
+    blocks: list[Block] = [
+        budget_table(gate, limits).only("budget", "status", "observed", "limit", "accepted", "limit from")
+        if gate.budgets
+        else "No budget was set.",
+        *gate.notes[: limits.lines],
+    ]
+    if gate.accepted:
+        entries = plural(len(gate.accepted), "entry", "entries")
+        accepted = accepted_table(gate, limits)
+        blocks.append(Fold(f"Accepted findings ({entries})", blocks=(accepted,), style="", open=True))
+    return tuple(blocks)

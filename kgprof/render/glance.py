@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.finding_list import FindingLine, FindingList
-from kgprof.render.gaps import gathered
 from kgprof.render.limits import Limits
+from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, span
 from kgprof.render.visible import one_line
 from kgprof.wording import plural

@@ -4,64 +4,67 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.limits import Limits, run_name
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Cell, Fold, Row, Small, Table, columns, row
 
+SIDES = ("kgprof", "HTA", "difference")
 _SAID = ("kernels, copies and fills", "device idle")  # in a sentence, beside what differs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureLine:
-    name: str
-    note: str
-    ours: str
-    hta: str
-    difference: str
-    differs: bool
-    missing: str  # why a side has no figure; empty where both have one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HolisticTable:
-    run: str
-    caption: str
-    figures: tuple[FigureLine, ...]
-    kernels: tuple[FigureLine, ...]  # those that differ
-    more: str  # what the page has no room for
-    asked: str  # how many calls ended how
-    calls: tuple[tuple[str, str, str], ...]  # name, outcome, why
-    versions: str
 
 
 def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.HolisticCheck], ...]:
     return tuple((run, run.holistic) for run in runs if isinstance(run.holistic, m.HolisticCheck))
 
 
-def holistic_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[HolisticTable, ...]:
-    return tuple(
-        HolisticTable(
-            run=run_name(run, limits),
-            caption=one_line(caption(found), limits.name),
-            figures=_lines(found.figures, limits),
-            kernels=_lines(found.differing, limits),
-            more=_more(found, limits),
-            asked=one_line(outcomes(found), limits.name),
-            calls=tuple(
-                (
-                    one_line(call.name, limits.name),
-                    one_line(call.outcome, limits.name),
-                    one_line(call.reason, limits.name),
-                )
-                for call in found.calls[: limits.lines]
-            ),
-            versions=one_line(versions(found), limits.name),
+def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+    folds = []
+    for run, check in compared(runs):
+        figures = Table(
+            label=f"HTA's figures beside ours for {run.key.slug}",
+            columns=columns("figure", *SIDES),
+            rows=tuple(figure_row(each) for each in check.figures[: limits.lines]),
         )
-        for run, found in compared(runs)
+        kernels = Table(
+            label=f"Kernels of {run.key.slug} whose time differs",
+            columns=columns("kernels that differ", *SIDES),
+            rows=tuple(figure_row(each) for each in check.differing[: limits.lines]),
+        )
+        calls = Table(
+            label=f"Calls of HTA for {run.key.slug}",
+            columns=columns("call", "outcome"),
+            rows=tuple(
+                row(Cell(call.name, below=_small(call.reason)), call.outcome) for call in check.calls[: limits.lines]
+            ),
+            notes=(versions(check),),
+        )
+        rest = (
+            (len(check.figures) - len(figures.rows), "figures"),
+            (check.kernels_differing - len(kernels.rows), "kernels that differ"),
+        )
+        more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
+        blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
+        blocks += [f"{more} in report.json."] if more else []
+        blocks.append(Fold("What HTA was asked", blocks=(calls,), caption=outcomes(check), style=""))
+        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption=caption(check)))
+    return tuple(folds)
+
+
+def figure_row(compared_figure: m.HolisticFigure) -> Row:
+    """Its name, ours, HTA's, the difference; below the name why a side has none."""
+    sides = (compared_figure.hta, compared_figure.ours, compared_figure.difference_percent)
+    why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
+    return row(
+        Cell(compared_figure.name, below=(*_small(compared_figure.note), *_small(why))),
+        quantity(compared_figure.ours, compared_figure.unit),
+        quantity(compared_figure.hta, compared_figure.unit),
+        Cell(difference(compared_figure), wrong=compared_figure.differs),
     )
+
+
+def _small(text: str) -> tuple[Small, ...]:
+    return (Small((text,)),) if text else ()
 
 
 def caption(found: m.HolisticCheck) -> str:
@@ -118,32 +121,3 @@ def difference(row: m.HolisticFigure) -> str:
     if percent == 0:
         return "0 %"
     return f"{percent:+.2f} %" if abs(percent) >= 0.005 else "< 0.01 %"
-
-
-def missing(row: m.HolisticFigure) -> str:
-    for side in (row.hta, row.ours, row.difference_percent):
-        if isinstance(side, m.Skipped):
-            return side.reason
-    return ""
-
-
-def _lines(rows: Sequence[m.HolisticFigure], limits: Limits) -> tuple[FigureLine, ...]:
-    return tuple(
-        FigureLine(
-            name=one_line(row.name, limits.name),
-            note=one_line(row.note, limits.name),
-            ours=quantity(row.ours, row.unit),
-            hta=quantity(row.hta, row.unit),
-            difference=difference(row),
-            differs=row.differs,
-            missing=one_line(missing(row), limits.name),
-        )
-        for row in rows[: limits.lines]
-    )
-
-
-def _more(found: m.HolisticCheck, limits: Limits) -> str:
-    figures = max(0, len(found.figures) - limits.lines)
-    kernels = found.kernels_differing - len(found.differing[: limits.lines])
-    said = [f"{count(n)} more {what}" for n, what in ((figures, "figures"), (kernels, "kernels that differ")) if n > 0]
-    return " and ".join(said)

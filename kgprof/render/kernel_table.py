@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import breakdown, origin_table
-from kgprof.render.chart import LETTERS, broken_down, of_width
-from kgprof.render.limits import Limits, anchor, run_name
-from kgprof.render.quantity import count, figure, milliseconds, percent, span
+from kgprof.render.chart import LETTERS, broken_down
+from kgprof.render.limits import Limits, anchor
+from kgprof.render.quantity import figure, milliseconds, percent, span
+from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, row, share, whole
 from kgprof.render.visible import one_line
 from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
 
@@ -18,89 +18,58 @@ _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelLine:
-    rank: str
-    name: str
-    full_name: str  # empty where ``name`` already is the whole
-    kind: str
-    letter: str
-    generator: str
-    rule: str  # by which it is of its kind
-    ops: tuple[str, ...]
-    more_ops: tuple[str, ...]  # those that a reader sees on demand
-    lines: tuple[str, ...]  # "file:line in function"
-    more_lines: str  # "3 more" than the first
-    count: str
-    total_ms: str
-    share: str
-    share_width: str
-    median_us: str
-    extremes_us: str
-    sort: tuple[str, str, str, str]  # count, total, share, median
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTable:
-    anchor: str
-    run: str
-    caption: str
-    unit: str
-    known_lines: str
-    lines: tuple[KernelLine, ...]
-    rest: tuple[str, str, str, str]  # how many, count, total, share; empty strings when there is no rest
-    total: tuple[str, str]  # count, total
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLine:
-    function: str
-    place: str
-    calls: str
-    self_ms: str
-    share: str
-    cumulative_ms: str
-    sort: tuple[str, str, str, str]  # calls, self, share, cumulative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostTable:
-    anchor: str
-    run: str
-    caption: str
-    lines: tuple[HostLine, ...]
-    rest: str
-
-
-def kernel_tables(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[KernelTable, ...]:
-    return tuple(
-        KernelTable(
-            anchor=anchor(index),
-            run=run_name(run, limits),
-            caption=_kernel_caption(kernels),
-            unit=breakdown.unit(kernels),
-            known_lines=one_line(origin_table.known(kernels), 2 * limits.name),
-            lines=_kernel_lines(kernels.rows[: limits.kernel_rows], root, limits),
-            rest=_kernel_rest(kernels.rows[limits.kernel_rows :]),
-            total=(count(sum(row.count for row in kernels.rows)), milliseconds(kernels.total_us)),
-            warnings=tuple(one_line(warning, 2 * limits.name) for warning in kernels.warnings[: limits.lines]),
+def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
+    folds = []
+    for index, run, kernels in broken_down(runs):
+        unit, total = breakdown.unit(kernels), f"{milliseconds(kernels.total_us)} ms"
+        blocks: list[Block] = [f"{origin_table.known(kernels)}.", *kernels.warnings[: limits.lines]]
+        if limits.kernel_rows:
+            blocks.append(kernel_table(run, kernels, root, limits))
+        else:
+            calls = sum(kernel.count for kernel in kernels.rows)
+            blocks.append(f"Left out of this page to keep it small; report.json holds {calls:,} calls with {total}.")
+        caption = (
+            f"{plural(len(kernels.rows), 'name')}, {total} of {unit} in {plural(kernels.steps, 'step')}, "
+            f"{kernels.measured_in.upper()} pass"
         )
-        for index, run, kernels in broken_down(runs)
+        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption=caption, anchor=f"kernels-{anchor(index)}"))
+    return tuple(folds)
+
+
+def kernel_table(
+    run: m.RunReport, kernels: m.KernelBreakdown, root: str, limits: Limits, *, length: int = KERNEL_NAME_LENGTH
+) -> Table:
+    """The largest kernels under names of ``length`` characters; below them what the others and all of them come to."""
+    shown, rest = kernels.rows[: limits.kernel_rows], kernels.rows[limits.kernel_rows :]
+    names = distinct_names([kernel.name for kernel in shown], length, limits.name)
+    totals = [row("", f"{len(rest):,} more", "", *_sums(rest), "")] if rest else []
+    calls, unit = _sums(kernels.rows)[0], breakdown.unit(kernels)
+    totals.append(row("", f"all kernels, {unit}", "", calls, milliseconds(kernels.total_us), "100.0 %", ""))
+    return Table(
+        label=f"Kernels of {run.key.slug}",
+        columns=(
+            Column("#", style="number rank"),
+            Column("kernel", style="name"),
+            Column("kind", style="kind"),
+            *columns("count", "total ms", "share", "median \N{MICRO SIGN}s (min to max)", words=0),
+        ),
+        rows=tuple(
+            _kernel_row(rank, kernel, name, root, limits)
+            for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1)
+        ),
+        totals=tuple(totals),
+        style="sortable filtered",
+        named_by=1,
     )
 
 
-def _kernel_caption(kernels: m.KernelBreakdown) -> str:
-    names, steps = plural(len(kernels.rows), "name"), plural(kernels.steps, "step")
+def _sums(kernels: Sequence[m.KernelRow]) -> tuple[str, str, str]:
+    """Calls, milliseconds, share."""
     return (
-        f"{names}, {milliseconds(kernels.total_us)} ms of {breakdown.unit(kernels)} in {steps}, "
-        f"{kernels.measured_in.upper()} pass"
+        f"{sum(kernel.count for kernel in kernels):,}",
+        milliseconds(sum(kernel.total_us for kernel in kernels)),
+        percent(sum(kernel.share for kernel in kernels)),
     )
-
-
-def _kernel_lines(rows: Sequence[m.KernelRow], root: str, limits: Limits) -> tuple[KernelLine, ...]:
-    names = distinct_names([row.name for row in rows], KERNEL_NAME_LENGTH, limits.name)
-    return tuple(_kernel_line(rank, row, names[rank - 1], root, limits) for rank, row in enumerate(rows, start=1))
 
 
 def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
@@ -118,79 +87,72 @@ def _alike(shown: Mapping[str, str]) -> list[str]:
     return [name for name, short in shown.items() if times[short] > 1]
 
 
-def _kernel_line(rank: int, row: m.KernelRow, name: str, root: str, limits: Limits) -> KernelLine:
-    lines, more_lines = origin_table.places(row.lines, root, limits)
-    ops = tuple(one_line(op, limits.name) for op in row.ops[: limits.lines])
-    whole = middle_out(one_line(row.name, _WHOLE), limits.name)
-    return KernelLine(
-        rank=count(rank),
-        name=name,
-        full_name=whole if whole != name else "",
-        kind=row.kind.value,
-        letter=LETTERS[row.kind],
-        generator=one_line(row.generator, limits.name),
-        rule=one_line(row.rule, limits.name),
-        ops=ops[:_OPS],
-        more_ops=ops[_OPS:],
-        lines=lines,
-        more_lines=more_lines,
-        count=count(row.count),
-        total_ms=milliseconds(row.total_us),
-        share=percent(row.share),
-        share_width=of_width(row.share),
-        median_us=figure(row.median_us),
-        extremes_us=span(figure(row.min_us), figure(row.max_us)),
-        sort=(repr(row.count), repr(row.total_us), repr(row.share), repr(row.median_us)),
+def name_cell(whole_name: str, name: str, limits: Limits, *below: Small) -> Cell:
+    """A short name, and the whole one for those who hover."""
+    full = middle_out(one_line(whole_name, _WHOLE), limits.name)
+    return Cell(name, title=full if full != name else "", below=below)
+
+
+def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Limits) -> Row:
+    ops, lines = kernel.ops[: limits.lines], origin_table.places(kernel.lines, root, limits)
+    below = [Small(ops[:_OPS], "ops")] if ops else []
+    if more := ops[_OPS:]:
+        below.append(Small(more, "ops", fold=f"and {plural(len(more), 'more operation')}"))
+    if lines:
+        below.append(Small(lines[:1], "from"))
+    if len(kernel.lines) > 1:
+        below.append(Small(lines[1:], "from", fold=f"and {plural(len(kernel.lines) - 1, 'more line')}"))
+    kind = Cell(
+        name=kernel.kind.value,
+        mark=LETTERS[kernel.kind],
+        mark_style=f"swatch k-{kernel.kind.value}",
+        below=(Small((kernel.generator,), "detail"),),
+        title=kernel.rule,
+    )
+    median = number(kernel.median_us, span(figure(kernel.min_us), figure(kernel.max_us)))
+    of_all = Cell(percent(kernel.share), value=kernel.share, bar=kernel.share, bar_style=f"k-{kernel.kind.value}")
+    return row(
+        f"{rank:,}",
+        name_cell(kernel.name, name, limits, *below),
+        kind,
+        whole(kernel.count),
+        number(kernel.total_us / 1000),
+        of_all,
+        median,
     )
 
 
-def _kernel_rest(rest: Sequence[m.KernelRow]) -> tuple[str, str, str, str]:
-    if not rest:
-        return ("", "", "", "")
-    return (
-        count(len(rest)),
-        count(sum(row.count for row in rest)),
-        milliseconds(sum(row.total_us for row in rest)),
-        percent(sum(row.share for row in rest)),
-    )
-
-
-# ---------------------------------------------------------------- host
-
-
-def host_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[HostTable, ...]:
-    return tuple(
-        HostTable(
-            anchor=anchor(index),
-            run=run_name(run, limits),
-            caption=f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under cProfile, HOST pass",
-            lines=tuple(_host_line(row, host, limits) for row in host.rows[: limits.host_rows]),
-            rest=_host_rest(host, limits),
+def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+    folds = []
+    for index, run in enumerate(runs):
+        host = run.host
+        if isinstance(host, m.Skipped):
+            continue
+        shown = host.rows[: limits.host_rows]
+        rows = []
+        for function in shown:
+            # cProfile files what is written in C under "~", without a line.
+            line = f":{function.line}" if function.line else ""
+            place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
+            rows.append(
+                row(
+                    Cell(function.function, below=(Small((place,), "place"),)),
+                    whole(function.calls),
+                    number(function.self_us / 1000),
+                    share(function.self_us / host.total_self_us if host.total_self_us else 0.0),
+                    number(function.cumulative_us / 1000),
+                )
+            )
+        table = Table(
+            label=f"Host functions of {run.key.slug}",
+            columns=columns("function", "calls", "self ms", "share", "with callees ms", first="name"),
+            rows=tuple(rows),
+            style="sortable filtered",
         )
-        for index, run in enumerate(runs)
-        if isinstance(host := run.host, m.HostBreakdown)
-    )
-
-
-def _host_line(row: m.HostRow, host: m.HostBreakdown, limits: Limits) -> HostLine:
-    share = row.self_us / host.total_self_us if host.total_self_us else 0.0
-    # cProfile files what is written in C under "~", without a line.
-    place = "built-in" if row.file in ("", "~") else f"{row.file}:{row.line}" if row.line else row.file
-    return HostLine(
-        function=one_line(row.function, limits.name),
-        place=one_line(place, limits.name),
-        calls=count(row.calls),
-        self_ms=milliseconds(row.self_us),
-        share=percent(share),
-        cumulative_ms=milliseconds(row.cumulative_us),
-        sort=(repr(row.calls), repr(row.self_us), repr(share), repr(row.cumulative_us)),
-    )
-
-
-def _host_rest(host: m.HostBreakdown, limits: Limits) -> str:
-    shown = host.rows[: limits.host_rows]
-    others = len(host.rows) - len(shown) + host.rows_left_out
-    if not others:
-        return ""
-    remaining = max(0.0, host.total_self_us - sum(row.self_us for row in shown))
-    return f"{count(others)} more functions: {milliseconds(remaining)} ms"
+        blocks: list[Block] = [table] if rows else []
+        if others := len(host.rows) - len(shown) + host.rows_left_out:
+            remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))
+            blocks.append(f"{others:,} more functions: {milliseconds(remaining)} ms")
+        caption = f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under cProfile, HOST pass"
+        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption=caption, anchor=f"host-{anchor(index)}"))
+    return tuple(folds)

@@ -6,13 +6,13 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
     compare_words,
-    contents_box,
+    contents,
     economics_table,
     gate_table,
     holistic_table,
@@ -20,15 +20,16 @@ from kgprof.render import (
     origin_table,
     practices,
     roofline_table,
+    run_table,
     summary,
     trace_table,
 )
+from kgprof.render.checked_rules import checked_rules
 from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, cost_order, grouped
-from kgprof.render.gaps import gathered
-from kgprof.render.kernel_table import distinct_names
-from kgprof.render.looked_for import looked_for
-from kgprof.render.quantity import DASH, amount, figure, milliseconds, percent
+from kgprof.render.not_measured import gathered
+from kgprof.render.quantity import DASH
+from kgprof.render.table import Block, Table, plain
 from kgprof.render.table import markdown as printed
 from kgprof.render.visible import CELL, escaped
 from kgprof.wording import relative
@@ -41,11 +42,7 @@ _METRICS = 8  # columns of the table of runs
 _COMPARED = 8  # rows of compared metrics, and of what else differs
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
-_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
-_COLUMNS = (
-    *("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS),
-    *("speed-up", "results", "finished", "MRR", "first call s"),
-)
+_ON_THE_PAGE = ("dropped",)  # columns that are nowhere else
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 _ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
@@ -163,21 +160,29 @@ def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
 
 def _rows_that_fit(rows: Sequence[str], room: int, size: Callable[[str], int]) -> tuple[list[str], int]:
     kept: list[str] = []
-    for row in rows:
-        room -= size(row) + 1
+    for line in rows:
+        room -= size(line) + 1
         if room < 0:
             break
-        kept.append(row)
+        kept.append(line)
     return kept, len(rows) - len(kept)
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _tabled(
+    table: Table, noun: str, *, title: tuple[str, ...] = (), words: int = 1, tail: tuple[str, ...] = ()
+) -> Section:
+    head, rows = printed(table, words=words)
+    return Section(head=(*title, *head), rows=rows, tail=tail, noun=noun)
 
 
-def _table(headings: Sequence[str], *, leading_words: int = 1) -> tuple[str, str]:
-    rule = [":--" if index < leading_words else "--:" for index in range(len(headings))]
-    return _row(headings), _row(rule)
+def _lines(blocks: Iterable[Block]) -> Iterable[str]:
+    """Tables, and between them notes in small."""
+    for block in blocks:
+        if isinstance(block, Table):
+            head, rows = printed(block)
+            yield from ("", *head, *rows)
+        elif isinstance(block, str):
+            yield f"\n<sub>{escaped(block, 600)}</sub>"
 
 
 def _verdict(profile: m.Profile) -> Section:
@@ -195,91 +200,40 @@ def _link(url: str) -> Section | None:
 
 
 def _runs(profile: m.Profile) -> Section:
-    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS][:_METRICS]
-    return Section(
-        head=_table(["run", *(column.name for column in shown)]),
-        rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
-        tail=tuple(f"\n<sub>{escaped(note, 600)}</sub>" for note in summary.footnotes(profile)),
-        noun="runs",
-    )
+    shown = [column for column in summary.columns(profile) if column.name not in _ON_THE_PAGE][:_METRICS]
+    table = run_table.run_table(profile.runs, shown, "", anchored=True)
+    return _tabled(table, "runs", tail=tuple(_lines(summary.footnotes(profile))))
 
 
 def _traces(profile: m.Profile) -> Section:
     """The files, in place of runs that were timed."""
-    limits = trace_table.IN_TEXT
-    lines = trace_table.file_lines(profile, limits)
-    notes = (f"<sub>{escaped(line.cells[0])}: {escaped(note, 600)}</sub>" for line in lines for note in line.notes)
-    return Section(
-        head=_table(trace_table.FILE_HEADINGS, leading_words=2),
-        rows=tuple(_row(map(escaped, line.cells)) for line in lines),
-        tail=("", *notes),
-        noun="traces",
-    )
+    table = trace_table.file_table(profile, trace_table.IN_TEXT)
+    notes = (f"<sub>{escaped(note[0])}: {escaped(note[1], 600)}</sub>" for note in table.notes)
+    return _tabled(table, "traces", words=2, tail=("", *notes))
 
 
 def _ranks(profile: m.Profile) -> Section | None:
-    found = trace_table.rank_table(profile.rank_balance, trace_table.IN_TEXT)
-    if found is None:
+    if profile.rank_balance is None:
         return None
-    headings = _table(found.table.headings) if found.table.rows else ()
+    blocks = trace_table.rank_blocks(profile.rank_balance, trace_table.IN_TEXT)
     return Section(
-        head=(f"**Ranks**, us per step: {escaped(found.text, 600)}", "", *headings),
-        rows=tuple(_row(map(escaped, row)) for row in found.table.rows),
-        tail=tuple(
-            f"\n<sub>{escaped(said, 600)}</sub>"
-            for said in (
-                *(f"not compared: {one}" for one in found.left_out),
-                *(f"{name}: kgprof {ours}, HTA {hta} ({difference})" for name, ours, hta, difference in found.hta.rows),
-                *found.hta_notes,
-            )
-        ),
-        noun="ranks",
+        head=(f"**Ranks**: {escaped(profile.rank_balance.text, 600)}",), rows=tuple(_lines(blocks)), noun="lines"
     )
 
 
 def _difference(found: m.TraceDifference) -> Section:
     """By kind, and the kernels that changed most."""
-    shown = trace_table.difference_tables(found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME)
-    rows: list[str] = []
-    for name, table in shown.tables:
-        if name in ("kind", "kernel"):
-            rows += ["", *_table(table.headings), *(_row(map(escaped, row)) for row in table.rows)]
-    return Section(
-        head=(f"**{escaped(shown.title)}**: {escaped(shown.missing or shown.caption, 600)}",), rows=tuple(rows)
+    shown = trace_table.difference(
+        found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel")
     )
-
-
-def _run_name(run: m.RunReport) -> str:
-    ended = summary.ended(run)
-    return escaped(run.key.slug) + (f"<br><sub>{escaped(ended)}</sub>" if ended else "")
-
-
-def _cell(cell: summary.Cell) -> str:
-    detail = f"<br><sub>{escaped(cell.detail)}</sub>" if cell.detail and cell.measured else ""
-    return escaped(cell.text) + detail
+    return Section(head=(f"**{escaped(shown.title)}**: {escaped(shown.text, 600)}",), rows=tuple(_lines(shown.tables)))
 
 
 def _budgets(profile: m.Profile) -> Section | None:
     if profile.gate is None or not profile.gate.budgets:
         return None
-    rows = tuple(
-        _row([escaped(b.run.slug), escaped(b.metric), amount(b.limit, b.unit), escaped(_observed(b)), _status(b)])
-        for b in gate_table.by_weight(profile.gate.budgets)
-    )
-    return Section(
-        head=_table(["run", "budget", "limit", "observed", "status"], leading_words=2), rows=rows, noun="budgets"
-    )
-
-
-def _status(budget: m.BudgetCheck) -> str:
-    return f"**{escaped(budget.status)}**" if budget.status == "exceeded" else escaped(budget.status)
-
-
-def _observed(budget: m.BudgetCheck) -> str:
-    if isinstance(budget.observed, m.Skipped):
-        return f"{DASH} ({budget.observed.reason})"
-    accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
-    return amount(budget.observed, budget.unit) + accepted
+    table = gate_table.budget_table(profile.gate, replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets)))
+    return _tabled(table.only("run", "budget", "limit", "observed", "status"), "budgets", words=2)
 
 
 def _compared(profile: m.Profile) -> Iterable[Section]:
@@ -292,11 +246,8 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
     differ = [(change.name, change.base, change.head) for change in found.environment]
     differ += [(change.name, change.base, change.head) for change in found.settings]
     if differ:
-        yield Section(
-            head=_table(["differs", "base", "head"], leading_words=3),
-            rows=tuple(_row(escaped(cell) or DASH for cell in row) for row in differ[:_COMPARED]),
-            noun="differences",
-        )
+        rows = [tuple(cell or DASH for cell in each) for each in differ[:_COMPARED]]
+        yield _tabled(plain("", ("differs", "base", "head"), rows), "differences", words=3)
     if found.causes:
         yield Section(head=("**Likely cause**", ""), rows=tuple(_causes(found)), noun="causes")
     yield _metrics(found)
@@ -322,10 +273,11 @@ def _metrics(found: m.Comparison) -> Section:
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
     more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
     tail = (f"\n<sub>Further metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
+    if not changed:
+        return Section(head=(), tail=tail)
     table = compare_words.metric_table(changed[:_COMPARED])
     shown = table.only("metric", "run", "verdict", "base", "head", "change", "95 % interval")
-    head, rows = printed(shown, words=3) if changed else ((), ())
-    return Section(head=head, rows=rows, tail=tail, noun="metrics")
+    return _tabled(shown, "metrics", words=3, tail=tail)
 
 
 def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
@@ -352,7 +304,7 @@ def _of_comparison(group: Grouped, status: m.FindingStatus, profile: m.Profile) 
 def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
-        watched = ", ".join(escaped(rule.id) for rule in looked_for(profile))
+        watched = ", ".join(escaped(rule.id) for rule in checked_rules(profile))
         return Section(head=(f"No finding (looked for: {watched}).",))
     same = _by_weight(profile)
     more = len(same[FINDINGS:])
@@ -446,41 +398,14 @@ def _memory(profile: m.Profile) -> Section | None:
     columns = memory_table.columns(profile.runs)
     if not columns:
         return None
-    return Section(
-        head=("**Reads and memory**", "", *_table(["run", *(column.name for column in columns)])),
-        rows=tuple(
-            _row([escaped(run.key.slug), *(_cell(column.cell(run)) for column in columns)]) for run in profile.runs
-        ),
-        noun="runs",
-    )
+    table = run_table.run_table(profile.runs, columns, "")
+    return _tabled(table, "runs", title=("**Reads and memory**", ""))
 
 
 def _time(profile: m.Profile) -> Section | None:
-    broken_down = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
-    if not broken_down:
-        return None
-    present = {part.kind for _, kernels in broken_down for part in breakdown.parts(kernels)}
-    kinds = [kind for kind, _, _ in breakdown.KINDS if kind in present]
-    return Section(
-        head=(
-            "**Where the time went** (ms per traced step; idle includes the profiler's own cost)",
-            "",
-            *_table(["run", *(breakdown.NAMES[kind] for kind in kinds), "step"]),
-        ),
-        rows=tuple(_row(_time_cells(run, kernels, kinds)) for run, kernels in broken_down),
-        noun="runs",
-    )
-
-
-def _time_cells(run: m.RunReport, kernels: m.KernelBreakdown, kinds: Sequence[str]) -> list[str]:
-    found = {part.kind: part for part in breakdown.parts(kernels)}
-    cells = [
-        f"{milliseconds(found[kind].per_step_us)} ({percent(found[kind].share)})"
-        if kind in found
-        else breakdown.without_kernel(kernels, kind)
-        for kind in kinds
-    ]
-    return [escaped(run.key.slug), *cells, milliseconds(kernels.window_us / breakdown.steps_of(kernels))]
+    table = breakdown.time_table(profile.runs)
+    title = "**Where the time went** (ms per traced step; idle includes the profiler's own cost)"
+    return _tabled(table, "runs", title=(title, "")) if table.rows else None
 
 
 def _origins(profile: m.Profile) -> Section | None:
@@ -499,15 +424,8 @@ def _origin(kernels: m.KernelBreakdown, root: str) -> str:
     said = [origin_table.known(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
         more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
-        said.append(f"largest kernel with lines: {origin_table.place(largest.lines[0], root, 200)}{more}")
-    sentences = (
-        origin_table.idle_sentence(kernels),
-        origin_table.input_copies_sentence(kernels),
-        origin_table.host_sentence(kernels),
-        origin_table.queue_sentence(kernels),
-    )
-    said += [sentence for sentence in sentences if sentence]
-    return "; ".join(said)
+        said.append(f"largest kernel with lines: {origin_table.place(largest.lines[0], root)}{more}")
+    return "; ".join((*said, *origin_table.sentences(kernels)))
 
 
 def _roofline(profile: m.Profile) -> Section | None:
@@ -515,40 +433,22 @@ def _roofline(profile: m.Profile) -> Section | None:
     found = roofline_table.placed(profile.runs)
     if not found:
         return None
-    _, run, _, roofline = max(found, key=lambda one: one[3].placed_us / (one[2].total_us or 1.0))
-    shown = roofline.rows[:_KERNELS]
-    names = distinct_names([row.name for row in shown], _KERNEL_NAME, CELL)
+    _, run, _, roofline = max(found, key=lambda each: each[3].placed_us / (each[2].total_us or 1.0))
+    table = roofline_table.roofline_table(run, roofline, replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=CELL))
     ceilings = ", ".join(
-        f"{roofline_table.ceiling_name(one)} {roofline_table.rate(one.median, one.unit)}" for one in roofline.ceilings
+        f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
+        for each in roofline.ceilings
     )
     against = f"Measured on this card: {ceilings}" if ceilings else f"No ceilings: {roofline.without}"
-    said = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
-    return Section(
-        head=(
-            f"<details><summary>The largest kernels of {escaped(run.key.slug)} against the card</summary>",
-            "",
-            f"<sub>{escaped(against, 600)}.</sub>",
-            "",
-            *_table(["kernel", "bound by", "median us", "GB/s", "TFLOP/s", "registers", "occupancy"], leading_words=2),
-        ),
-        rows=tuple(_row(_launch_cells(name, row)) for name, row in zip(names, shown, strict=True)),
-        tail=("", *said, "", "</details>"),
-        noun="kernels",
+    placed = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
+    title = f"<details><summary>The largest kernels of {escaped(run.key.slug)} against the card</summary>"
+    return _tabled(
+        table.only(*roofline_table.IN_MARKDOWN),
+        "kernels",
+        title=(title, "", f"<sub>{escaped(against, 600)}.</sub>", ""),
+        words=2,
+        tail=("", *placed, "", "</details>"),
     )
-
-
-def _launch_cells(name: str, row: m.KernelLaunches) -> list[str]:
-    bound = roofline_table.bound(row, CELL)
-    figures = (roofline_table.gigabytes(row, CELL), roofline_table.teraflops(row, CELL))
-    registers = DASH if isinstance(row.registers, m.Skipped) else f"{row.registers:,}"
-    return [
-        escaped(name),
-        escaped(f"{bound.text} ({bound.below})" if bound.below else bound.text),
-        figure(row.median_us),
-        *(escaped(cell.text) for cell in figures),
-        registers,
-        escaped(roofline_table.occupancy(row, CELL).text),
-    ]
 
 
 def _holistic(profile: m.Profile) -> Section | None:
@@ -583,8 +483,8 @@ def _gaps(profile: m.Profile) -> Section | None:
 
 def _contents(profile: m.Profile) -> Section:
     """What a reader should know before this is shown to others."""
-    facts = contents_box.facts(profile)
-    return _behind(contents_box.TITLE, (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in facts))
+    facts = contents.facts(profile)
+    return _behind(contents.TITLE, (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in facts))
 
 
 def _environment(profile: m.Profile) -> Section:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 from kgprof import model as m
 from kgprof.render.quantity import count, figure, size
-from kgprof.render.summary import Cell, Column, missing
+from kgprof.render.summary import RunColumn
+from kgprof.render.table import Cell, missing
 from kgprof.wording import plural
 
 
-def columns(runs: Sequence[m.RunReport]) -> tuple[Column, ...]:
+def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
     """Those that at least one run has a figure for."""
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
@@ -22,7 +23,7 @@ def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tu
         for run in runs:
             cell = column.cell(run)
             if not cell.measured:
-                names, slugs = found.setdefault(cell.detail, ({}, {}))
+                names, slugs = found.setdefault(cell.title, ({}, {}))
                 names[column.name] = slugs[run.key.slug] = None
     return tuple(
         (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
@@ -56,13 +57,13 @@ def signed(size_bytes: int) -> str:
 
 def _syncs(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
-        return missing(run.memory.reason)
+        return missing(run.memory)
     syncs = run.memory.syncs_per_step
     if isinstance(syncs, m.Skipped):
-        return missing(syncs.reason)
+        return missing(syncs)
     alone = run.memory.warm_up_reads
     warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
-    return Cell(text=figure(syncs), details=(plural(run.memory.steps, "step"), *warm_up), value=syncs)
+    return Cell(figure(syncs), details=(plural(run.memory.steps, "step"), *warm_up), value=syncs)
 
 
 def _peak(
@@ -71,43 +72,45 @@ def _peak(
     def cell(run: m.RunReport) -> Cell:
         peaks = run.memory if isinstance(run.memory, m.Skipped) else run.memory.peaks
         if isinstance(peaks, m.Skipped):
-            return missing(peaks.reason)
+            return missing(peaks)
         value, held = peak(peaks), before(peaks) if before else None
         if isinstance(value, m.Skipped):
-            return missing(value.reason)
+            return missing(value)
         details = (f"{size(held)} before",) if isinstance(held, int) else ()
-        return Cell(text=size(value), details=details, value=float(value))
+        return Cell(size(value), details=details, value=float(value))
 
     return cell
 
 
 def _over_eager(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
-        return missing(run.memory.reason)
+        return missing(run.memory)
     over = run.memory.over_eager_bytes
     if isinstance(over, m.Skipped):
-        return missing(over.reason)
-    return Cell(text=signed(over), details=(run.memory.over_eager_of,), value=float(over))
+        return missing(over)
+    return Cell(signed(over), details=(run.memory.over_eager_of,), value=float(over))
 
 
 COLUMNS = (
-    Column(name="syncs/step", title="MEMORY: host-device synchronisations, mean over the steps watched", cell=_syncs),
-    Column(
+    RunColumn(
+        name="syncs/step", title="MEMORY: host-device synchronisations, mean over the steps watched", cell=_syncs
+    ),
+    RunColumn(
         name="peak allocated",
         title="MEMORY: by CUDA's caching allocator; what was allocated before the steps",
         cell=_peak(lambda peaks: peaks.allocated_bytes, lambda peaks: peaks.allocated_before_bytes),
     ),
-    Column(
+    RunColumn(
         name="peak reserved",
         title="MEMORY: by CUDA's caching allocator, from the driver",
         cell=_peak(lambda peaks: peaks.reserved_bytes),
     ),
-    Column(
+    RunColumn(
         name="peak resident",
         title="MEMORY: of the whole process; what was resident before the steps",
         cell=_peak(lambda peaks: peaks.resident_bytes, lambda peaks: peaks.resident_before_bytes),
     ),
-    Column(
+    RunColumn(
         name="over eager",
         title="this run's peak less that of the same strategy in mode eager",
         cell=_over_eager,

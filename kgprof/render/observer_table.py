@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.limits import Limits, run_name
 from kgprof.render.quantity import DASH, ratio
-from kgprof.render.visible import one_line
+from kgprof.render.table import Cell, Table, columns, row
 from kgprof.wording import plural
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverTable:
-    passes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # run, (ratio, samples or reason) a pass
-
 
 _OBSERVERS = tuple(name for name in m.PassName if name is not m.PassName.TIMING)
 
 
-def observers(runs: Sequence[m.RunReport], limits: Limits) -> ObserverTable:
+def observer_table(runs: Sequence[m.RunReport]) -> Table:
+    """One row a run that was watched, one column a pass."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes = tuple(name for name in _OBSERVERS if name in seen)
     rows = []
     for run in runs:
         costs = {cost.observer: cost for cost in run.observers}
         if costs:
-            rows.append((run_name(run, limits), tuple(_observer(costs.get(name), limits) for name in passes)))
-    return ObserverTable(passes=tuple(name.upper() for name in passes), rows=tuple(rows))
+            rows.append(row(run.key.slug, *(_cell(costs.get(name)) for name in passes)))
+    return Table(
+        label="Observer cost per run",
+        columns=columns("run", *(name.upper() for name in passes)),
+        rows=tuple(rows),
+        style="sortable",
+    )
 
 
-def _observer(cost: m.ObserverCost | None, limits: Limits) -> tuple[str, str]:
+def _cell(cost: m.ObserverCost | None) -> Cell:
     if cost is None:
-        return DASH, "no such pass"
+        return Cell(DASH, details=("no such pass",))
     if isinstance(cost.ratio, m.Skipped):
-        return DASH, one_line(cost.ratio.reason, limits.name)
-    return ratio(cost.ratio), plural(cost.samples, "step")
+        return Cell(DASH, details=(cost.ratio.reason,))
+    return Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

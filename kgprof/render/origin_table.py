@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
-from kgprof.render.limits import Limits, run_name
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, figure, percent, span
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Cell, Fold, Row, Small, Table, columns, row
 from kgprof.wording import plural, relative
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
@@ -25,34 +24,14 @@ _CAUSES = {
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanTable:
-    title: str
-    rows: tuple[tuple[str, str, str, str], ...]  # span, device events per step, us per step, share of device time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTable:
-    """Of a CUDA run: where its device's time went, and what its idle time waited for."""
-
-    run: str
-    idle: tuple[tuple[str, str, str, str], ...]  # cause, us per step, share of the window, what the cause is
-    idle_missing: str  # why ``idle`` is empty
-    host_spans: tuple[tuple[str, str, str], ...]  # span, us per step, share of the window
-    spans: tuple[SpanTable, ...]
-    steps: str  # the least, median and most device time of a step; empty where no step launched any
-    input_copies: str  # of CUDA graphs; empty where none was replayed
-
-
-def place(location: m.Location, root: str, longest: int) -> str:
+def place(location: m.Location, root: str) -> str:
     where = f"{relative(location.file, root)}:{location.line}"
-    return one_line(f"{where} in {location.function}" if location.function else where, longest)
+    return f"{where} in {location.function}" if location.function else where
 
 
-def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[tuple[str, ...], str]:
-    """The lines that the page shows, and how many more there are, in words."""
-    shown = tuple(place(line, root, limits.name) for line in lines[: min(_LINES, limits.lines)])
-    return shown, plural(len(lines) - 1, "more line") if len(lines) > 1 else ""
+def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str, ...]:
+    """Those that the page shows."""
+    return tuple(place(line, root) for line in lines[: min(_LINES, limits.lines)])
 
 
 def known(kernels: m.KernelBreakdown) -> str:
@@ -86,21 +65,54 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     return f"idle, us per traced step (of the window): {causes}"
 
 
-def device_tables(runs: Sequence[m.RunReport], limits: Limits) -> tuple[DeviceTable, ...]:
-    """None on a CPU."""
-    return tuple(
-        DeviceTable(
-            run=run_name(run, limits),
-            idle=_idle(kernels),
-            idle_missing=one_line(kernels.idle.reason, limits.name) if isinstance(kernels.idle, m.Skipped) else "",
-            host_spans=_host_spans(kernels, limits),
-            spans=_span_tables(kernels, limits),
-            steps=one_line(steps_sentence(kernels), 4 * limits.name),
-            input_copies=one_line(input_copies_sentence(kernels), 4 * limits.name),
-        )
-        for _, run, kernels in broken_down(runs)
-        if kernels.device == "cuda"
+def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+    """Of each CUDA run where its device's time went, and what its idle time waited for."""
+    folds = []
+    for _, run, kernels in broken_down(runs):
+        if kernels.device != "cuda":
+            continue
+        name = run.key.slug
+        blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
+        blocks += [f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said]
+        blocks += [
+            _span_table(f"Device time of {name} by {title}", title, spans, kernels, limits)
+            for title, spans in (("compiled region", kernels.by_region), ("user span", kernels.by_span))
+            if any(span.span != _UNATTRIBUTED for span in spans)
+        ]
+        caption = "what the device waited for, and where its work was launched"
+        folds.append(Fold(name, blocks=tuple(blocks), caption=caption))
+    return tuple(folds)
+
+
+def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
+    """By cause, and where the host had not asked by what it did instead; or why that is not known."""
+    idle = kernels.idle
+    if isinstance(idle, m.Skipped):
+        return (f"Why the device was idle is not known: {idle.reason}",)
+
+    def line(what: str, us: float, *below: Small) -> Row:
+        return row(Cell(what, below=below), figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels))
+
+    spans = sorted(idle.host_spans, key=lambda span: -span.total_us)
+    shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
+    host = [line(span.name, span.total_us) for span in shown]
+    if rest:
+        host.append(line(f"{len(rest):,} more", sum(span.total_us for span in rest)))
+    units = ("\N{MICRO SIGN}s per step", "of the window")
+    causes = Table(
+        label=f"Idle time of {name}",
+        columns=columns("the device was idle", *units),
+        rows=(
+            *(line(cause, us, Small((_CAUSES[cause],), "detail")) for cause, us in idle_causes(idle)),
+            line("all idle time", idle.total_us),
+        ),
     )
+    instead = Table(
+        label=f"What the host did while the device of {name} waited",
+        columns=columns("host had not asked: it was in", *units, first="name"),
+        rows=tuple(host),
+    )
+    return (causes, instead) if host else (causes,)
 
 
 def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
@@ -150,6 +162,12 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
     )
 
 
+def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
+    """Why the device was idle, what was copied, and the host's step, as far as they are known."""
+    made = (idle_sentence(kernels), input_copies_sentence(kernels), host_sentence(kernels), queue_sentence(kernels))
+    return tuple(sentence for sentence in made if sentence)
+
+
 def steps_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty where no marked step launched anything. Of an even number of steps the lower median."""
     steps = sorted((step for step in kernels.by_step if step.span != _UNATTRIBUTED), key=lambda step: step.total_us)
@@ -163,53 +181,31 @@ def steps_sentence(kernels: m.KernelBreakdown) -> str:
     return f"Device time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
 
 
-def _idle(kernels: m.KernelBreakdown) -> tuple[tuple[str, str, str, str], ...]:
-    if isinstance(kernels.idle, m.Skipped):
-        return ()
-    return tuple(
-        (cause, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels), _CAUSES.get(cause, ""))
-        for cause, us in (*idle_causes(kernels.idle), ("all idle time", kernels.idle.total_us))
-    )
-
-
-def _host_spans(kernels: m.KernelBreakdown, limits: Limits) -> tuple[tuple[str, str, str], ...]:
-    if isinstance(kernels.idle, m.Skipped):
-        return ()
-    spans = sorted(kernels.idle.host_spans, key=lambda span: -span.total_us)
-    shown = [(one_line(span.name, limits.name), span.total_us) for span in spans[: min(_SPANS, limits.lines)]]
-    rest = spans[len(shown) :]
-    if rest:
-        shown.append((f"{count(len(rest))} more", sum(span.total_us for span in rest)))
-    return tuple((name, figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels)) for name, us in shown)
-
-
-def _span_tables(kernels: m.KernelBreakdown, limits: Limits) -> tuple[SpanTable, ...]:
-    tables = (("compiled region", kernels.by_region), ("user span", kernels.by_span))
-    return tuple(
-        SpanTable(title=title, rows=_span_rows(title, spans, kernels, limits))
-        for title, spans in tables
-        if any(span.span != _UNATTRIBUTED for span in spans)
-    )
-
-
-def _span_rows(
-    title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
-) -> tuple[tuple[str, str, str, str], ...]:
+def _span_table(
+    label: str, title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
+) -> Table:
     """Largest first; what is in no span stays last, and what the page has no room for is summed above it."""
     *named, unattributed = spans
     named.sort(key=lambda span: -span.total_us)
     shown, rest = named[: min(_SPANS, limits.lines)], named[min(_SPANS, limits.lines) :]
     if rest:
         calls, total_us = sum(span.count for span in rest), sum(span.total_us for span in rest)
-        shown.append(m.SpanTotal(span=f"{count(len(rest))} more", count=calls, total_us=total_us))
-    return tuple(
-        (
-            f"(in no {title})" if span is unattributed else one_line(span.span, limits.name),
-            figure(span.count / breakdown.steps_of(kernels)),
-            figure(span.total_us / breakdown.steps_of(kernels)),
-            percent(span.total_us / kernels.total_us if kernels.total_us else 0.0),
-        )
-        for span in (*shown, unattributed)
+        shown.append(m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us))
+    steps, whole = breakdown.steps_of(kernels), kernels.total_us or 1.0
+    return Table(
+        label=label,
+        columns=columns(
+            title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of device time", first="name"
+        ),
+        rows=tuple(
+            row(
+                f"(in no {title})" if span is unattributed else span.span,
+                figure(span.count / steps),
+                figure(span.total_us / steps),
+                percent(span.total_us / whole),
+            )
+            for span in (*shown, unattributed)
+        ),
     )
 
 

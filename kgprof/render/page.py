@@ -1,4 +1,4 @@
-"""What the HTML page shows, as text and geometry: the template only lays it out.
+"""What the HTML page shows, as text, tables and geometry: the templates only lay it out.
 
 Every string from outside passes ``one_line`` or ``visible`` here and jinja's autoescape there. Limits say how much of
 everything there may be; html.py lowers them until the page fits.
@@ -7,67 +7,66 @@ everything there may be; html.py lowers them until the page fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
     chart,
-    contents_box,
+    compile_table,
+    contents,
     economics_table,
     environment_facts,
     evaluation_table,
-    gaps,
+    gate_table,
     glance,
     holistic_table,
     kernel_table,
     memory_table,
+    not_measured,
+    observer_table,
     origin_table,
     practices,
+    recompile_table,
+    roofline_table,
+    run_table,
     summary,
     timeline_chart,
+    trace_table,
 )
 from kgprof.render.carried import Packed
-from kgprof.render.chart import Bar, LegendEntry, TimeTable
+from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import ComparePart, compare_part
-from kgprof.render.compile_table import CompileTable, compile_table
-from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.finding_list import FindingGroup, finding_list
-from kgprof.render.flame_chart import FlameChart, drawable, flame_charts
+from kgprof.render.flame_chart import drawable, flame_charts
 from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
-from kgprof.render.flame_difference_chart import FlameDifferenceChart, differing, flame_difference_charts
-from kgprof.render.gate_table import GateTable, gate_table
+from kgprof.render.flame_difference_chart import differing, flame_difference_charts
 from kgprof.render.hand_off import HandOffLine, TraceToHandOff, hand_off
-from kgprof.render.holistic_table import HolisticTable
-from kgprof.render.kernel_table import HostTable, KernelTable
 from kgprof.render.limits import TOP_KERNELS, Limits
-from kgprof.render.log_text import Log, logs
-from kgprof.render.looked_for import looked_for
-from kgprof.render.observer_table import ObserverTable, observers, passes
+from kgprof.render.log_text import logs
 from kgprof.render.own_copy import OwnCopy, not_carried, own_copy
-from kgprof.render.practices import Practice, Weighing
 from kgprof.render.quantity import count, figure, milliseconds
-from kgprof.render.recompile_table import RecompileTable, recompile_table
-from kgprof.render.roofline_table import RooflinePart, placed, roofline_part
-from kgprof.render.run_table import Heading, MissingFigure, RunLine, headings, missing_figures, run_lines, strategies
-from kgprof.render.trace_table import TracesPart, traces_part
+from kgprof.render.table import Facts, Fold, bounded
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
 REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
 STATUS_WORDS = {"ok": "OK", "attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """``anchor`` is also the name of the partial that lays it out."""
+    """``anchor`` is also the name of the partial that lays out the content."""
 
     anchor: str
     title: str
     tally: str = ""
     short: str = ""  # in the navigation, where the title is too long for it; "-": not there
+    content: Mapping[str, object]
 
     @property
     def name(self) -> str:
@@ -91,61 +90,14 @@ class Page:
     glance: tuple[glance.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
-    gate: GateTable | None
     timed: bool
-    rounds: bool  # some run was timed in more than one process
-    traces: TracesPart
-    headings: tuple[Heading, ...]
-    runs: tuple[RunLine, ...]
-    footnotes: tuple[str, ...]
-    strategies: tuple[Fact, ...]
-    baseline: str
-    bars: tuple[Bar, ...]
-    bar_scale_ms: str
-    legend: tuple[LegendEntry, ...]
-    time_table: TimeTable
+    taken_in: bool  # torch.profiler ran elsewhere, and nothing else did
+    device: str
     findings: tuple[FindingGroup, ...]
     rules: tuple[m.Rule, ...]
-    trade_offs: tuple[Weighing, ...]
-    checklist: tuple[Practice, ...]
-    checklist_tally: str
-    memory_headings: tuple[Heading, ...]
-    memory: tuple[RunLine, ...]
-    memory_missing: tuple[MissingFigure, ...]
-    devices: tuple[origin_table.DeviceTable, ...]
-    step_charts: tuple[timeline_chart.StepChart, ...]
-    kernels: tuple[KernelTable, ...]
-    roofline: RooflinePart | None
-    hosts: tuple[HostTable, ...]
-    flames: tuple[FlameChart, ...]
-    flame_differences: tuple[FlameDifferenceChart, ...]
-    flame_legend: tuple[tuple[str, str, str], ...]
-    holistic: tuple[HolisticTable, ...]
     hand_off: tuple[HandOffLine, ...]
     own: OwnCopy
     compare: ComparePart | None
-    evaluations: Table
-    metrics: Table
-    settings: tuple[Fact, ...]
-    compiles: CompileTable
-    recompiles: RecompileTable
-    contract: tuple[Practice, ...]
-    isa_probe: str
-    economics: economics_table.EconomicsTable
-    observers: ObserverTable
-    gaps: tuple[gaps.Gap, ...]
-    environment: tuple[Fact, ...]
-    contents: tuple[Fact, ...]
-    options: tuple[Fact, ...]
-    command: str
-    kinds: tuple[tuple[str, str], ...]
-    kind_overrides: tuple[tuple[str, str], ...]  # pattern; kind, how many kernels, from where
-    logs: tuple[Log, ...]
-    left_out: tuple[str, ...]
-    device: str
-    passes: frozenset[str]
-    steps: int
-    warmup: int
 
 
 def build(
@@ -155,9 +107,6 @@ def build(
     traces: Sequence[TraceToHandOff] = (),
     carried: Collection[m.RunKey] = (),
 ) -> Page:
-    runs = profile.runs[: limits.runs]
-    columns = summary.columns(profile)
-    memory_columns = memory_table.columns(runs)
     found = finding_list(profile, limits)
     verdict = profile.verdict
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
@@ -170,143 +119,232 @@ def build(
         status_word=STATUS_WORDS.get(verdict.status, one_line(verdict.status, limits.name)),
         symbol=SYMBOLS.get(verdict.status, "?"),
         verdict=one_line(verdict.text, 4 * limits.name),
-        reasons=tuple(one_line(reason, 2 * limits.name) for reason in reasons),
+        reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
         glance=glance.answers(profile, found, limits),
-        facts=environment_facts.headline(profile, limits),
-        sections=_sections(profile, handed_off=bool(traces)),
-        gate=gate_table(profile.gate, limits),
+        facts=bounded(environment_facts.headline(profile), limits),
+        sections=tuple(
+            _sections(profile, found.anchors, (*_left_out(profile, limits), *not_carried(own)), limits, traces)
+        ),
         timed=not profile.options.untimed,
-        rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
-        traces=traces_part(profile, limits),
-        headings=headings(columns),
-        runs=run_lines(runs, columns, limits),
-        strategies=strategies(profile, limits),
-        footnotes=tuple(one_line(note, 2 * limits.name) for note in summary.footnotes(profile)[: limits.lines]),
-        baseline=one_line(profile.baseline.slug, limits.name) if profile.baseline else "",
-        bars=chart.bars(runs, limits),
-        bar_scale_ms=milliseconds(chart.scale_us(runs)),
-        legend=chart.legend(runs),
-        time_table=chart.time_table(runs, limits),
+        taken_in=bool(profile.trace_files),
+        device=one_line(profile.device, limits.name),
         findings=found.groups,
-        rules=looked_for(profile),
-        trade_offs=practices.weighings(profile, limits),
-        checklist=practices.practices(profile, found.anchors, limits),
-        checklist_tally=practices.tally(profile.checklist),
-        memory_headings=headings(memory_columns),
-        memory=run_lines(runs, memory_columns, limits) if memory_columns else (),
-        memory_missing=missing_figures(runs, limits) if memory_columns else (),
-        kernels=kernel_table.kernel_tables(runs, profile.environment.source_root, limits),
-        devices=origin_table.device_tables(runs, limits),
-        step_charts=timeline_chart.step_charts(runs, limits),
-        roofline=roofline_part(runs, limits),
-        hosts=kernel_table.host_tables(runs, limits),
-        flames=flame_charts(runs, profile.environment.source_root, limits),
-        flame_differences=flame_difference_charts(_compared_runs(profile), profile.environment.source_root, limits),
-        flame_legend=FLAME_DIFFERENCES,
-        holistic=holistic_table.holistic_tables(runs, limits),
+        rules=checked_rules(profile),
         hand_off=hand_off(traces, carried, limits),
         own=own_copy(own, profile),
         compare=compare_part(profile, found.anchors, limits),
-        evaluations=evaluation_table.classes(runs, limits),
-        metrics=evaluation_table.metrics(runs, limits),
-        settings=evaluation_table.settings(runs, limits),
-        compiles=compile_table(runs, limits),
-        recompiles=recompile_table(runs, profile.environment.source_root, limits),
-        contract=practices.memory_contract(profile, found.anchors, limits),
-        isa_probe=_isa_probe(profile.vector_isa_probe_s, limits),
-        economics=economics_table.economics_table(profile, limits),
-        observers=observers(runs, limits),
-        gaps=gaps.bounded(profile.omissions, limits),
-        environment=environment_facts.environment(profile, limits),
-        contents=tuple(
-            Fact(name=fact.name, value=one_line(fact.value, 2 * limits.name)) for fact in contents_box.facts(profile)
-        ),
-        options=environment_facts.options(profile, limits),
-        command=one_line(" ".join(profile.command), 4 * limits.name),
-        kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
-        kind_overrides=tuple(breakdown.overrides(profile, limits)),
-        logs=logs(runs, limits),
-        left_out=(*_left_out(profile, limits), *not_carried(own)),
-        device=one_line(profile.device, limits.name),
-        passes=passes(profile),
-        steps=profile.options.steps,
-        warmup=profile.options.warmup,
     )
 
 
-def _sections(profile: m.Profile, *, handed_off: bool) -> tuple[Section, ...]:
+# ---------------------------------------------------------------- sections
+
+
+def _section(
+    limits: Limits,
+    anchor: str,
+    title: str,
+    *,
+    tally: str = "",
+    short: str = "",
+    drawings: Mapping[str, object] = _NOTHING,
+    **content: object,
+) -> Section:
+    """``drawings`` are within the limits already."""
+    return Section(
+        anchor=anchor, title=title, tally=tally, short=short, content={**bounded(content, limits), **drawings}
+    )
+
+
+def _sections(
+    profile: m.Profile,
+    anchors: Mapping[str, str],
+    left_out: tuple[str, ...],
+    limits: Limits,
+    traces: Sequence[TraceToHandOff],
+) -> Iterable[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
-    gated, timed = profile.gate is not None, not profile.options.untimed
-    findings = Section(anchor="findings", title="Findings", tally=count(len(profile.findings)))
-    results = Section(anchor="results", title="Results")
-    traced = not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE)
-    taken_in = bool(profile.trace_files)  # torch.profiler ran elsewhere, and nothing else did
-    memory = bool(memory_table.columns(profile.runs))
-    offered: tuple[tuple[bool, Section], ...] = (
-        (profile.comparison is not None, Section(anchor="compare", title="Comparison")),
-        (gated, Section(anchor="gate", title="Budgets")),
-        (gated, findings),
-        (taken_in, Section(anchor="traces", title="Traces", tally=count(len(profile.trace_files)))),
-        (not taken_in and (timed or _noteworthy(profile)), results),
-        (timed or traced, Section(anchor="time", title="Where the time went", short="Time")),
-        (not gated, findings),
-        (bool(profile.trade_offs), Section(anchor="trade-offs", title="Trade-offs")),
-        (timed or traced, Section(anchor="kernels", title="Kernels")),
-        (
-            bool(placed(profile.runs)),
-            Section(anchor="roofline", title="Kernels against the card", short="Against the card"),
-        ),
-        (timeline_chart.known(profile.runs), Section(anchor="step", title="One step")),
-        (timed, Section(anchor="host", title="Host functions", short="Host")),
-        (
-            bool(differing(_compared_runs(profile))),
-            Section(anchor="flame-difference", title="Host stacks, base and head", short="Stacks, both"),
-        ),
-        (bool(drawable(profile.runs)), Section(anchor="flame", title="Host stacks", short="Stacks")),
-        (not taken_in, Section(anchor="compile", title="Compilation")),
-        (bool(economics_table.weighed(profile)), Section(anchor="economics", title="Economics")),
-        (memory, Section(anchor="memory", title="Reads and memory", short="Memory")),
-        (bool(profile.checklist), Section(anchor="checklist", title="Checklist")),
-        (True, Section(anchor="environment", title="Environment")),
-        (True, Section(anchor="method", title="Method")),
-        (timed, Section(anchor="cost", title="What watching cost", short="-")),
-        (True, Section(anchor="gaps", title="Not measured")),
-        (
-            bool(holistic_table.compared(profile.runs)),
-            Section(anchor="holistic", title="Held against HTA", short="HTA"),
-        ),
-        (handed_off, Section(anchor="trace-files", title="The traces themselves", short="Trace files")),
-        (not taken_in, Section(anchor="logs", title="Logs")),
-        (True, Section(anchor="contents", title=contents_box.TITLE, short="-")),
+    timed, gate, files = not profile.options.untimed, profile.gate, profile.trace_files
+    findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)))
+    if profile.comparison is not None:
+        yield _section(limits, "compare", "Comparison")
+    if gate is not None:
+        yield _section(
+            limits,
+            "gate",
+            "Budgets",
+            backend=gate_table.backend_words(gate),
+            fails_on=gate_table.fails_on(gate),
+            blocks=gate_table.gate_blocks(gate, limits),
+        )
+        yield findings
+    if files:
+        yield _traces(profile, limits)
+    # Without times the table is worth its room only for how a run ended or what is noted on it.
+    elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
+        yield _results(profile, limits)
+    traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
+    if traced:
+        yield _time(profile, limits)
+    if gate is None:
+        yield findings
+    if profile.trade_offs:
+        yield _section(limits, "trade-offs", "Trade-offs", weighings=practices.weighings(profile, limits))
+    yield from _kernels_and_host(profile, traced, timed, limits)
+    yield from _compiled_and_watched(profile, anchors, limits)
+    yield from _method(profile, timed, left_out, limits)
+    if traces:
+        yield _section(limits, "trace-files", "The traces themselves", short="Trace files")
+    if not files:
+        yield _section(limits, "logs", "Logs", drawings={"logs": logs(profile.runs[: limits.runs], limits)})
+    yield _section(limits, "contents", contents.TITLE, short="-", facts=contents.facts(profile))
+
+
+def _traces(profile: m.Profile, limits: Limits) -> Section:
+    balance = profile.rank_balance
+    return _section(
+        limits,
+        "traces",
+        "Traces",
+        tally=count(len(profile.trace_files)),
+        files=trace_table.file_table(profile, limits),
+        balance=balance.text if balance else "",
+        ranks=trace_table.rank_blocks(balance, limits) if balance else (),
+        differences=tuple(trace_table.difference(each, limits) for each in profile.differences[: limits.runs]),
     )
-    return tuple(section for shown, section in offered if shown)
+
+
+def _results(profile: m.Profile, limits: Limits) -> Section:
+    runs = profile.runs[: limits.runs]
+    notes = (*run_table.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
+    strategies = run_table.strategies(profile)[: limits.lines]
+    settings = Facts(evaluation_table.settings(runs, limits))
+    return _section(
+        limits,
+        "results",
+        "Results",
+        table=run_table.run_table(runs, summary.columns(profile), "Results per run", anchored=True),
+        baseline=profile.baseline.slug if profile.baseline else "",
+        rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
+        notes=(*notes, Facts(strategies)) if strategies else notes,
+        outcomes=evaluation_table.classes(runs),
+        metrics=evaluation_table.metrics(runs, limits),
+        settings=Fold("Settings of the evaluation", blocks=(settings,), style=""),
+    )
+
+
+def _time(profile: m.Profile, limits: Limits) -> Section:
+    runs = profile.runs[: limits.runs]
+    return _section(
+        limits,
+        "time",
+        "Where the time went",
+        short="Time",
+        drawings={
+            "bars": chart.bars(runs, limits),
+            "legend": chart.legend(runs),
+            "scale_ms": milliseconds(chart.scale_us(runs)),
+        },
+        table=breakdown.time_table(runs),
+        devices=origin_table.device_folds(runs, limits),
+        overrides=breakdown.overrides(profile, limits),
+        kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
+    )
+
+
+def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Limits) -> Iterable[Section]:
+    runs, root, compared = profile.runs[: limits.runs], profile.environment.source_root, _compared_runs(profile)
+    if traced:
+        yield _section(limits, "kernels", "Kernels", folds=kernel_table.kernel_folds(runs, root, limits))
+    if against := roofline_table.roofline_blocks(runs, limits):
+        yield _section(limits, "roofline", "Kernels against the card", short="Against the card", blocks=against)
+    if timeline_chart.known(profile.runs):
+        drawn = timeline_chart.step_charts(runs, limits)
+        yield _section(limits, "step", "One step", drawings={"charts": drawn})
+    if timed:
+        yield _section(limits, "host", "Host functions", short="Host", folds=kernel_table.host_folds(runs, limits))
+    if differing(compared):
+        differences = {"charts": flame_difference_charts(compared, root, limits), "legend": FLAME_DIFFERENCES}
+        title = "Host stacks, base and head"
+        yield _section(limits, "flame-difference", title, short="Stacks, both", drawings=differences)
+    if drawable(profile.runs):
+        flames = {"charts": flame_charts(runs, root, limits)}
+        yield _section(limits, "flame", "Host stacks", short="Stacks", drawings=flames)
+
+
+def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Iterable[Section]:
+    runs, root = profile.runs[: limits.runs], profile.environment.source_root
+    probe = profile.vector_isa_probe_s
+    if not profile.trace_files:
+        yield _section(
+            limits,
+            "compile",
+            "Compilation",
+            drawings={"bars": compile_table.stage_bars(runs, limits), "legend": compile_table.LEGEND},
+            isa_probe=f"not measured: {probe.reason}" if isinstance(probe, m.Skipped) else f"{figure(probe)} s",
+            table=compile_table.compile_table(runs),
+            scale_s=figure(compile_table.bar_scale_s(runs)),
+            stages=compile_table.stage_table(runs),
+            recompiled=recompile_table.recompile_summary(runs),
+            recompiles=recompile_table.recompile_blocks(runs, root, limits),
+            folds=compile_table.compilation_folds(runs, limits),
+        )
+    if economics_table.weighed(profile):
+        yield _section(limits, "economics", "Economics", table=economics_table.economics_table(profile, limits))
+    if columns := memory_table.columns(profile.runs):
+        yield _section(
+            limits,
+            "memory",
+            "Reads and memory",
+            short="Memory",
+            table=run_table.run_table(runs, columns, "Reads and memory per run"),
+            missing=run_table.missing_figures(runs)[: limits.lines],
+            contract=practices.memory_contract(profile, anchors, limits),
+        )
+    if profile.checklist:
+        shown, tally = practices.practices(profile, anchors, limits), practices.tally(profile.checklist)
+        yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+
+
+def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterable[Section]:
+    runs = profile.runs[: limits.runs]
+    yield _section(
+        limits,
+        "environment",
+        "Environment",
+        drawings={"command": one_line(" ".join(profile.command), 4 * limits.name)},
+        environment=environment_facts.environment(profile, limits),
+        options=environment_facts.options(profile),
+    )
+    yield _section(
+        limits,
+        "method",
+        "Method",
+        passes=tuple(sorted(observer_table.passes(profile))),
+        steps=profile.options.steps,
+        warmup=profile.options.warmup,
+    )
+    if timed:
+        yield _section(limits, "cost", "What watching cost", short="-", table=observer_table.observer_table(runs))
+    gaps = not_measured.gap_table(profile.omissions, limits)
+    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
+    if checks := holistic_table.holistic_folds(runs, limits):
+        yield _section(limits, "holistic", "Held against HTA", short="HTA", folds=checks)
 
 
 def _compared_runs(profile: m.Profile) -> tuple[m.RunComparison, ...]:
     return profile.comparison.runs if profile.comparison is not None else ()
 
 
-def _noteworthy(profile: m.Profile) -> bool:
-    """Without times the table of results is worth its room only for how a run ended or what is noted on it."""
-    return bool(summary.footnotes(profile)) or any(summary.ended(run) or run.notes for run in profile.runs)
-
-
 def _when(created_utc: str) -> str:
     """ISO 8601 to the minute, as people write it."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", created_utc)
     return f"{found[1]} {found[2]} UTC" if found else one_line(created_utc, 60)
-
-
-def _isa_probe(probe: float | m.Skipped, limits: Limits) -> str:
-    if isinstance(probe, m.Skipped):
-        return f"not measured: {one_line(probe.reason, limits.name)}"
-    return f"{figure(probe)} s"
 
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure, milliseconds
-from kgprof.render.spread import ranged, sampled
-from kgprof.render.visible import one_line
+from kgprof.render.quantity import DASH, figure
+from kgprof.render.table import Fact, timed
 
 STATUSES = ("fail", "pass", "not observed")  # in the order in which they are shown
 MEMORY_CONTRACT = frozenset(
@@ -37,7 +36,7 @@ class Weighing:
     place: Place | None
     guarded: str
     always: str
-    figures: tuple[tuple[str, str, str], ...]  # what, figure, why there is none
+    figures: tuple[Fact, ...]
 
 
 def by_weight(items: Sequence[m.ChecklistItem]) -> list[m.ChecklistItem]:
@@ -66,54 +65,47 @@ def _practice(item: m.ChecklistItem, anchors: Mapping[str, str], limits: Limits)
     return Practice(
         status=item.status if item.status in STATUSES else "not observed",
         mark=MARKS.get(item.status, "?"),
-        word=one_line(item.status, limits.name),
-        title=one_line(item.title, limits.name),
-        evidence=one_line(item.evidence, 2 * limits.name),
+        word=item.status,
+        title=item.title,
+        evidence=item.evidence,
         anchors=tuple(dict.fromkeys(known))[: limits.lines],
     )
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
-    root = profile.environment.source_root
-    return tuple(_weighing(trade_off, root, limits) for trade_off in profile.trade_offs[: limits.lines])
-
-
-def _weighing(trade_off: m.TradeOff, root: str, limits: Limits) -> Weighing:
-    guarded, always = (one_line(key.slug, limits.name) for key in (trade_off.guarded, trade_off.always))
-    return Weighing(
-        verdict=one_line(trade_off.verdict, limits.name),
-        text=one_line(trade_off.text, 2 * limits.name),
-        place=place(trade_off.location, root, limits) if trade_off.location else None,
-        guarded=guarded,
-        always=always,
-        figures=tuple(
-            (what, *_figure(value, limits))
-            for what, value in (
-                ("further reads a step", trade_off.syncs_per_step),
-                ("they take, ms/step", _in_ms(trade_off.sync_us)),
-                (f"work saved, ms/{one_line(trade_off.saved_per, limits.name)}", _in_ms(trade_off.saved_us)),
-                (guarded, trade_off.net),
-                (always, trade_off.net_always),
+    """The trade-offs, each with the figures that decide it."""
+    weighed = []
+    for trade_off in profile.trade_offs[: limits.lines]:
+        guarded, always = trade_off.guarded.slug, trade_off.always.slug
+        figures = (
+            ("further reads a step", trade_off.syncs_per_step),
+            ("they take, ms/step", _in_ms(trade_off.sync_us)),
+            (f"work saved, ms/{trade_off.saved_per}", _in_ms(trade_off.saved_us)),
+            (guarded, trade_off.net),
+            (always, trade_off.net_always),
+        )
+        at = trade_off.location
+        weighed.append(
+            Weighing(
+                verdict=trade_off.verdict,
+                text=trade_off.text,
+                place=place(at, profile.environment.source_root, limits) if at else None,
+                guarded=guarded,
+                always=always,
+                figures=tuple(_fact(what, value) for what, value in figures),
             )
-        ),
-    )
+        )
+    return tuple(weighed)
 
 
 def _in_ms(us: float | m.Skipped) -> float | m.Skipped:
     return us if isinstance(us, m.Skipped) else us / 1000
 
 
-def _figure(value: float | m.Spread | m.Skipped, limits: Limits) -> tuple[str, str]:
+def _fact(what: str, value: float | m.Spread | m.Skipped) -> Fact:
     if isinstance(value, m.Skipped):
-        return DASH, one_line(value.reason, limits.name)
+        return Fact(name=what, value=f"{DASH} ({value.reason})", missing=True)
     if isinstance(value, m.Spread):
-        return _spread(value, limits), ""
-    return figure(value), ""
-
-
-def _spread(value: m.Spread, limits: Limits) -> str:
-    in_ms = value.unit == "us"
-    scale, unit = (1e-3, "ms") if in_ms else (1.0, one_line(value.unit, limits.name))
-    median = milliseconds(value.median) if in_ms else figure(value.median)
-    known = ", ".join(part for part in (ranged(value, scale), sampled(value)) if part)
-    return f"{median} {unit} ({known})"
+        cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
+        return Fact(name=what, value=f"{cell.text} ({cell.detail})")
+    return Fact(name=what, value=figure(value))

@@ -3,82 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import prod
 
 from kgprof import model as m
-from kgprof.render.chart import broken_down, of_width
-from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits, anchor, run_name
-from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, size
-from kgprof.render.visible import one_line
-from kgprof.wording import middle_out
+from kgprof.render.chart import broken_down
+from kgprof.render.kernel_table import distinct_names, name_cell
+from kgprof.render.limits import Limits, anchor
+from kgprof.render.quantity import figure, milliseconds, percent, size
+from kgprof.render.table import (
+    Block,
+    Cell,
+    Column,
+    Fold,
+    Small,
+    Table,
+    columns,
+    known,
+    missing,
+    number,
+    row,
+    whole,
+)
+from kgprof.wording import plural
 
 _SHORT_NAME = 60
-_WHOLE = 20_000  # characters of a name before it is cut
 _UNITS = {"bytes/s": (1e9, "GB/s"), "FLOP/s": (1e12, "TFLOP/s")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A cell. ``why`` is the reason for a dash; ``below`` a second line in small."""
-
-    text: str
-    sort: str = ""
-    why: str = ""
-    below: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchLine:
-    rank: str
-    name: str
-    full_name: str  # empty where ``name`` already is the whole
-    generator: str
-    bound: Figure
-    width: str  # of the meter: the share of what the ceiling allows
-    cells: tuple[Figure, ...]  # in the order of HEADINGS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchTable:
-    anchor: str
-    run: str
-    caption: str
-    lines: tuple[LaunchLine, ...]
-    unplaced: str  # what has no verdict, by its reason
-    more: str  # rows that are not here, in words
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CeilingLine:
-    name: str
-    value: str
-    spread: str
-    how: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RooflinePart:
-    """Of the whole page: the ceilings and the rule once, and a table a run."""
-
-    ceilings: tuple[CeilingLine, ...]
-    without: str  # why there are none
-    rule: str
-    headings: tuple[str, ...]
-    tables: tuple[LaunchTable, ...]
-
-
-HEADINGS = (
-    "total ms",
-    "median \N{MICRO SIGN}s",
-    "GB/s",
-    "TFLOP/s",
-    "registers",
-    "shared",
-    "grid",
-    "warps",
-    "occupancy",
-)
+IN_MARKDOWN = ("kernel", "bound by", "median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
 
 
 def placed(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown, m.Roofline]]:
@@ -89,37 +39,63 @@ def placed(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Kernel
     ]
 
 
-def roofline_part(runs: Sequence[m.RunReport], limits: Limits) -> RooflinePart | None:
-    """None where no run was on a GPU."""
+def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """The ceilings and the rule once, and a table a run; none where no run was on a GPU."""
     found = placed(runs)
     if not found:
-        return None
+        return ()
     first = found[0][3]
-    return RooflinePart(
-        ceilings=tuple(_ceiling_line(one, limits) for one in first.ceilings),
-        without=one_line(first.without, 2 * limits.name),
-        rule=one_line(first.rule, 4 * limits.name),
-        headings=HEADINGS,
-        tables=tuple(
-            LaunchTable(
-                anchor=anchor(index),
-                run=run_name(run, limits),
-                caption=sentence(kernels, roofline),
-                lines=_lines(roofline.rows[: limits.kernel_rows], limits),
-                unplaced=one_line(unplaced(kernels, roofline), 4 * limits.name),
-                more=_more(roofline, limits),
+    ceilings = Table(
+        label="Ceilings of this card",
+        columns=columns("ceiling", "median", "minimum to maximum"),
+        rows=tuple(
+            row(
+                Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)),
+                rate(ceiling.median, ceiling.unit),
+                f"{rate(ceiling.minimum, ceiling.unit)} to {rate(ceiling.maximum, ceiling.unit)}, "
+                f"n = {ceiling.samples:,}",
             )
-            for index, run, kernels, roofline in found
+            for ceiling in first.ceilings
         ),
     )
+    without = f"No ceilings: {first.without}. Rates stand below, held against nothing."
+    blocks: list[Block] = [ceilings if first.ceilings else without, first.rule]
+    for index, run, kernels, roofline in found:
+        rest = roofline.rows[limits.kernel_rows :]
+        notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
+        if more := len(rest) + roofline.rows_left_out:
+            us = sum(launches.total_us for launches in rest) + roofline.left_out_us
+            kept = f"report.json holds the largest {len(roofline.rows):,}"
+            notes.append(f"{more:,} more rows with {milliseconds(us)} ms; {kept}.")
+        shown = (roofline_table(run, roofline, limits),) if limits.kernel_rows and roofline.rows else ()
+        caption, place = sentence(kernels, roofline), f"roofline-{anchor(index)}"
+        blocks.append(Fold(run.key.slug, blocks=(*shown, *notes), caption=caption, anchor=place))
+    return tuple(blocks)
 
 
-def _ceiling_line(one: m.Ceiling, limits: Limits) -> CeilingLine:
-    return CeilingLine(
-        name=one_line(ceiling_name(one), limits.name),
-        value=rate(one.median, one.unit),
-        spread=f"{rate(one.minimum, one.unit)} to {rate(one.maximum, one.unit)}, n = {count(one.samples)}",
-        how=one_line(one.how, limits.name),
+def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
+    shown = roofline.rows[: limits.kernel_rows]
+    names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
+    rows = (
+        row(
+            f"{rank:,}",
+            name_cell(launches.name, name, limits, Small((launches.generator,), "ops")),
+            *_cells(launches),
+        )
+        for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
+    )
+    return Table(
+        label=f"Kernels of {run.key.slug} against the card",
+        columns=(
+            Column("#", style="number rank"),
+            Column("kernel", style="name"),
+            Column("bound by", style=""),
+            *columns("total ms", IN_MARKDOWN[2], "GB/s", "TFLOP/s", "registers", "shared", "grid", words=0),
+            *columns("warps", "occupancy", words=0),
+        ),
+        rows=tuple(rows),
+        style="sortable filtered",
+        named_by=1,
     )
 
 
@@ -149,117 +125,45 @@ def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     return f"Not placed: {said}" if said else ""
 
 
-def _more(roofline: m.Roofline, limits: Limits) -> str:
-    rest = roofline.rows[limits.kernel_rows :]
-    number = len(rest) + roofline.rows_left_out
-    if not number:
-        return ""
-    us = sum(row.total_us for row in rest) + roofline.left_out_us
-    kept = f"report.json holds the largest {count(len(roofline.rows))}"
-    return f"{count(number)} more rows with {milliseconds(us)} ms; {kept}"
-
-
-def _lines(rows: Sequence[m.KernelLaunches], limits: Limits) -> tuple[LaunchLine, ...]:
-    names = distinct_names([row.name for row in rows], _SHORT_NAME, limits.name)
-    return tuple(_line(rank, row, names[rank - 1], limits) for rank, row in enumerate(rows, start=1))
-
-
-def _line(rank: int, row: m.KernelLaunches, name: str, limits: Limits) -> LaunchLine:
-    whole = middle_out(one_line(row.name, _WHOLE), limits.name)
-    return LaunchLine(
-        rank=count(rank),
-        name=name,
-        full_name=whole if whole != name else "",
-        generator=one_line(row.generator, limits.name),
-        bound=bound(row, limits.name),
-        width="" if isinstance(row.of_ceiling, m.Skipped) else of_width(row.of_ceiling),
-        cells=_cells(row, limits),
+def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
+    """In the order of the columns behind the kernel's name."""
+    extras = (
+        "" if isinstance(launches.spills, m.Skipped) else f"{launches.spills:,} spilled",
+        "" if isinstance(launches.block, m.Skipped) else f"of {_extent(launches.block)}",
+        "" if isinstance(launches.stages, m.Skipped) else plural(launches.stages, "stage"),
+        "" if isinstance(launches.bytes_moved, m.Skipped) else size(launches.bytes_moved),
     )
-
-
-def bound(row: m.KernelLaunches, longest: int) -> Figure:
-    """The verdict, and what of the ceiling was reached."""
-    if isinstance(row.bound, m.Skipped) or isinstance(row.of_ceiling, m.Skipped):
-        reason = row.bound if isinstance(row.bound, m.Skipped) else row.of_ceiling
-        return _missing(reason, longest) if isinstance(reason, m.Skipped) else Figure(text=DASH)
-    return Figure(text=row.bound, sort=repr(row.of_ceiling), below=f"{percent(row.of_ceiling)} of the ceiling")
-
-
-def _cells(row: m.KernelLaunches, limits: Limits) -> tuple[Figure, ...]:
-    longest = limits.name
+    spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
+    # CUPTI gives whole per cent, so its 0 is less than one.
+    occupied = known(
+        launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)
+    )
+    in_all = f"{percent(launches.share)} in {launches.count:,}"
     return (
-        Figure(
-            text=milliseconds(row.total_us),
-            sort=repr(row.total_us),
-            below=f"{percent(row.share)} in {count(row.count)}",
-        ),
-        Figure(text=figure(row.median_us), sort=repr(row.median_us)),
-        gigabytes(row, longest),
-        teraflops(row, longest),
-        _registers(row, longest),
-        _missing(row.shared_bytes, longest)
-        if isinstance(row.shared_bytes, m.Skipped)
-        else Figure(text=size(row.shared_bytes), sort=repr(row.shared_bytes)),
-        _grid(row, longest),
-        _warps(row, longest),
-        occupancy(row, longest),
+        _bound(launches),
+        number(launches.total_us / 1000, in_all),
+        number(launches.median_us),
+        known(launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)),
+        known(launches.flops_per_s, lambda rate: Cell(figure(rate / 1e12), value=rate)),
+        whole(launches.registers, *spilled),
+        known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
+        known(launches.grid, lambda grid: Cell(_extent(grid), value=prod(grid), details=threads)),
+        whole(launches.warps, *stages),
+        occupied,
     )
 
 
-def gigabytes(row: m.KernelLaunches, longest: int) -> Figure:
-    if isinstance(row.bytes_per_s, m.Skipped):
-        return _missing(row.bytes_per_s, longest)
-    below = "" if isinstance(row.bytes_moved, m.Skipped) else size(row.bytes_moved)
-    return Figure(text=figure(row.bytes_per_s / 1e9), sort=repr(row.bytes_per_s), below=below)
-
-
-def teraflops(row: m.KernelLaunches, longest: int) -> Figure:
-    if isinstance(row.flops_per_s, m.Skipped):
-        return _missing(row.flops_per_s, longest)
-    return Figure(text=figure(row.flops_per_s / 1e12), sort=repr(row.flops_per_s))
-
-
-def _registers(row: m.KernelLaunches, longest: int) -> Figure:
-    """With what did not fit into them, where that is known."""
-    if isinstance(row.registers, m.Skipped):
-        return _missing(row.registers, longest)
-    spills = "" if isinstance(row.spills, m.Skipped) else f"{count(row.spills)} spilled"
-    return Figure(text=count(row.registers), sort=repr(row.registers), below=spills)
-
-
-def _grid(row: m.KernelLaunches, longest: int) -> Figure:
-    """In blocks, with the threads of each."""
-    if isinstance(row.grid, m.Skipped):
-        return _missing(row.grid, longest)
-    blocks = 1
-    for extent in row.grid:
-        blocks *= extent
-    threads = "" if isinstance(row.block, m.Skipped) else f"of {_extent(row.block)}"
-    return Figure(text=_extent(row.grid), sort=repr(blocks), below=threads)
+def _bound(launches: m.KernelLaunches) -> Cell:
+    """The verdict, and what of the ceiling was reached."""
+    if isinstance(launches.bound, m.Skipped):
+        return missing(launches.bound)
+    if isinstance(launches.of_ceiling, m.Skipped):
+        return missing(launches.of_ceiling)
+    reached = launches.of_ceiling
+    return Cell(launches.bound, value=reached, bar=reached, details=(f"{percent(reached)} of the ceiling",))
 
 
 def _extent(extent: Sequence[int]) -> str:
     """Without the trailing ones."""
     last = max((index for index, number in enumerate(extent) if number != 1), default=0)
-    return "\N{MULTIPLICATION SIGN}".join(count(number) for number in extent[: last + 1])
-
-
-def _warps(row: m.KernelLaunches, longest: int) -> Figure:
-    if isinstance(row.warps, m.Skipped):
-        return _missing(row.warps, longest)
-    below = ""
-    if not isinstance(row.stages, m.Skipped):
-        below = f"{count(row.stages)} {'stage' if row.stages == 1 else 'stages'}"
-    return Figure(text=count(row.warps), sort=repr(row.warps), below=below)
-
-
-def occupancy(row: m.KernelLaunches, longest: int) -> Figure:
-    """CUPTI gives whole per cent, so its 0 is less than one."""
-    if isinstance(row.occupancy_percent, m.Skipped):
-        return _missing(row.occupancy_percent, longest)
-    text = f"{row.occupancy_percent:.0f} %" if row.occupancy_percent else "< 1 %"
-    return Figure(text=text, sort=repr(row.occupancy_percent))
-
-
-def _missing(skipped: m.Skipped, longest: int) -> Figure:
-    return Figure(text=DASH, why=one_line(skipped.reason, longest))
+    return "\N{MULTIPLICATION SIGN}".join(f"{number:,}" for number in extent[: last + 1])

@@ -1,136 +1,71 @@
-"""One line per run, as the page lays it out: the cells of summary.py with their bars, and how each run ended."""
+"""One row a run: the figures of summary.py and memory_table.py, and how each run ended."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from kgprof import model as m
-from kgprof.render import chart, memory_table, summary
-from kgprof.render.evaluation_table import Fact
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.visible import one_line
-
-_LINE = 16  # characters; a longer detail may be wrapped
+from kgprof.render import memory_table, summary
+from kgprof.render.limits import anchor
+from kgprof.render.table import Cell, Column, Fact, Row, Small, Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
-    name: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCell:
-    text: str
-    details: tuple[str, ...]
-    measured: bool
-    sort: str
-    wrong: bool
-    bar: str = ""  # width of the bar under the figure, "37.500%"
-
-    @property
-    def long(self) -> tuple[str, ...]:
-        """Details that are words and may be wrapped; a figure and its range may not."""
-        return tuple(detail for detail in self.details if len(detail) > _LINE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingFigure:
-    what: str
-    reason: str
-    runs: tuple[str, ...]  # empty: none has it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLine:
-    anchor: str
-    strategy: str
-    mode: str
-    baseline: bool
-    ended: str
-    notes: tuple[str, ...]
-    cells: tuple[RunCell, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.strategy}.{self.mode}"
-
-
-def headings(columns: Sequence[summary.Column]) -> tuple[Heading, ...]:
-    return tuple(Heading(name=column.name, title=column.title) for column in columns)
-
-
-def run_lines(runs: Sequence[m.RunReport], columns: Sequence[summary.Column], limits: Limits) -> tuple[RunLine, ...]:
-    scales = {
-        column.name: _largest(column, runs)
-        for column in columns
-        if column.name in ("ms/step", "ms/candidate", "s/evaluation") and len(runs) > 1
-    }
-    return tuple(
-        RunLine(
-            anchor=anchor(index),
-            strategy=one_line(run.key.strategy, limits.name // 4),
-            mode=one_line(run.key.mode, limits.name // 4),
-            baseline=run.is_baseline,
-            ended=one_line(summary.ended(run), 2 * limits.name),
-            notes=tuple(one_line(note, limits.name) for note in (*_counted(run), *run.notes[: limits.lines])),
-            cells=tuple(_run_cell(column.cell(run), scales.get(column.name, 0.0), limits) for column in columns),
+def run_table(
+    runs: Sequence[m.RunReport], shown: Sequence[summary.RunColumn], label: str, *, anchored: bool = False
+) -> Table:
+    """``anchored``: links to a run lead to this table, and it says how a run ended."""
+    figures = {column.name: [column.cell(run) for run in runs] for column in shown}
+    for name in (column.name for column in shown if column.bar and len(runs) > 1):
+        cells = figures[name]
+        if scale := max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0):
+            figures[name] = [cell if cell.value is None else replace(cell, bar=cell.value / scale) for cell in cells]
+    rows = []
+    for index, run in enumerate(runs):
+        ended = summary.ended(run) if anchored else ""
+        tags = (Small((run.key.mode,), "mode"), *((Small(("baseline",), "tag"),) if run.is_baseline else ()))
+        head = Cell(run.key.strategy, name=run.key.slug, below=tags, details=(ended,) if ended else ())
+        rows.append(
+            Row(
+                cells=(head, *(cells[index] for cells in figures.values())),
+                anchor=anchor(index) if anchored else "",
+                style="dead" if ended else "",
+            )
         )
-        for index, run in enumerate(runs)
+    return Table(
+        label=label,
+        columns=(
+            Column("run", style="strategy"),
+            *(Column(column.name, title=column.title, details=column.details) for column in shown),
+        ),
+        rows=tuple(rows),
+        style="results sortable",
     )
 
 
-def _counted(run: m.RunReport) -> tuple[str, ...]:
-    """What a script's run counted as a step."""
-    if run.script is None or not run.script.step:
-        return ()
-    return (f"a step is {run.script.step}; {run.script.steps:,} counted",)
+def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+    """Run and note; of a script what was counted as a step."""
+    notes = []
+    for run in runs:
+        if run.script is not None and run.script.step:
+            notes.append((run.key.slug, f"a step is {run.script.step}; {run.script.steps:,} counted"))
+        notes += [(run.key.slug, note) for note in run.notes]
+    return tuple(notes)
 
 
-def missing_figures(runs: Sequence[m.RunReport], limits: Limits) -> tuple[MissingFigure, ...]:
+def missing_figures(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
     """Of the table of memory, said below it: a dash alone is read by nobody who cannot hover."""
     return tuple(
-        MissingFigure(
-            what=", ".join(names),
-            reason=one_line(reason, limits.name),
-            runs=tuple(one_line(run, limits.name // 2) for run in slugs[: limits.lines]),
-        )
-        for reason, names, slugs in memory_table.reasons(runs)[: limits.lines]
+        (", ".join(names), f"{reason} ({', '.join(slugs)})" if slugs else reason)
+        for reason, names, slugs in memory_table.reasons(runs)
     )
 
 
-def strategies(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
+def strategies(profile: m.Profile) -> tuple[Fact, ...]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
-    told = [strategy for strategy in profile.strategies if strategy.name in ran and strategy.summary]
     return tuple(
-        Fact(name=one_line(strategy.name, limits.name), value=one_line(strategy.summary, 2 * limits.name))
-        for strategy in told[: limits.lines]
-    )
-
-
-def _largest(column: summary.Column, runs: Sequence[m.RunReport]) -> float:
-    return max((cell.value or 0.0 for run in runs if (cell := column.cell(run)).measured), default=0.0)
-
-
-def _in_lines(details: Sequence[str]) -> tuple[str, ...]:
-    """Short ones share a line: the table has to stand above the fold, and no column may grow for it."""
-    lines: list[str] = []
-    for detail in details:
-        if lines and len(lines[-1]) + len(detail) + 2 <= _LINE:
-            lines[-1] += f", {detail}"
-        else:
-            lines.append(detail)
-    return tuple(lines)
-
-
-def _run_cell(cell: summary.Cell, scale: float, limits: Limits) -> RunCell:
-    return RunCell(
-        text=one_line(cell.text, limits.name),
-        details=tuple(one_line(detail, limits.name) for detail in _in_lines(cell.details)),
-        measured=cell.measured,
-        sort="" if cell.value is None else repr(cell.value),
-        wrong=cell.wrong,
-        bar=chart.of_width(cell.value / scale) if scale and cell.value is not None else "",
+        Fact(name=strategy.name, value=strategy.summary)
+        for strategy in profile.strategies
+        if strategy.name in ran and strategy.summary
     )

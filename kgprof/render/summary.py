@@ -8,7 +8,8 @@ from functools import partial
 
 from kgprof import model as m
 from kgprof.render.quantity import count, figure, fixed, percent, ratio
-from kgprof.render.spread import of_speedup, ranged, sampled
+from kgprof.render.spread import of_speedup
+from kgprof.render.table import Cell, missing, timed
 from kgprof.wording import plural
 
 TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
@@ -17,28 +18,17 @@ UNKNOWN_MARK = "\N{DAGGER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """What stands in a table's cell: the figure, what qualifies it, and whether there is a figure at all."""
+class RunColumn:
+    """A figure that each run may have."""
 
-    text: str
-    details: tuple[str, ...] = ()
-    measured: bool = True
-    value: float | None = None  # for sorting and for bars
-    wrong: bool = False  # a reader must not miss it
-
-    @property
-    def detail(self) -> str:
-        return ", ".join(self.details)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
     name: str
     title: str  # what the figure is: unit, pass, statistic
     cell: Callable[[m.RunReport], Cell]
+    details: int = 0  # how many of a cell's details a terminal has room for
+    bar: bool = False  # the page shows by a bar how the runs compare
 
 
-def columns(profile: m.Profile) -> tuple[Column, ...]:
+def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
     """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
     plural = any(isinstance(run.ms_per_candidate, m.Spread) for run in profile.runs)
     over_rounds = next((column for column in OVER_ROUNDS if _anywhere(column, profile)), None)
@@ -51,15 +41,16 @@ def columns(profile: m.Profile) -> tuple[Column, ...]:
     )
 
 
-def _anywhere(column: Column, profile: m.Profile) -> bool:
+def _anywhere(column: RunColumn, profile: m.Profile) -> bool:
     return any(column.cell(run).measured for run in profile.runs)
 
 
-def _all_columns(baseline: m.RunKey | None, over_rounds: Column | None) -> tuple[Column, ...]:
-    results = Column(
+def _all_columns(baseline: m.RunKey | None, over_rounds: RunColumn | None) -> tuple[RunColumn, ...]:
+    results = RunColumn(
         name="results",
         title="against the baseline run in full, against the reference on a sample",
         cell=partial(_results, baseline=baseline),
+        details=1,
     )
     further = () if over_rounds is None else (over_rounds,)
     return (STEP, CANDIDATE, EVALUATION, *further, SPEEDUP, results, *LATER_COLUMNS)
@@ -192,36 +183,12 @@ def _unknown(profile: m.Profile) -> tuple[str, ...]:
 # ---------------------------------------------------------------- cells
 
 
-def missing(reason: str) -> Cell:
-    return Cell(text="\N{EN DASH}", details=(reason,), measured=False)
-
-
-def _spread(time: m.Spread | m.Skipped, scale: float) -> Cell:
-    if isinstance(time, m.Skipped):
-        return missing(time.reason)
-    value = time.median * scale
-    details = tuple(detail for detail in (ranged(time, scale), sampled(time)) if detail)
-    return Cell(text=figure(value), details=details, value=value)
-
-
-def _step(run: m.RunReport) -> Cell:
-    return _spread(run.step, 1e-3)
-
-
-def _candidate(run: m.RunReport) -> Cell:
-    return _spread(run.ms_per_candidate, 1.0)
-
-
-def _evaluation(run: m.RunReport) -> Cell:
-    return _spread(run.evaluation_time, 1.0)
-
-
 def _over_rounds(quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float) -> Callable[[m.RunReport], Cell]:
     def cell(run: m.RunReport) -> Cell:
         if isinstance(run.rounds, m.Skipped):
-            return missing(run.rounds.reason)
-        found = _spread(quantity(run.rounds), scale)
+            return missing(run.rounds)
         lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
+        found = timed(quantity(run.rounds), scale)
         return replace(found, details=(*found.details, *lost))
 
     return cell
@@ -230,10 +197,10 @@ def _over_rounds(quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: fl
 def _finished(run: m.RunReport) -> Cell:
     evaluation = run.evaluation
     if isinstance(evaluation, m.Skipped):
-        return missing(evaluation.reason)
+        return missing(evaluation)
     text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
     return Cell(
-        text=text,
+        text,
         details=(*classes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
         value=float(evaluation.finished),
         wrong=evaluation.unfinished > 0,
@@ -254,20 +221,20 @@ def classes(evaluation: m.Evaluation) -> tuple[str, ...]:
 
 def _speedup(run: m.RunReport) -> Cell:
     if run.is_baseline:
-        return Cell(text="baseline", value=1.0)
+        return Cell("baseline", value=1.0)
     if not isinstance(run.speedup, m.Speedup):
-        return missing(run.speedup.reason)
+        return missing(run.speedup)
     speedup = run.speedup
-    return Cell(text=ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
+    return Cell(ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
 
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     agreement = run.agreement
     if not isinstance(agreement, m.RunAgreement):
-        return missing(agreement.reason)
+        return missing(agreement)
     words = {"equal": "equal", "different": "DIFFERENT", "near-ties": "equal but near-ties"}
     return Cell(
-        text=words.get(agreement.verdict, agreement.verdict),
+        words.get(agreement.verdict, agreement.verdict),
         details=compared(agreement, against=run.compared_with, baseline=baseline),
         wrong=agreement.verdict == "different",
     )
@@ -304,7 +271,7 @@ def _metrics(run: m.RunReport) -> Cell:
     hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
     details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
     mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
-    return Cell(text=f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
+    return Cell(f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
 
 
 def overflows(run: m.RunReport) -> bool:
@@ -314,58 +281,74 @@ def overflows(run: m.RunReport) -> bool:
 
 def _dropped(run: m.RunReport) -> Cell:
     if isinstance(run.evaluation, m.Skipped):
-        return missing(run.evaluation.reason)
+        return missing(run.evaluation)
     dropped = run.evaluation.dropped
     plural = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
     details = tuple(f"{count(n)} {name}" for name, n in plural.items() if n)
-    return Cell(text=count(dropped.total), details=details, value=float(dropped.total))
+    return Cell(count(dropped.total), details=details, value=float(dropped.total))
 
 
 def _first_call(run: m.RunReport) -> Cell:
     if not isinstance(run.compile, m.CompileSummary):
-        return missing(run.compile.reason)
+        return missing(run.compile)
     if isinstance(run.compile.first_call_s, m.Skipped):
-        return missing(run.compile.first_call_s.reason)
+        return missing(run.compile.first_call_s)
     compilations = len(run.compile.compilations)
     return Cell(
-        text=figure(run.compile.first_call_s),
+        figure(run.compile.first_call_s),
         details=(plural(compilations, "compilation"),),
         value=run.compile.first_call_s,
     )
 
 
-STEP = Column(name="ms/step", title="TIMING: median, range, n steps", cell=_step)
-CANDIDATE = Column(
+STEP = RunColumn(
+    name="ms/step", title="TIMING: median, range, n steps", cell=lambda run: timed(run.step, 1e-3), details=2, bar=True
+)
+CANDIDATE = RunColumn(
     name="ms/candidate",
     title="TIMING: whole evaluation over its candidates; median, range, n evaluations",
-    cell=_candidate,
+    cell=lambda run: timed(run.ms_per_candidate),
+    details=2,
+    bar=True,
 )
-EVALUATION = Column(
-    name="s/evaluation", title="TIMING: whole evaluation; median, range, n evaluations", cell=_evaluation
+EVALUATION = RunColumn(
+    name="s/evaluation",
+    title="TIMING: whole evaluation; median, range, n evaluations",
+    cell=lambda run: timed(run.evaluation_time),
+    details=2,
+    bar=True,
 )
 _EACH = "TIMING in several processes, one figure (its median) from each round; median of these, range, n rounds"
 OVER_ROUNDS = (  # the first of which there is a figure: the quantity that runs are ranked by
-    Column(name="ms/candidate, rounds", title=_EACH, cell=_over_rounds(lambda found: found.ms_per_candidate, 1.0)),
-    Column(name="s/evaluation, rounds", title=_EACH, cell=_over_rounds(lambda found: found.evaluation_time, 1.0)),
-    Column(name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3)),
+    RunColumn(
+        name="ms/candidate, rounds",
+        title=_EACH,
+        cell=_over_rounds(lambda found: found.ms_per_candidate, 1.0),
+        details=3,
+    ),
+    RunColumn(
+        name="s/evaluation, rounds", title=_EACH, cell=_over_rounds(lambda found: found.evaluation_time, 1.0), details=3
+    ),
+    RunColumn(name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3), details=3),
 )
-SPEEDUP = Column(
+SPEEDUP = RunColumn(
     name="speed-up",
     title="baseline's median over this run's; range from the extremes of evaluations, or p10 and p90 of steps; what it "
     "is taken on",
     cell=_speedup,
+    details=1,
 )
 LATER_COLUMNS = (
-    Column(
+    RunColumn(
         name="finished",
         title="candidates with a result, of all; their classes; the steps of an evaluation",
         cell=_finished,
     ),
-    Column(
+    RunColumn(
         name="MRR",
         title="filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties",
         cell=_metrics,
     ),
-    Column(name="dropped", title="children, facts and rules that a cap of the engine dropped", cell=_dropped),
-    Column(name="first call s", title="COMPILE: wall time of the first call on a cold cache", cell=_first_call),
+    RunColumn(name="dropped", title="children, facts and rules that a cap of the engine dropped", cell=_dropped),
+    RunColumn(name="first call s", title="COMPILE: wall time of the first call on a cold cache", cell=_first_call),
 )

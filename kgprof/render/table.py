@@ -157,13 +157,13 @@ def known(value: _Value | m.Skipped, cell: Callable[[_Value], Cell]) -> Cell:
     return missing(value) if isinstance(value, m.Skipped) else cell(value)
 
 
-def number(value: float | m.Skipped, *details: str, scale: float = 1.0) -> Cell:
-    """Three digits of ``value`` times ``scale``; sorted by the value itself."""
-    return known(value, lambda known_value: Cell(figure(known_value * scale), details=details, value=known_value))
+def number(value: float | m.Skipped, *details: str) -> Cell:
+    """Three digits."""
+    return known(value, lambda shown: Cell(figure(shown), details=details, value=shown))
 
 
 def whole(value: int | m.Skipped, *details: str) -> Cell:
-    return known(value, lambda known_value: Cell(f"{known_value:,}", details=details, value=known_value))
+    return known(value, lambda shown: Cell(f"{shown:,}", details=details, value=shown))
 
 
 def share(value: float) -> Cell:
@@ -193,9 +193,12 @@ def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
     return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
 
 
-def plain(label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], style: str = "sortable") -> Table:
-    """A table of texts, the first of each row its name."""
-    return Table(label=label, columns=columns(*headings), rows=tuple(row(*cells) for cells in rows), style=style)
+def plain(
+    label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, style: str = "sortable", first: str = ""
+) -> Table:
+    """A table of texts, the first of each row its name; ``first``: the style of the names."""
+    made = tuple(row(*cells) for cells in rows)
+    return Table(label=label, columns=columns(*headings, first=first), rows=made, style=style)
 
 
 # ---------------------------------------------------------------- printing
@@ -241,7 +244,7 @@ def terminal(table: Table) -> RichTable:
         printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))
         details = [
             ", ".join(detail.removesuffix(f", {EXTREMES}") for detail in cell.details[: column.details * cell.measured])
-            for column, cell in zip(table.columns, made.cells, strict=True)
+            for column, cell in zip(table.columns, made.cells, strict=False)
         ]
         if any(details):
             printed.add_row(*(one_line(detail, _TERMINAL) for detail in details), style="dim")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
@@ -17,37 +18,27 @@ from kgprof.render import (
     origin_table,
     practices,
     roofline_table,
+    run_table,
     summary,
     trace_table,
 )
-from kgprof.render.evaluation_table import Table as PlainTable
 from kgprof.render.finding_groups import grouped
-from kgprof.render.gaps import gathered
-from kgprof.render.kernel_table import distinct_names
+from kgprof.render.kernel_table import kernel_table
+from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
+from kgprof.render.table import Block, Table, terminal
 from kgprof.render.visible import one_line, visible
 from kgprof.wording import relative
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 WIDTH = 120
 _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
-_RUN = 40
-_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
-_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS, "speed-up", "results", "finished", "MRR")
-_DETAILS = {
-    "ms/step": 2,
-    "ms/candidate": 2,
-    "s/evaluation": 2,
-    **dict.fromkeys(_ROUNDS, 3),
-    "speed-up": 1,
-    "results": 1,
-}  # how many of a cell's details fit
+_ON_THE_PAGE = ("dropped", "first call s")  # columns that are not here
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
@@ -108,15 +99,6 @@ def _console(color: bool, width: int) -> Console:
     )
 
 
-def _table(headings: Iterable[str], *, wide: int = 0) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, overflow="fold", justify="left" if index == wide else "right")
-    return table
-
-
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(one_line(text, 2000), style=style or None)
 
@@ -136,15 +118,8 @@ def _head(console: Console, profile: m.Profile) -> None:
 
 
 def _runs(console: Console, profile: m.Profile) -> None:
-    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
-    table = _table(["run", *(column.name for column in shown)])
-    for run in profile.runs:
-        cells = [column.cell(run) for column in shown]
-        table.add_row(one_line(run.key.slug, _RUN), *(one_line(cell.text, _NAME) for cell in cells))
-        details = [_detail(column.name, cell) for column, cell in zip(shown, cells, strict=True)]
-        if any(details):
-            table.add_row("", *details, style="dim")
-    console.print(table)
+    shown = [column for column in summary.columns(profile) if column.name not in _ON_THE_PAGE]
+    console.print(terminal(run_table.run_table(profile.runs, shown, "")))
     _say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
@@ -159,41 +134,31 @@ def _runs(console: Console, profile: m.Profile) -> None:
 def _traces(console: Console, profile: m.Profile) -> None:
     """The files, the ranks beside each other, and what changed."""
     limits = trace_table.IN_TEXT
-    for file in trace_table.file_lines(profile, limits):
-        name, path, size, rank, steps, *_ = file.cells
+    files = trace_table.file_table(profile, limits)
+    for file in files.rows:
+        name, path, size, rank, steps, *_ = (cell.text for cell in file.cells)
         _say(console, f"{name}: {path} ({size}), rank {rank}, steps {steps}")
-        for note in file.notes:
-            console.print(f"  note: {note}")
+        for note in files.notes:
+            if note[0] == name:
+                console.print(f"  note: {one_line(note[1], 2000)}")
     console.print()
-    if ranks := trace_table.rank_table(profile.rank_balance, limits):
-        _say(console, f"ranks, us per step: {ranks.text}", "bold")
-        if ranks.table.rows:
-            _print_table(console, ranks.table)
-        for left_out in ranks.left_out:
-            _say(console, f"not compared: {left_out}")
-        if ranks.hta.rows:
-            _print_table(console, ranks.hta)
-        for note in ranks.hta_notes:
-            _say(console, note)
+    if profile.rank_balance is not None:
+        _say(console, f"ranks: {profile.rank_balance.text}", "bold")
+        _blocks(console, trace_table.rank_blocks(profile.rank_balance, limits))
         console.print()
     for found in profile.differences:
-        shown = trace_table.difference_tables(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
-        _say(console, f"{shown.title}: {shown.missing or shown.caption}", "bold")
-        for _, table in shown.tables:
-            _print_table(console, table)
+        shown = trace_table.difference(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
+        _say(console, f"{shown.title}: {shown.text}", "bold")
+        _blocks(console, shown.tables)
         console.print()
 
 
-def _print_table(console: Console, plain: PlainTable) -> None:
-    table = _table(plain.headings)
-    for row in plain.rows:
-        table.add_row(*(one_line(cell, _NAME) for cell in row))
-    console.print(table)
-
-
-def _detail(column: str, cell: summary.Cell) -> str:
-    details = cell.details[: _DETAILS.get(column, 0)] if cell.measured else ()
-    return one_line(", ".join(detail.removesuffix(f", {EXTREMES}") for detail in details), _NAME)
+def _blocks(console: Console, blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        if isinstance(block, Table):
+            console.print(terminal(block))
+        elif isinstance(block, str):
+            _say(console, block)
 
 
 def _findings(console: Console, profile: m.Profile) -> None:
@@ -232,19 +197,17 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
     busy = breakdown.busy_caption(kernels, run.step)
     _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
-    table = _table(["kernel", "kind", "count", "total ms", "share"])
-    shown = kernels.rows[:_KERNELS]
-    names = distinct_names([row.name for row in shown], _KERNEL_NAME, _NAME)
-    for name, row in zip(names, shown, strict=True):
-        table.add_row(name, row.kind.value, count(row.count), milliseconds(row.total_us), percent(row.share))
-    rest = kernels.rows[_KERNELS:]
-    if rest:
-        total = sum(row.total_us for row in rest)
-        calls = sum(row.count for row in rest)
-        share = percent(sum(row.share for row in rest))
-        table.add_row(f"{count(len(rest))} more", "", count(calls), milliseconds(total), share, style="dim")
-    console.print(table)
-    _origins(console, kernels, root)
+    limits = replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=_NAME)
+    table = kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
+    table = table.only("kernel", "kind", "count", "total ms", "share")
+    console.print(terminal(replace(table, totals=table.totals[:-1])))  # what all of them take is said above
+    _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
+    for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
+        if row.lines:
+            more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
+            _say(console, f"    kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
+    for sentence in origin_table.sentences(kernels):
+        _say(console, f"  {one_line(sentence, 2000)}")
     if isinstance(kernels.roofline, m.Roofline):
         _say(console, f"  against the card: {one_line(roofline_table.sentence(kernels, kernels.roofline), 2000)}")
     if isinstance(run.holistic, m.HolisticCheck):
@@ -252,23 +215,6 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     for warning in kernels.warnings:
         console.print(f"  note: {one_line(warning, 2000)}")
     console.print()
-
-
-def _origins(console: Console, kernels: m.KernelBreakdown, root: str) -> None:
-    """Whose lines the shown kernels compute, by their place in the table above, and what the device and host did."""
-    _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
-    for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
-        if row.lines:
-            more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
-            _say(console, f"    kernel {rank}: {origin_table.place(row.lines[0], root, _NAME)}{more}")
-    for said in (
-        origin_table.idle_sentence(kernels),
-        origin_table.input_copies_sentence(kernels),
-        origin_table.host_sentence(kernels),
-        origin_table.queue_sentence(kernels),
-    ):
-        if said:
-            _say(console, f"  {one_line(said, 2000)}")
 
 
 def _gaps(console: Console, profile: m.Profile) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import LETTERS, broken_down, of_width
-from kgprof.render.evaluation_table import Fact, Table
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import count, figure, milliseconds, percent, span
+from kgprof.render.table import Fact, Table, plain
 from kgprof.render.visible import one_line
 from kgprof.wording import plural, short_name
 
@@ -303,7 +303,7 @@ def _lane_table(step: m.StepTimeline, limits: Limits) -> Table:
         )
         for lane in step.lanes
     )
-    return Table(headings=("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "blocks"), rows=rows)
+    return plain("Lanes", ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "blocks"), rows)
 
 
 # ---------------------------------------------------------------- the host's part

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import breakdown, holistic_table
-from kgprof.render.evaluation_table import Table
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, percent, ratio, size
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Column, Row, Table, columns, row
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -19,74 +18,48 @@ _SHORT = 90  # characters of a kernel's name, more where two would look alike
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
 _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
-FILE_HEADINGS = ("run", "file", "size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
+_FILE_HEADINGS = ("size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
 _RANK_HEADINGS = ("rank", "step", "device busy", "compute", "communication", "of it exposed", "idle")
-_HTA_HEADINGS = ("by HolisticTraceAnalysis", "kgprof", "HTA", "difference")
+_RANKS_MEAN = (
+    "Microseconds per step. Compute is what some kernel or copy other than a collective covers; exposed is what "
+    "collectives cover alone."
+)
+_HTA_MEANS = "The same ranks by HolisticTraceAnalysis, totals of each whole trace; the difference is HTA's less ours."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileLine:
-    anchor: str
-    cells: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankTable:
-    text: str
-    table: Table  # us per step
-    left_out: tuple[str, ...]
-    hta: Table  # HTA's figures beside ours; without rows where it gave none
-    hta_notes: tuple[str, ...]  # why it gave none, and which of its calls were not made
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferenceTables:
+class Difference:
     title: str
-    caption: str
-    missing: str  # why there is nothing below
-    tables: tuple[tuple[str, Table], ...]  # what the rows are, and the rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracesPart:
-    """``files`` is empty for a workload that kgprof ran itself."""
-
-    headings: tuple[str, ...]
-    files: tuple[FileLine, ...]
-    ranks: RankTable | None
-    differences: tuple[DifferenceTables, ...]
-
-
-def traces_part(profile: m.Profile, limits: Limits) -> TracesPart:
-    return TracesPart(
-        headings=FILE_HEADINGS,
-        files=file_lines(profile, limits),
-        ranks=rank_table(profile.rank_balance, limits),
-        differences=tuple(difference_tables(one, limits) for one in profile.differences[: limits.runs]),
-    )
+    text: str
+    tables: tuple[Table, ...]  # the window, kinds, spans, regions, kernels; none where nothing could be compared
 
 
 # ---------------------------------------------------------------- files and ranks
 
 
-def file_lines(profile: m.Profile, limits: Limits) -> tuple[FileLine, ...]:
-    """In the order of the runs."""
+def file_table(profile: m.Profile, limits: Limits) -> Table:
+    """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    return tuple(
-        FileLine(
-            anchor=anchor(index[file.key]),
-            cells=(
-                one_line(file.key.strategy, limits.name),
-                one_line(file.file, limits.name),
+    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    return Table(
+        label="Traces",
+        columns=(
+            Column("run", style="strategy"),
+            Column("file", style="name"),
+            *columns(*_FILE_HEADINGS, words=0),
+        ),
+        rows=tuple(
+            row(
+                file.key.strategy,
+                file.file,
                 size(file.size_bytes),
                 _rank(file.rank, file.world_size),
                 *_of_window(profile.runs[index[file.key]].kernels),
-            ),
-            notes=tuple(one_line(note, 2 * limits.name) for note in file.notes[: limits.lines]),
-        )
-        for file in profile.trace_files[: limits.runs]
-        if file.key in index
+                anchor=anchor(index[file.key]),
+            )
+            for file in files
+        ),
+        notes=tuple((file.key.strategy, note) for file in files for note in file.notes[: limits.lines]),
     )
 
 
@@ -109,91 +82,61 @@ def _of_window(kernels: m.KernelBreakdown | m.Skipped) -> tuple[str, ...]:
     )
 
 
-def rank_table(balance: m.RankBalance | None, limits: Limits) -> RankTable | None:
-    """One row a rank, then median, largest and their ratio."""
-    if balance is None:
-        return None
+def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
+    """One row a rank, then median, largest and their ratio; then HTA's figures beside ours, or why there are none."""
     rows = [
-        (
+        row(
             f"rank {load.rank}",
             *map(figure, (load.step_us, load.busy_us, load.compute_us)),
             *map(figure, (load.communication_us, load.exposed_us, load.idle_us)),
         )
         for load in balance.ranks[: limits.lines]
     ]
-    if balance.spreads:
-        rows.append(("median", *(figure(spread.median_us) for spread in balance.spreads)))
-        rows.append(("largest", *(figure(spread.max_us) for spread in balance.spreads)))
-        over = (DASH if isinstance(spread.ratio, m.Skipped) else ratio(spread.ratio) for spread in balance.spreads)
-        rows.append(("largest over median", *over))
-    return RankTable(
-        text=one_line(balance.text, 4 * limits.name),
-        table=Table(headings=_RANK_HEADINGS, rows=tuple(rows)),
-        left_out=tuple(one_line(one, 2 * limits.name) for one in balance.left_out[: limits.lines]),
-        hta=_ranks_by_hta(balance.hta, limits),
-        hta_notes=tuple(one_line(note, 2 * limits.name) for note in _hta_notes(balance.hta)),
-    )
-
-
-def _ranks_by_hta(found: m.RanksByHolistic | m.Skipped, limits: Limits) -> Table:
-    rows = () if isinstance(found, m.Skipped) else found.figures[: limits.lines]
-    return Table(
-        headings=_HTA_HEADINGS,
-        rows=tuple(
-            (
-                one_line(row.name, limits.name),
-                holistic_table.quantity(row.ours, row.unit),
-                holistic_table.quantity(row.hta, row.unit),
-                holistic_table.difference(row),
-            )
-            for row in rows
-        ),
-    )
-
-
-def _hta_notes(found: m.RanksByHolistic | m.Skipped) -> Iterator[str]:
-    if isinstance(found, m.Skipped):
-        yield f"HolisticTraceAnalysis' figures of the ranks: {found.reason}"
-        return
-    for call in found.calls:
-        yield f"HolisticTraceAnalysis' {call.name}: {call.outcome}{f', {call.reason}' if call.reason else ''}"
+    if spreads := balance.spreads[: len(_RANK_HEADINGS) - 1]:
+        over = (DASH if isinstance(spread.ratio, m.Skipped) else ratio(spread.ratio) for spread in spreads)
+        rows.append(row("median", *(figure(spread.median_us) for spread in spreads)))
+        rows.append(row("largest", *(figure(spread.max_us) for spread in spreads)))
+        rows.append(row("largest over median", *over))
+    blocks: list[Block] = []
+    if rows:
+        heads = columns(*_RANK_HEADINGS, first="name")
+        blocks += [_RANKS_MEAN, Table(label="Ranks", columns=heads, rows=tuple(rows))]
+    blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
+    hta = balance.hta
+    if isinstance(hta, m.Skipped):
+        return (*blocks, f"HolisticTraceAnalysis' figures of the ranks: {hta.reason}.")
+    if hta.figures:
+        rows = [holistic_table.figure_row(each) for each in hta.figures[: limits.lines]]
+        heads = columns("by HolisticTraceAnalysis", *holistic_table.SIDES, first="name")
+        blocks += [_HTA_MEANS, Table(label="Ranks by HolisticTraceAnalysis", columns=heads, rows=tuple(rows))]
+    for call in hta.calls:
+        blocks.append(f"HolisticTraceAnalysis' {call.name}: {call.outcome}{f', {call.reason}' if call.reason else ''}.")
+    return tuple(blocks)
 
 
 # ---------------------------------------------------------------- differences
 
 
-def difference_tables(
-    found: m.TraceDifference, limits: Limits, *, rows: int = CHANGES, name: int = _SHORT
-) -> DifferenceTables:
-    title = one_line(f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}", limits.name)
-    if found.missing or found.total is None:
-        return DifferenceTables(title=title, caption="", missing=one_line(found.missing, 2 * limits.name), tables=())
-    rows = min(rows, limits.lines)
+def difference(
+    found: m.TraceDifference, limits: Limits, *, rows: int = CHANGES, name: int = _SHORT, kinds: Sequence[str] = ()
+) -> Difference:
+    """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables, empty: all."""
+    title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
+    by_name = {
+        "the window": found.window,
+        "kind": found.kinds,
+        "span": found.spans,
+        "compiled region": found.regions,
+        "kernel": found.kernels,
+    }
     tables = (
-        ("the window", found.window),
-        ("kind", found.kinds),
-        ("span", found.spans),
-        ("compiled region", found.regions),
-        ("kernel", found.kernels),
+        _changes(label, changes, found, min(rows, limits.lines), name, limits)
+        for label, changes in by_name.items()
+        # Where nothing was launched in any span, their table is the total once more.
+        if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
     )
-    return DifferenceTables(
-        title=title,
-        caption=difference_sentence(found),
-        missing="",
-        tables=tuple(
-            (label, _changes(label, changes[:rows], changes[rows:], found, _Names(short=name, longest=limits.name)))
-            for label, changes in tables
-            if _says_something(changes)
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
-    """Characters of a name, and how many more where two would look alike."""
-
-    short: int
-    longest: int
+    compared = not found.missing and found.total is not None
+    return Difference(title=title, text=difference_sentence(found), tables=tuple(tables) if compared else ())
 
 
 def difference_sentence(found: m.TraceDifference) -> str:
@@ -210,38 +153,35 @@ def difference_sentence(found: m.TraceDifference) -> str:
     )
 
 
-def _says_something(changes: Sequence[m.Change]) -> bool:
-    """Not so where nothing was launched in any span: then the table is the total once more."""
-    return any(row.name != _UNATTRIBUTED for row in changes)
-
-
 def _changes(
-    name: str, shown: Sequence[m.Change], rest: Sequence[m.Change], found: m.TraceDifference, names_of: _Names
+    label: str, changes: Sequence[m.Change], found: m.TraceDifference, rows: int, length: int, limits: Limits
 ) -> Table:
-    names = distinct_names([row.name for row in shown], names_of.short, names_of.longest)
-    lines = [_line(f"{said}{_mark(row)}", [row]) for said, row in zip(names, shown, strict=True)]
+    shown, rest = changes[:rows], changes[rows:]
+    names = distinct_names([change.name for change in shown], length, limits.name)
+    lines = [
+        _change_row(name if change.status == "both" else f"{name} ({change.status})", [change])
+        for name, change in zip(names, shown, strict=True)
+    ]
     if rest:
-        lines.append(_line(f"{count(len(rest))} more", rest))
-    if name != "the window" and found.total is not None:
-        lines.append(_line("all", [found.total]))
-    per = f"\N{MICRO SIGN}s/{found.per}"
+        lines.append(_change_row(f"{count(len(rest))} more", rest))
+    if label != "the window" and found.total is not None:
+        lines.append(_change_row("all", [found.total]))
+    per, title = f"\N{MICRO SIGN}s/{found.per}", f"{found.run.strategy} against {found.against.strategy}"
     return Table(
-        headings=(name, f"was, {per}", f"is, {per}", "difference", "calls were", "calls are"), rows=tuple(lines)
+        label=f"{title}, by {label}",
+        columns=columns(label, f"was, {per}", f"is, {per}", "difference", "calls were", "calls are", first="name"),
+        rows=tuple(lines),
     )
 
 
-def _mark(row: m.Change) -> str:
-    return "" if row.status == "both" else f" ({row.status})"
-
-
-def _line(name: str, rows: Sequence[m.Change]) -> tuple[str, ...]:
-    return (
+def _change_row(name: str, changes: Sequence[m.Change]) -> Row:
+    return row(
         name,
-        figure(sum(row.before_us for row in rows)),
-        figure(sum(row.after_us for row in rows)),
-        signed(sum(row.delta_us for row in rows)),
-        _counted(row.before_count for row in rows),
-        _counted(row.after_count for row in rows),
+        figure(sum(change.before_us for change in changes)),
+        figure(sum(change.after_us for change in changes)),
+        signed(sum(change.delta_us for change in changes)),
+        _counted(change.before_count for change in changes),
+        _counted(change.after_count for change in changes),
     )
 
 

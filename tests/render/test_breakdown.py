@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.model import KernelBreakdown, KernelKind, Profile
+from kgprof.model import KernelBreakdown, Profile
 from kgprof.render import breakdown, by_name
 from tests.render import profiles
+from tests.render.tables import texts
 
 
 def kernels_of(profile: Profile, index: int) -> KernelBreakdown:
@@ -41,10 +42,9 @@ def test_only_a_cpu_report_asks_to_read_the_shares(state: str, asked: bool) -> N
 
 
 def test_a_kind_that_only_generated_kernels_hold_is_not_zero() -> None:
-    compiled = kernels_of(profiles.clean(), 1)
+    both = breakdown.time_table(profiles.clean().runs[:2]).only("run", "normalisation", "gather, scatter, index")
 
-    assert breakdown.without_kernel(compiled, KernelKind.NORMALISATION) == "in fused"
-    assert breakdown.without_kernel(compiled, KernelKind.INDEX) == "0"
+    assert texts(both)[1] == ("batched.default", "in fused", "0")
 
 
 @pytest.mark.parametrize("name", ["html", "markdown"])

@@ -13,6 +13,7 @@ from kgprof.render import compare_words
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.html import LEVELS, Html
 from tests.render import profiles
+from tests.render.tables import texts
 
 RUN = RunKey(strategy="fused", mode="default")
 
@@ -188,7 +189,7 @@ def test_a_page_that_has_no_room_keeps_the_kinds() -> None:
     found = compare_part(profiles.comparison(), {}, bare)
     assert found is not None
 
-    assert [name for name, _ in found.runs[0].tables] == ["the window", "kind"]
+    assert [table.columns[0].name for table in found.runs[0].tables][:3] == ["the window", "kind", "compile stage"]
 
 
 def test_environments_that_differ_are_said_in_the_first_lines() -> None:
@@ -196,7 +197,7 @@ def test_environments_that_differ_are_said_in_the_first_lines() -> None:
     assert found is not None
 
     assert found.comparability == "The environments differ in 2 facts: times are not compared."
-    assert found.environment.rows == (
+    assert texts(found.differences[0]) == (
         ("GPU", "Invented 9000", "Invented 9001"),
         ("flag TORCH_LOGS", "not set", "+dynamo"),
     )

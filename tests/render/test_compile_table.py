@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from kgprof.model import Compilation, CompileStages, CompileSummary, RunReport, Skipped
-from kgprof.render.compile_table import STAGES, CompilationLine, compile_table, kind
+from kgprof.render.compile_table import STAGES, compilation_folds, compile_table, kind, stage_bars, stage_table
 from kgprof.render.html import LEVELS
 from tests.render import profiles
+from tests.render.tables import small, tables, texts
 
 LIMITS = LEVELS[0]
 
@@ -39,29 +40,28 @@ def test_every_stage_of_the_model_has_a_place() -> None:
 
 
 def test_a_runs_stages_add_up_over_its_compilations() -> None:
-    table = compile_table((compiled(lasting(1.0, 2.0), lasting(0.5, 4.5)),), LIMITS)
+    runs = (compiled(lasting(1.0, 2.0), lasting(0.5, 4.5)),)
 
-    assert table.totals == (("batched.default", ("1.50", "0", "0", "0", "6.50", "< 0.001", "8.00")),)
-    assert [bar.caption for bar in table.bars] == ["8.00 s in 2 compilations"]
-    assert table.bars[0].description.startswith("8.00 s: capture 1.50 s (18.7 %), machine code 6.50 s (81.2 %)")
-    assert [segment.kind for segment in table.bars[0].segments] == ["capture", "machine-code", "caching"]
+    assert texts(stage_table(runs)) == (("batched.default", "1.50", "0", "0", "0", "6.50", "< 0.001", "8.00"),)
+    (bar,) = stage_bars(runs, LIMITS)
+    assert bar.caption == "8.00 s in 2 compilations"
+    assert bar.description.startswith("8.00 s: capture 1.50 s (18.7 %), machine code 6.50 s (81.2 %)")
+    assert [segment.kind for segment in bar.segments] == ["capture", "machine-code", "caching"]
 
 
 def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:
-    table = compile_table((compiled(lasting(1.0, 2.0), Skipped(reason="cut")),), LIMITS)
+    runs = (compiled(lasting(1.0, 2.0), Skipped(reason="cut")),)
 
-    assert [bar.caption for bar in table.bars] == ["3.00 s in 1 of 2 compilations"]
-    assert table.lines[0].details[1] == CompilationLine(
-        compile_id="1/0", function="f", location="a.py:1", seconds="1.00", stages=(), why="cut", failure=""
-    )
+    assert [bar.caption for bar in stage_bars(runs, LIMITS)] == ["3.00 s in 1 of 2 compilations"]
+    (table,) = tables(compilation_folds(runs, LIMITS))
+    assert texts(table)[1] == ("1/0", "f", "1.00", "cut")
+    assert (table.rows[1].cells[3].span, small(table.rows[1].cells[1])) == (len(STAGES), ("a.py:1",))
 
 
 @pytest.mark.parametrize("run", [compiled(Skipped(reason="cut")), compiled()], ids=["none known", "none compiled"])
 def test_without_any_stage_there_is_no_bar(run: RunReport) -> None:
-    table = compile_table((run,), LIMITS)
-
-    assert (table.bars, table.totals) == ((), ())
-    assert [line.run for line in table.lines] == ["batched.default"]
+    assert (stage_bars((run,), LIMITS), stage_table((run,)).rows) == ((), ())
+    assert texts(compile_table((run,)))[0][0] == "batched.default"
 
 
 def test_the_class_of_a_colour() -> None:

@@ -19,6 +19,7 @@ from kgprof.render.flame_difference_chart import (
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.flames import SLOWER, flame
+from tests.render.tables import texts
 
 LIMITS = LEVELS[0]
 RUN = RunComparison(run=profiles.KEYS[1], status=Presence.BOTH, flame=flame_difference(flame(), flame(SLOWER, steps=3)))
@@ -37,7 +38,7 @@ def test_a_sentence_and_a_table_say_what_changed_most() -> None:
         "Of what functions took themselves, most changed <built-in function kernel> (+0.0800 ms), "
         "aten::linear (\N{MINUS SIGN}0.0400 ms), mask (+0.0300 ms)"
     )
-    assert found.table.rows[:4] == (
+    assert texts(found.table)[:4] == (
         ("<built-in function kernel> (C function)", "400", "480", "+80.0"),
         ("aten::linear (operator)", "40.0", "0", "\N{MINUS SIGN}40.0"),
         ("mask (policy.py:90)", "0", "30.0", "+30.0"),

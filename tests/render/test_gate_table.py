@@ -2,64 +2,54 @@
 
 from __future__ import annotations
 
+from kgprof.model import Gate
 from kgprof.render import by_name
-from kgprof.render.gate_table import AcceptedLine, BudgetLine, gate_table
+from kgprof.render.gate_table import accepted_table, budget_table
 from kgprof.render.html import LEVELS
 from tests.render import profiles
+from tests.render.tables import small, texts
 
 LIMITS = LEVELS[0]
 
 
-def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
-    table = gate_table(profiles.gate().gate, LIMITS)
+def judged() -> Gate:
+    gate = profiles.gate().gate
+    assert gate is not None
+    return gate
 
-    assert table is not None
-    assert [(line.metric, line.status) for line in table.budgets] == [
+
+def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
+    assert texts(budget_table(judged(), LIMITS).only("budget", "status")) == (
         ("graph-breaks", "exceeded"),
         ("cudagraph-skips", "not observed"),
         ("skipped-frames", "held"),
         ("graph-breaks", "held"),
-    ]
+    )
 
 
 def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
-    table = gate_table(profiles.gate().gate, LIMITS)
+    table = budget_table(judged(), LIMITS)
 
-    assert table is not None
-    exceeded, unseen, *_, fractional = table.budgets
-    assert exceeded == BudgetLine(
-        run="batched.default",
-        metric="graph-breaks",
-        limit="0 sites",
-        observed="1",
-        why="",
-        accepted="1",
-        mark="\N{MULTIPLICATION X}",
-        status="exceeded",
-        origin="default",
-        exceeded=True,
+    assert texts(table)[0] == ("batched.default", "graph-breaks", "exceeded", "1", "0 sites", "1", "default")
+    assert [cell.wrong for cell in table.rows[0].cells] == [False, False, True, True, False, False, False]
+    assert table.rows[0].cells[2].mark == "\N{MULTIPLICATION X}"
+    unseen = table.rows[1].cells
+    assert (unseen[3].text, unseen[3].name, small(unseen[1])) == (
+        "\N{EN DASH}",
+        "\N{EN DASH} (a CPU run)",
+        ("torch_cond.default", "a CPU run"),
     )
-    assert (unseen.observed, unseen.why) == ("\N{EN DASH}", "a CPU run")
-    assert fractional.limit == "2.50 sites"
+    assert texts(table.only("limit"))[3] == ("2.50 sites",)
 
 
 def test_an_entry_that_has_expired_stands_out() -> None:
-    table = gate_table(profiles.gate().gate, LIMITS)
+    table = accepted_table(judged(), LIMITS)
 
-    assert table is not None
-    assert table.accepted[1] == AcceptedLine(
-        rule="KGP101",
-        place="src/old.py derive GB0170",
-        reason="gone soon",
-        owner="ada",
-        expires="2026-01-31",
-        status="expired",
-        wrong=True,
-    )
+    assert texts(table)[1] == ("KGP101", "src/old.py derive GB0170", "gone soon", "ada", "2026-01-31", "expired")
+    assert [row.cells[5].wrong for row in table.rows] == [entry.status == "expired" for entry in judged().accepted]
 
 
-def test_a_profile_without_a_gate_has_no_table() -> None:
-    assert gate_table(profiles.clean().gate, LIMITS) is None
+def test_a_profile_without_a_gate_has_no_section_for_it() -> None:
     assert 'id="gate"' not in by_name("html").render(profiles.clean())
 
 

@@ -97,5 +97,5 @@ def test_hostile_names_steer_no_terminal_and_no_ci_system() -> None:
 def test_the_summary_for_a_pull_request_shows_the_budgets() -> None:
     markdown = by_name("markdown").render(judge(gated.profile(gated.finding()), gated.settings()))
 
-    assert "| fused.default | graph-breaks | 0 | 1 | **exceeded** |" in markdown
+    assert "| fused.default | graph-breaks | 0 sites | **1** | **exceeded** |" in markdown
     assert "**FAILED** gate failed: fused.default: 1 over the budget of 0 graph-breaks" in markdown

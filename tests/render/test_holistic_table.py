@@ -11,10 +11,9 @@ import pytest
 from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
 from kgprof.render import by_name
 from kgprof.render.holistic_table import (
-    FigureLine,
     caption,
     difference,
-    holistic_tables,
+    holistic_folds,
     outcomes,
     quantity,
     sentence,
@@ -23,6 +22,7 @@ from kgprof.render.holistic_table import (
 from kgprof.render.html import LEVELS
 from kgprof.render.visible import one_line
 from tests.render import profiles
+from tests.render.tables import notes, small, tables, texts
 
 LIMITS = LEVELS[0]
 GONE = Skipped(reason="it raised")
@@ -48,59 +48,29 @@ def with_checks(*checks: HolisticCheck | Skipped) -> Profile:
 
 
 def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None:
-    table = holistic_tables(profiles.cuda().runs, LIMITS)[5]
+    fold = holistic_folds(profiles.cuda().runs, LIMITS)[5]
+    figures, kernels, calls = tables(fold.blocks)
 
-    assert table.figures == (
-        FigureLine(
-            name="kernels, copies and fills",
-            note="",
-            ours="31.4 ms",
-            hta="39.9 ms",
-            difference="+27.00 %",
-            differs=True,
-            missing="",
-        ),
-        FigureLine(
-            name="device idle",
-            note="between the first and the last of them",
-            ours="7.85 ms",
-            hta="7.85 ms",
-            difference="< 0.01 %",
-            differs=False,
-            missing="",
-        ),
-        FigureLine(
-            name="idle: host_wait",
-            note="",
-            ours="3.93 ms",
-            hta="\N{EN DASH}",
-            difference="\N{EN DASH}",
-            differs=False,
-            missing="get_idle_time_breakdown: raised: KeyError: 'index_correlation'",
-        ),
-        FigureLine(
-            name="longest queue, stream 7",
-            note="launched and not yet begun, at most",
-            ours="1,049",
-            hta="1,049",
-            difference="0 %",
-            differs=False,
-            missing="",
-        ),
-        FigureLine(
-            name="bandwidth, Memcpy DtoD",
-            note="",
-            ours="\N{EN DASH}",
-            hta="1,814 GB/s",
-            difference="\N{EN DASH}",
-            differs=False,
-            missing="kgprof does not read the sizes of copies",
-        ),
+    dash = "\N{EN DASH}"
+    assert texts(figures) == (
+        ("kernels, copies and fills", "31.4 ms", "39.9 ms", "+27.00 %"),
+        ("device idle", "7.85 ms", "7.85 ms", "< 0.01 %"),
+        ("idle: host_wait", "3.93 ms", dash, dash),
+        ("longest queue, stream 7", "1,049", "1,049", "0 %"),
+        ("bandwidth, Memcpy DtoD", dash, "1,814 GB/s", dash),
     )
-    assert [(line.name, line.difference) for line in table.kernels] == [("triton_poi_fused_index_mul_0", "+710.00 %")]
-    assert table.more == "19 more kernels that differ"
-    assert [call[1] for call in table.calls] == ["ok", "empty", "raised", "not called"]
-    assert table.versions == "HolisticTraceAnalysis 0.5.0, pandas 3.1.1"
+    assert [small(row.cells[0]) for row in figures.rows] == [
+        (),
+        ("between the first and the last of them",),
+        ("get_idle_time_breakdown: raised: KeyError: 'index_correlation'",),
+        ("launched and not yet begun, at most",),
+        ("kgprof does not read the sizes of copies",),
+    ]
+    assert [row.cells[3].wrong for row in figures.rows] == [True, False, False, False, False]
+    assert texts(kernels.only("kernels that differ", "difference")) == (("triton_poi_fused_index_mul_0", "+710.00 %"),)
+    assert notes(fold.blocks) == ("19 more kernels that differ in report.json.",)
+    assert [outcome for _, outcome in texts(calls)] == ["ok", "empty", "raised", "not called"]
+    assert calls.notes == ("HolisticTraceAnalysis 0.5.0, pandas 3.1.1",)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +112,10 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
 
 
 def test_a_small_page_says_what_it_leaves_out() -> None:
-    (table,) = holistic_tables(profiles.cuda().runs[5:], dataclasses.replace(LIMITS, lines=2))
+    (fold,) = holistic_folds(profiles.cuda().runs[5:], dataclasses.replace(LIMITS, lines=2))
 
-    assert [line.name for line in table.figures] == ["kernels, copies and fills", "device idle"]
-    assert table.more == "3 more figures and 19 more kernels that differ"
+    assert [name for name, *_ in texts(tables(fold.blocks)[0])] == ["kernels, copies and fills", "device idle"]
+    assert notes(fold.blocks) == ("3 more figures and 19 more kernels that differ in report.json.",)
 
 
 def test_the_page_has_the_section_where_hta_was_asked_and_nowhere_else() -> None:

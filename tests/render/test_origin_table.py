@@ -21,8 +21,9 @@ from kgprof.model import (
 )
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
+from kgprof.render.kernel_table import kernel_table
 from kgprof.render.origin_table import (
-    device_tables,
+    device_folds,
     host_sentence,
     idle_sentence,
     input_copies_sentence,
@@ -33,6 +34,7 @@ from kgprof.render.origin_table import (
     steps_sentence,
 )
 from tests.render import profiles
+from tests.render.tables import notes, small, tables, texts
 
 LIMITS = LEVELS[0]
 
@@ -70,30 +72,29 @@ def run_of(kernels: KernelBreakdown) -> RunReport:
 
 
 def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
-    (table,) = device_tables((run_of(with_known_times()),), LIMITS)
+    (fold,) = device_folds((run_of(with_known_times()),), LIMITS)
+    causes, host, _ = tables(fold.blocks)
 
-    assert tuple(row[:3] for row in table.idle) == (
+    assert texts(causes) == (
         ("host had not asked", "20.0", "20.0 %"),
         ("launch on its way", "10.0", "10.0 %"),
         ("unknown", "6.00", "6.0 %"),
         ("before the first / after the last", "4.00", "4.0 %"),
         ("all idle time", "40.0", "40.0 %"),
     )
-    assert [bool(row[3]) for row in table.idle] == [True, True, True, True, False]
-    assert table.host_spans == (("large", "15.0", "15.0 %"), ("small", "5.00", "5.0 %"))
+    assert [bool(small(row.cells[0])) for row in causes.rows] == [True, True, True, True, False]
+    assert texts(host) == (("large", "15.0", "15.0 %"), ("small", "5.00", "5.0 %"))
 
 
 def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> None:
-    (table,) = device_tables((run_of(with_known_times()),), LIMITS)
+    (fold,) = device_folds((run_of(with_known_times()),), LIMITS)
 
-    (regions,) = table.spans
-    assert (regions.title, regions.rows) == (
-        "compiled region",
-        (
-            ("1/0", "0.500", "30.0", "50.0 %"),
-            ("0/0", "0.300", "15.0", "25.0 %"),
-            ("(in no compiled region)", "0.200", "15.0", "25.0 %"),
-        ),
+    *_, regions = tables(fold.blocks)
+    assert regions.columns[0].name == "compiled region"
+    assert texts(regions) == (
+        ("1/0", "0.500", "30.0", "50.0 %"),
+        ("0/0", "0.300", "15.0", "25.0 %"),
+        ("(in no compiled region)", "0.200", "15.0", "25.0 %"),
     )
 
 
@@ -114,15 +115,16 @@ def test_device_time_by_step_is_said_with_the_numbers_of_the_steps() -> None:
 def test_why_the_idle_time_is_not_known_is_said() -> None:
     kernels = msgspec.structs.replace(with_known_times(), idle=Skipped(reason="no launch in the trace"))
 
-    (table,) = device_tables((run_of(kernels),), LIMITS)
+    (fold,) = device_folds((run_of(kernels),), LIMITS)
 
-    assert (table.idle, table.host_spans, table.idle_missing) == ((), (), "no launch in the trace")
+    assert fold.blocks[0] == "Why the device was idle is not known: no launch in the trace"
+    assert [table.columns[0].name for table in tables(fold.blocks)] == ["compiled region"]
     assert idle_sentence(kernels) == "why the device was idle is not known: no launch in the trace"
 
 
 @pytest.mark.parametrize("name", ["html", "markdown", "text"])
 def test_a_cpu_run_has_no_word_of_a_waiting_device(name: str) -> None:
-    assert device_tables(profiles.clean().runs, LIMITS) == ()
+    assert device_folds(profiles.clean().runs, LIMITS) == ()
     assert "had not asked" not in by_name(name).render(profiles.clean())
     assert "had not asked" in by_name(name).render(profiles.cuda())
 
@@ -138,22 +140,26 @@ def test_the_share_of_time_with_known_lines_or_why_there_is_none() -> None:
 def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> None:
     line = Location(file="/src/a/step.py", line=4, function="derive")
 
-    assert place(line, "/src", 100) == "a/step.py:4 in derive"
-    assert places((), "/src", LIMITS) == ((), "")
-    assert places((line,), "/src", LIMITS) == (("a/step.py:4 in derive",), "")
-    assert places((line,) * 40, "/src", LIMITS)[1] == "39 more lines"
+    assert place(line, "/src") == "a/step.py:4 in derive"
+    assert places((), "/src", LIMITS) == ()
+    assert places((line,), "/src", LIMITS) == ("a/step.py:4 in derive",)
+    run = profiles.cuda().runs[1]
+    assert isinstance(run.kernels, KernelBreakdown)
+    rows = (msgspec.structs.replace(run.kernels.rows[0], lines=(line,) * 40, ops=()),)
+    table = kernel_table(run, msgspec.structs.replace(run.kernels, rows=rows), "/src", LIMITS)
+    assert [part.fold for part in table.rows[0].cells[1].below] == ["", "and 39 more lines"]
 
 
 def test_copies_before_replays_are_told_with_their_share() -> None:
     copied = InputCopies(replays=300, count=300, total_us=11_730.0, share=0.097)
     kernels = msgspec.structs.replace(with_known_times(), input_copies=copied)
 
-    (table,) = device_tables((run_of(kernels),), LIMITS)
+    (fold,) = device_folds((run_of(kernels),), LIMITS)
 
-    assert table.input_copies == (
+    assert (
         "Inputs copied for CUDA graphs, because they do not stay where the graph reads them: 300 copies of 39.1 us "
-        "each on average before 300 launches, 1,173 us a step, 9.7 % of the device time"
-    )
+        "each on average before 300 launches, 1,173 us a step, 9.7 % of the device time."
+    ) in notes(fold.blocks)
     for name in ("text", "markdown", "html"):
         said = " ".join(by_name(name).render(one_run(kernels)).split())
         assert "300 copies of 39.1 us each on average before 300 launches" in said

@@ -11,6 +11,7 @@ from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
 from kgprof.render.html import LEVELS
 from kgprof.render.practices import MEMORY_CONTRACT, Practice, Weighing, memory_contract, practices, tally, weighings
+from kgprof.render.table import Fact
 from tests.render import profiles
 
 LIMITS = LEVELS[0]
@@ -67,15 +68,17 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
         guarded="torch_cond.default",
         always="fused.default",
         figures=(
-            ("further reads a step", "1.00", ""),
-            ("they take, ms/step", "0.310", ""),
-            ("work saved, ms/step", "0.0400", ""),
-            ("torch_cond.default", "1.84 ms (1.78\N{EN DASH}1.95, n = 306)", ""),
-            ("fused.default", "1.51 ms (1.46\N{EN DASH}1.60, n = 306)", ""),
+            Fact(name="further reads a step", value="1.00"),
+            Fact(name="they take, ms/step", value="0.310"),
+            Fact(name="work saved, ms/step", value="0.0400"),
+            Fact(name="torch_cond.default", value="1.84 ms (1.78\N{EN DASH}1.95, n = 306)"),
+            Fact(name="fused.default", value="1.51 ms (1.46\N{EN DASH}1.60, n = 306)"),
         ),
     )
     assert unknown.place is None
-    assert unknown.figures[1] == ("they take, ms/step", "\N{EN DASH}", "no wait was timed on a CPU")
+    assert unknown.figures[1] == Fact(
+        name="they take, ms/step", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
+    )
 
 
 def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:

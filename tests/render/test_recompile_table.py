@@ -6,8 +6,9 @@ import msgspec
 
 from kgprof.model import CompileSummary, Location, RecompileEntry, RunReport, Skipped
 from kgprof.render.html import LEVELS
-from kgprof.render.recompile_table import OPEN, RecompileLine, RecompileTable, recompile_table
+from kgprof.render.recompile_table import OPEN, recompile_blocks, recompile_summary
 from tests.render import profiles
+from tests.render.tables import notes, small, tables, texts
 
 LIMITS = LEVELS[0]
 REFUSED = Skipped(reason="torch's recompile limit was reached: nothing was compiled")
@@ -34,57 +35,44 @@ def entry(call: int | None, *, steady: bool, refused: bool = False) -> Recompile
 
 
 def test_a_line_says_which_why_when_and_how_long() -> None:
-    table = recompile_table([run_with(entry(10, steady=True))], "/src", LIMITS)
+    run = run_with(entry(10, steady=True))
+    (table,) = tables(recompile_blocks([run], "/src", LIMITS))
 
-    assert table == RecompileTable(
-        lines=(
-            RecompileLine(
-                run="batched.default",
-                call="10",
-                steady=True,
-                compile_id="0/1",
-                function="step",
-                place="step.py:7",
-                reason="size of x, dimension 0: expected 8, got 9",
-                words="tensor 'x' size mismatch at index 0. expected 8, actual 9",
-                seconds="1.25",
-                why="",
-                call_site="main.py:3 main",
-            ),
-        ),
-        folded=(),
-        left_out="",
-        summary="1 recompile, 1 of them after warm-up, 1.25 s in all",
-        unknown=(),
-    )
+    function, reason, _, call, seconds = table.rows[0].cells
+    assert texts(table) == (("step", "size of x, dimension 0: expected 8, got 9", "batched.default", "10", "1.25"),)
+    assert small(function) == ("0/1", "step.py:7", "called at main.py:3 main")
+    assert small(reason) == ("tensor 'x' size mismatch at index 0. expected 8, actual 9",)
+    assert (call.details, seconds.value) == (("after warm-up",), 1.25)
+    assert recompile_summary([run]) == "1 recompile, 1 of them after warm-up, 1.25 s in all"
 
 
 def test_what_torch_refused_has_no_seconds_and_says_why() -> None:
-    table = recompile_table([run_with(entry(1, steady=False), entry(9, steady=True, refused=True))], "/src", LIMITS)
+    run = run_with(entry(1, steady=False), entry(9, steady=True, refused=True))
+    (table,) = tables(recompile_blocks([run], "/src", LIMITS))
 
-    assert (table.lines[1].compile_id, table.lines[1].seconds, table.lines[1].why) == (
-        "refused",
-        "\N{EN DASH}",
-        REFUSED.reason,
+    refused = table.rows[1].cells
+    assert (small(refused[0])[0], refused[4].text, refused[4].title) == ("refused", "\N{EN DASH}", REFUSED.reason)
+    assert recompile_summary([run]) == (
+        "1 recompile, 0 of them after warm-up, 1.25 s in all; 1 refused by torch's limit"
     )
-    assert table.summary == "1 recompile, 0 of them after warm-up, 1.25 s in all; 1 refused by torch's limit"
 
 
 def test_none_is_said_and_not_known_is_not_none() -> None:
     none, unknown = run_with(), profiles.clean().runs[3]
 
-    assert recompile_table([none], "", LIMITS).summary == "no function was compiled again"
-    assert recompile_table([unknown], "", LIMITS).summary == ""
-    assert recompile_table([none, unknown], "", LIMITS).unknown == (
-        ("this Recording holds no records of the compiler", "torch_cond.default"),
+    assert recompile_summary([none]) == "no function was compiled again"
+    assert recompile_summary([unknown]) == ""
+    assert recompile_blocks([none, unknown], "", LIMITS) == (
+        "Not known of torch_cond.default: this Recording holds no records of the compiler.",
     )
-    assert recompile_table([unknown], "", LIMITS).unknown == (("this Recording holds no records of the compiler", ""),)
+    assert recompile_blocks([unknown], "", LIMITS) == ("Not known: this Recording holds no records of the compiler.",)
 
 
 def test_many_are_folded_and_more_are_left_out() -> None:
     many = run_with(*(entry(i, steady=True) for i in range(LIMITS.lines + 3)))
 
-    table = recompile_table([many], "", LIMITS)
+    blocks = recompile_blocks([many], "", LIMITS)
 
-    assert (len(table.lines), len(table.folded), table.left_out) == (OPEN, LIMITS.lines - OPEN, "3")
-    assert table.summary.startswith(f"{LIMITS.lines + 3} recompiles, ")
+    assert [len(table.rows) for table in tables(blocks)] == [OPEN, LIMITS.lines - OPEN]
+    assert notes(blocks) == ("3 more in report.json.",)
+    assert recompile_summary([many]).startswith(f"{LIMITS.lines + 3} recompiles, ")

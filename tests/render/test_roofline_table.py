@@ -11,9 +11,11 @@ from kgprof.model import KernelBreakdown, KernelLaunches, Profile, Roofline, Ski
 from kgprof.render.html import Html
 from kgprof.render.limits import Limits
 from kgprof.render.markdown import Markdown
-from kgprof.render.roofline_table import Figure, LaunchLine, roofline_part, sentence, unplaced
+from kgprof.render.roofline_table import roofline_blocks, roofline_table, sentence, unplaced
+from kgprof.render.table import Cell, Fold, Small, missing
 from kgprof.render.text import Text
 from tests.render import profiles
+from tests.render.tables import notes, tables
 
 LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9)
 TOTAL_US = 200.0
@@ -60,10 +62,12 @@ def with_rows(*rows: KernelLaunches, **changes: Any) -> Profile:
     return msgspec.structs.replace(profile, runs=(msgspec.structs.replace(run, kernels=kernels),))
 
 
-def line(row: KernelLaunches) -> LaunchLine:
-    part = roofline_part(with_rows(row).runs, LIMITS)
-    assert part is not None
-    return part.tables[0].lines[0]
+def cells(row: KernelLaunches) -> dict[str, Cell]:
+    run = with_rows(row).runs[0]
+    assert isinstance(run.kernels, KernelBreakdown)
+    assert isinstance(run.kernels.roofline, Roofline)
+    table = roofline_table(run, run.kernels.roofline, LIMITS)
+    return {column.name: cell for column, cell in zip(table.columns, table.rows[0].cells, strict=True)}
 
 
 def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
@@ -74,21 +78,22 @@ def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
 
 
 def test_a_row_says_how_it_was_launched_and_what_it_achieved() -> None:
-    found = line(launches())
+    found = cells(launches())
 
-    assert found.bound == Figure(text="memory-bound", sort="0.81", below="81.0 % of the ceiling")
-    assert found.width == "81.000%"
-    assert found.cells == (
-        Figure(text="0.150", sort="150.0", below="75.0 % in 20"),
-        Figure(text="7.50", sort="7.5"),
-        Figure(text="3,300", sort="3300000000000.0", below="3.00 MiB"),
-        Figure(text="\N{EN DASH}", why="Inductor counts none"),
-        Figure(text="53", sort="53", below="6 spilled"),
-        Figure(text="8.00 KiB", sort="8192"),
-        Figure(text="2,048\N{MULTIPLICATION SIGN}3", sort="6144", below="of 128"),
-        Figure(text="4", sort="4", below="2 stages"),
-        Figure(text="48 %", sort="48.0"),
-    )
+    assert found["bound by"] == Cell("memory-bound", value=0.81, bar=0.81, details=("81.0 % of the ceiling",))
+    assert found["bound by"].width == "81.000%"
+    assert found["kernel"].below == (Small(("triton",), "ops"),)
+    assert list(found.values())[3:] == [
+        Cell("0.150", value=0.15, details=("75.0 % in 20",)),
+        Cell("7.50", value=7.5),
+        Cell("3,300", value=3.3e12, details=("3.00 MiB",)),
+        missing("Inductor counts none"),
+        Cell("53", value=53, details=("6 spilled",)),
+        Cell("8.00 KiB", value=8192),
+        Cell("2,048\N{MULTIPLICATION SIGN}3", value=6144, details=("of 128",)),
+        Cell("4", value=4, details=("2 stages",)),
+        Cell("48 %", value=48.0),
+    ]
 
 
 def test_what_was_not_measured_is_a_dash_with_its_reason_and_never_a_zero() -> None:
@@ -97,18 +102,18 @@ def test_what_was_not_measured_is_a_dash_with_its_reason_and_never_a_zero() -> N
         UNKNOWN,
     )
 
-    found = line(launches(**unknown, bound=UNKNOWN, of_ceiling=UNKNOWN))
+    found = cells(launches(**unknown, bound=UNKNOWN, of_ceiling=UNKNOWN))
 
-    assert (found.bound, found.width) == (Figure(text="\N{EN DASH}", why=UNKNOWN.reason), "")
-    assert set(found.cells[2:]) == {Figure(text="\N{EN DASH}", why=UNKNOWN.reason)}
+    assert found["bound by"] == missing(UNKNOWN)
+    assert set(list(found.values())[5:]) == {missing(UNKNOWN)}
 
 
 def test_an_occupancy_of_zero_per_cent_is_less_than_one() -> None:
-    assert line(launches(occupancy_percent=0.0)).cells[-1] == Figure(text="< 1 %", sort="0.0")
+    assert cells(launches(occupancy_percent=0.0))["occupancy"] == Cell("< 1 %", value=0.0)
 
 
 def test_a_meter_ends_at_the_ceiling() -> None:
-    assert line(launches(bound="above the ceiling", of_ceiling=3.0)).width == "100.000%"
+    assert cells(launches(bound="above the ceiling", of_ceiling=3.0))["bound by"].width == "100.000%"
 
 
 def test_the_sentence_adds_up_the_placed_time_and_the_rest_has_its_reasons() -> None:
@@ -137,17 +142,17 @@ def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -
 def test_rows_that_the_page_has_no_room_for_are_counted() -> None:
     profile = with_rows(*(launches(name=f"k{number}") for number in range(7)), rows_left_out=3, left_out_us=12.0)
 
-    part = roofline_part(profile.runs, LIMITS)
+    *_, fold = roofline_blocks(profile.runs, LIMITS)
 
-    assert part is not None
-    assert len(part.tables[0].lines) == 5
-    assert part.tables[0].more == "5 more rows with 0.312 ms; report.json holds the largest 7"
+    assert isinstance(fold, Fold)
+    assert [len(table.rows) for table in tables(fold.blocks)] == [5]
+    assert notes(fold.blocks)[-1] == "5 more rows with 0.312 ms; report.json holds the largest 7."
 
 
 def test_a_cpu_report_has_no_such_section() -> None:
     profile = profiles.clean()
 
-    assert roofline_part(profile.runs, LIMITS) is None
+    assert roofline_blocks(profile.runs, LIMITS) == ()
     assert "Kernels against the card" not in Html().render(profile)
     assert "against the card" not in Markdown().render(profile)
 
@@ -159,7 +164,10 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
 
     rows = [row for row in page.splitlines() if row.startswith("| triton_")]
     assert len(rows) == 10
-    assert rows[0] == "| triton_0 | memory-bound (81.0 % of the ceiling) | 7.50 | 3,300 | \N{EN DASH} | 53 | 48 % |"
+    assert rows[0] == (
+        "| triton_0 | memory-bound<br><sub>81.0 % of the ceiling</sub> | 7.50 | 3,300<br><sub>3.00 MiB</sub> "
+        "| \N{EN DASH} | 53<br><sub>6 spilled</sub> | 48 % |"
+    )
     assert "against the card: 900.0 % of the device time is placed" in " ".join(said.split())
 
 

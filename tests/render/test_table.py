@@ -159,6 +159,6 @@ def test_cells_of_figures() -> None:
     )
 
     assert timed(spread, 1e-3, " ms") == Cell("1.50 ms", details=("1.40\N{EN DASH}1.60", "n = 20"), value=1.5)
-    assert number(1500.0, "each", scale=1e-3) == Cell("1.50", details=("each",), value=1500.0)
+    assert number(1.5, "each") == Cell("1.50", details=("each",), value=1.5)
     assert share(0.5) == Cell("50.0 %", value=0.5)
     assert {timed(gone), number(gone), whole(gone)} == {missing("gone")}

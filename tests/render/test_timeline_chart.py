@@ -16,6 +16,7 @@ from kgprof.reading import kineto
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.timeline_chart import Drawing, step_charts
 from tests.render import profiles
+from tests.render.tables import texts
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200" / "breaks" / "runs"
 LIMITS = LEVELS[0]
@@ -81,7 +82,7 @@ def test_a_drawing_by_hand() -> None:
         "3 device events that the step launched began later than is drawn",
         "1 lane with 4.00 us in all left out",
     )
-    assert drawing.table.rows == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
+    assert texts(drawing.table) == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
 
 
 def test_the_rectangles_of_a_real_step_add_up_to_what_stands_beside_them() -> None:

@@ -11,9 +11,9 @@ from kgprof.analysis import analyse
 from kgprof.model import Profile
 from kgprof.reading import recordings
 from kgprof.render import RENDERERS
-from kgprof.render.evaluation_table import Table
-from kgprof.render.trace_table import IN_TEXT, difference_tables, file_lines, rank_table, signed
+from kgprof.render.trace_table import IN_TEXT, difference, file_table, rank_blocks, signed
 from tests.analysis.events import event, step, write
+from tests.render.tables import tables, texts
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m | `x` ::error::"
 US = "\N{MICRO SIGN}s/step"
@@ -35,22 +35,22 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
         a_trace(tmp_path / "new.json", "triton_poi_0", 20.0),
     )
     (found,) = taken_in(tmp_path, new, "--against", old).differences
-    shown = difference_tables(found, IN_TEXT, rows=1)
+    shown = difference(found, IN_TEXT, rows=1)
     capsys.readouterr()
-    assert (shown.title, shown.missing) == ("new against old", "")
-    assert shown.caption == (
+    assert shown.title == "new against old"
+    assert shown.text == (
         "device time: 20.0 us a step, was 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new kernel, 1 gone"
     )
-    assert dict(shown.tables)["kernel"] == Table(
-        headings=("kernel", f"was, {US}", f"is, {US}", "difference", "calls were", "calls are"),
-        rows=(
-            ("cutlass_gemm (gone)", "30.0", "0", "\N{MINUS SIGN}30.0", "1", "0"),
-            ("1 more", "0", "20.0", "+20.0", "0", "1"),
-            ("all", "30.0", "20.0", "\N{MINUS SIGN}10.0", "1", "1"),
-        ),
+    by_name = {table.columns[0].name: table for table in shown.tables}
+    headings = tuple(column.name for column in by_name["kernel"].columns)
+    assert headings == ("kernel", f"was, {US}", f"is, {US}", "difference", "calls were", "calls are")
+    assert texts(by_name["kernel"]) == (
+        ("cutlass_gemm (gone)", "30.0", "0", "\N{MINUS SIGN}30.0", "1", "0"),
+        ("1 more", "0", "20.0", "+20.0", "0", "1"),
+        ("all", "30.0", "20.0", "\N{MINUS SIGN}10.0", "1", "1"),
     )
     # no span holds a launch here, so a table of spans would be the total once more
-    assert [name for name, _ in shown.tables] == ["the window", "kind", "kernel"]
+    assert list(by_name) == ["the window", "kind", "kernel"]
 
 
 def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,9 +58,10 @@ def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: p
         a_trace(tmp_path / f"rank{rank}.json", "triton_poi_0", us)
     found = taken_in(tmp_path, *sorted(tmp_path.glob("rank*.json")))
     capsys.readouterr()
-    shown = rank_table(found.rank_balance, IN_TEXT)
-    assert shown is not None
-    assert shown.table.rows == (
+    balance = found.rank_balance
+    assert balance is not None
+    (table,) = tables(rank_blocks(balance, IN_TEXT))
+    assert texts(table) == (
         ("rank 0", "1,000", "100", "100", "0", "0", "900"),
         ("rank 1", "1,000", "100", "100", "0", "0", "900"),
         ("rank 2", "1,000", "150", "150", "0", "0", "850"),
@@ -68,8 +69,8 @@ def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: p
         ("largest", "1,000", "150", "150", "0", "0", "900"),
         ("largest over median", "1.00\u00d7", "1.50\u00d7", "1.50\u00d7", "\N{EN DASH}", "\N{EN DASH}", "1.00\u00d7"),
     )
-    assert shown.text.endswith("no collective is in the traces, so whether others wait for it is not known")
-    assert [line.cells[3:] for line in file_lines(found, IN_TEXT)] == [
+    assert balance.text.endswith("no collective is in the traces, so whether others wait for it is not known")
+    assert [line[3:] for line in texts(file_table(found, IN_TEXT))] == [
         ("0", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("1", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("2", "1", "1.00", "15.0 %", "85.0 %", "150"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
-from kgprof.render.visible import one_line
+from kgprof.render.table import Table, columns, row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,16 @@ def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
     return tuple(Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items())
 
 
-def bounded(omissions: tuple[m.Omission, ...], limits: Limits) -> tuple[Gap, ...]:
-    return tuple(
-        Gap(
-            what=tuple(one_line(what, limits.name) for what in gap.what[: limits.lines]),
-            reason=one_line(gap.reason, 2 * limits.name),
-            runs=tuple(one_line(run, limits.name) for run in gap.runs[: limits.lines]),
-        )
-        for gap in gathered(omissions)[: limits.lines]
+def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
+    return Table(
+        label="What was not measured, and why",
+        columns=columns("what", "why", "runs", words=3),
+        rows=tuple(
+            row(
+                ", ".join(gap.what[: limits.lines]),
+                gap.reason,
+                ", ".join(gap.runs[: limits.lines]) or "all",
+            )
+            for gap in gathered(omissions)[: limits.lines]
+        ),
     )

@@ -10,7 +10,7 @@ CUDA = "cuda"
 Seen = Callable[[m.RunReport, str], bool]  # of a run, on a device
 
 
-def looked_for(profile: m.Profile) -> tuple[m.Rule, ...]:
+def checked_rules(profile: m.Profile) -> tuple[m.Rule, ...]:
     """Of the Profile's rules those that at least one of its runs could have shown, or that something was found by."""
     found = {finding.rule for finding in profile.findings}
     return tuple(

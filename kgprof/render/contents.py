@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgprof import model as m
-from kgprof.render.evaluation_table import Fact
+from kgprof.render.table import Fact
 from kgprof.wording import plural
 
 TITLE = "What this file contains"

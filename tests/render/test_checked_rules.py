@@ -8,7 +8,7 @@ import pytest
 from kgprof.collectors import RULES
 from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped
 from kgprof.render import by_name
-from kgprof.render.looked_for import SEEN_IN, looked_for
+from kgprof.render.checked_rules import SEEN_IN, checked_rules
 from tests.render import profiles
 
 NOT_THERE = Skipped(reason="it is not in a TORCH_TRACE directory")
@@ -27,7 +27,7 @@ def without_findings(**fields: object) -> Profile:
 
 
 def ids(profile: Profile) -> list[str]:
-    return [rule.id for rule in looked_for(profile)]
+    return [rule.id for rule in checked_rules(profile)]
 
 
 def test_every_rule_says_what_it_is_seen_in() -> None:
@@ -74,7 +74,7 @@ def test_results_are_looked_at_where_they_were_compared() -> None:
     assert set(ids(compared)) - set(ids(without_findings())) == {"KGP501", "KGP502"}
 
 
-def test_what_was_found_was_looked_for() -> None:
+def test_what_was_found_was_checked_rules() -> None:
     found = msgspec.structs.replace(profiles.findings(), rules=RULES)
 
     assert {finding.rule for finding in found.findings} <= set(ids(found))
