@@ -13,10 +13,10 @@ import numpy.typing as npt
 from kgprof import model as m
 from kgprof.collectors import addresses
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
-from kgprof.errors import InputError
-from kgprof.reading import kineto, layout, timeline
+from kgprof.reading import timeline
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import launched
+from kgprof.reading.launches import Launched, launched_in_trace
 from kgprof.reading.timeline import NOBODY
 
 COPIES = ("aten::_foreach_copy_", "aten::copy_")
@@ -46,16 +46,16 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
     cost: CopyCost | m.Skipped
 
 
-def buffer_copies(recording: m.Recording) -> tuple[BufferCopies, ...]:
+def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
     """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
     uses: dict[m.RunKey, list[BufferUse]] = {}
-    for event in addresses.collect(recording):
+    for event in evidence.once(addresses.collect):
         if isinstance(event, BufferUse):
             uses.setdefault(event.run, []).append(event)
-    return tuple(_of_run(recording, run, uses[run.key]) for run in recording.runs if run.key in uses)
+    return tuple(_of_run(run, uses[run.key]) for run in evidence.runs if run.key in uses)
 
 
-def _of_run(recording: m.Recording, run: m.RunRecord, uses: list[BufferUse]) -> BufferCopies:
+def _of_run(run: RunEvidence, uses: list[BufferUse]) -> BufferCopies:
     named = {
         pattern: tuple(use.name for use in uses if use.pattern == pattern)
         for pattern in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)
@@ -66,27 +66,29 @@ def _of_run(recording: m.Recording, run: m.RunRecord, uses: list[BufferUse]) -> 
         mutated=named[MUTATED],
         rebound=named[REBOUND],
         unwritten=named[UNWRITTEN],
-        cost=_cost(recording, run) if named[COPIED_INTO] else NONE_COPIED,
+        cost=_cost(run) if named[COPIED_INTO] else NONE_COPIED,
     )
 
 
-def _cost(recording: m.Recording, run: m.RunRecord) -> CopyCost | m.Skipped:
-    if isinstance(run.trace, m.Skipped):
-        return run.trace
-    try:
-        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
-    except InputError as error:
-        return m.Skipped(reason=error.message)
-    return cost(columns, on_cuda=recording.header.plan.device == "cuda", steps=len(run.trace.step_us))
+def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
+    traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
+    if isinstance(traced, m.Skipped):
+        return traced
+    if isinstance(trace, m.Skipped):
+        return trace
+    assert isinstance(work, Launched)
+    return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
 
 
-def cost(columns: Columns, *, on_cuda: bool, steps: int) -> CopyCost | m.Skipped:
-    """Of one trace of ``steps`` steps."""
+def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
+    """What the copies in a trace of ``steps`` steps cost. ``work``: what ran on the GPU; None for a CPU run."""
     outermost = _outermost(columns)
     copies = outermost & columns.named(*COPIES)
     if not outermost.any() or not steps:
         return m.Skipped(reason="the trace holds no operator")
-    kernels, spent_ns, total_ns = (_on_device if on_cuda else _on_host)(columns, copies, outermost)
+    kernels, spent_ns, total_ns = (
+        _on_host(columns, copies, outermost) if work is None else _on_device(columns, copies, work)
+    )
     if not total_ns:
         return m.Skipped(reason="nothing ran on the GPU in the traced steps")
     return CopyCost(
@@ -117,8 +119,7 @@ def _on_host(columns: Columns, copies: Mask, outermost: Mask) -> tuple[int, int,
     return kernels, int(columns.duration_ns[copies].sum()), int(columns.duration_ns[outermost].sum())
 
 
-def _on_device(columns: Columns, copies: Mask, outermost: Mask) -> tuple[int, int, int]:
-    work = launched(columns)
+def _on_device(columns: Columns, copies: Mask, work: Launched) -> tuple[int, int, int]:
     known = work.calls != NOBODY
     events, calls = work.events[known], work.calls[known]
     ours = events[_inside(columns, copies, calls)]

@@ -15,8 +15,19 @@ from dataclasses import dataclass, field
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
 from kgprof.analysis.trade_off import KEEP, REMOVE
-from kgprof.collectors import aliases, graph_breaks, recompiles, syncs
+from kgprof.collectors import (
+    addresses,
+    aliases,
+    cuda_graphs,
+    device_idle,
+    graph_breaks,
+    mutations,
+    recompiles,
+    skipped_frames,
+    syncs,
+)
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
 
 PASS, FAIL, NOT_OBSERVED = "pass", "fail", "not observed"
@@ -32,7 +43,7 @@ _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*
 class Seen:
     """What the items are judged by, gathered once."""
 
-    recording: m.Recording
+    evidence: Evidence
     runs: tuple[m.RunReport, ...]  # those that compile
     findings: Sequence[m.Finding]
     trade_offs: Sequence[m.TradeOff]
@@ -42,14 +53,14 @@ class Seen:
 
     @property
     def on_cuda(self) -> bool:
-        return self.recording.header.plan.device == "cuda"
+        return self.evidence.device == "cuda"
 
-    def of(self, *rules: str) -> list[m.Finding]:
+    def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
         return [
             found
             for found in self.findings
-            if found.rule in rules
+            if found.rule in {rule.id for rule in rules}
             and found.level is not m.Level.NOTE
             and (found.run is None or found.run.mode != m.EAGER)
         ]
@@ -58,7 +69,7 @@ class Seen:
         """Runs in which Inductor was asked for CUDA graphs."""
         return [
             run.key
-            for run in self.recording.runs
+            for run in self.evidence.recording.runs
             if isinstance(run.records, m.CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
         ]
 
@@ -66,7 +77,7 @@ class Seen:
         """Runs in which a compiled graph took a decision by torch.cond."""
         return [
             run.key
-            for run in self.recording.runs
+            for run in self.evidence.recording.runs
             if isinstance(run.memory, m.MemoryPass)
             and isinstance(run.memory.syncs, m.SyncRecords)
             and any(record.operator == "cond" for record in run.memory.syncs.records)
@@ -78,23 +89,24 @@ class Seen:
             return ""
         if self.tensors:
             return "no compiled graph ran while MEMORY watched"
-        reasons = (run.memory.reason for run in self.recording.runs if isinstance(run.memory, m.Skipped))
+        reasons = (run.memory.reason for run in self.evidence.recording.runs if isinstance(run.memory, m.Skipped))
         return next(reasons, "MEMORY could not watch tensors")
 
 
 def checklist(
-    recording: m.Recording, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
+    evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
 ) -> tuple[m.ChecklistItem, ...]:
     """In one order always. Empty for a gate, which has budgets instead."""
+    recording = evidence.recording
     if recording.header.options.for_a_gate:
         return ()
     seen = Seen(
-        recording=recording,
+        evidence=evidence,
         runs=tuple(run for run in runs if run.key.mode != m.EAGER),
         findings=findings,
         trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
-        tensors=tuple(run for run in run_tensors(recording) if run.key.mode != m.EAGER),
-        buffers=tuple(run for run in buffer_copies(recording) if run.run.mode != m.EAGER),
+        tensors=tuple(run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER),
+        buffers=tuple(run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER),
         compiled=tuple(_compiled(recording)),
     )
     return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
@@ -115,7 +127,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "buffers-allocated-once",
         "Persistent buffers are allocated once",
-        against=seen.of("KGP401"),
+        against=seen.of(addresses.UNSTABLE),
         failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
         passed=_addresses(seen),
         unseen=unwatched,
@@ -123,14 +135,14 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "captured-by-reference",
         "A CUDA graph finds its inputs where they were, and copies none",
-        against=[found for found in seen.findings if found.rule == "KGP305" and seen.on_cuda],
+        against=[found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda],
         passed="no input was copied before a replay",
         unseen=_why_no_replay(seen),
     )
     yield _item(
         "no-writes-inside",
         "Compiled functions return new tensors and write to none they were given",
-        against=seen.of("KGP404"),
+        against=seen.of(mutations.INPUT_MUTATED),
         passed=f"{_graphs(seen)} wrote to no input but at a fixed address",
         unseen=unwatched,
     )
@@ -206,9 +218,11 @@ def _copied_outside(seen: Seen) -> m.ChecklistItem:
 
 
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
-    kept = [e for e in aliases.collect(seen.recording) if e.kind == aliases.REPLAY and e.serious]
+    kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
     held = {(e.run, e.location and (e.location.file, e.location.line)) for e in kept}
-    against = [f for f in seen.of("KGP403") if (f.run, f.location and (f.location.file, f.location.line)) in held]
+    against = [
+        f for f in seen.of(aliases.OUTPUTS) if (f.run, f.location and (f.location.file, f.location.line)) in held
+    ]
     marked = [run for run in seen.tensors if run.tensors.steps_marked]
     asked = {*seen.requested()}
     return _item(
@@ -224,7 +238,7 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
 
 
 def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
-    for event in recompiles.collect(seen.recording):
+    for event in seen.evidence.once(recompiles.collect):
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles):
             yield from (found for found in recompiles.diagnose((event,)) if found.level is not m.Level.NOTE)
 
@@ -232,7 +246,7 @@ def _recompiled_for_sizes(seen: Seen) -> Iterator[m.Finding]:
 def _symbolic(seen: Seen) -> list[str]:
     return [
         run.key.slug
-        for run in seen.recording.runs
+        for run in seen.evidence.recording.runs
         if isinstance(run.records, m.CompileRecords)
         and any(_is_size(record.metadata.get("create_symbol")) for record in run.records.records)
     ]
@@ -245,7 +259,7 @@ def _is_size(symbol: object) -> bool:
 
 def _reads_inside(seen: Seen) -> list[m.Finding]:
     """Also those that are none yet on this CPU and will be one on CUDA."""
-    events = [event for event in syncs.collect(seen.recording) if event.where == syncs.COMPILED]
+    events = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
     return [found for found in syncs.diagnose(tuple(events)) if found.run is None or found.run.mode != m.EAGER]
 
 
@@ -263,7 +277,7 @@ def _read_watched(seen: Seen) -> list[m.RunKey]:
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
     yield _cuda_graphs_tried(seen)
-    broken = seen.of("KGP101", "KGP102")
+    broken = seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME)
     yield _item(
         "whole-graphs",
         "Every compiled function is one graph, so that fullgraph=True would hold",
@@ -297,7 +311,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
 
 def _breaks(seen: Seen) -> list[tuple[m.Finding, set[str], str]]:
     """Each graph break's finding, torch's ids for its cause and the line's text."""
-    events = graph_breaks.collect(seen.recording)
+    events = seen.evidence.once(graph_breaks.collect)
     return [
         (finding, set(event.cause.gb_ids), event.location.text if event.location else "")
         for event, finding in zip(events, graph_breaks.diagnose(events), strict=True)
@@ -317,7 +331,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     return _item(
         "cuda-graphs-tried",
         "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-        against=[] if requested else seen.of("KGP601", "KGP602"),
+        against=[] if requested else seen.of(*device_idle.RULES),
         passed=f"CUDA graphs were asked for in {_named(requested)}"
         if requested
         else f"the device works for most of the step in {_named(timed)}",
@@ -334,7 +348,7 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds()
-    refused = [event for event in aliases.collect(seen.recording) if event.rule == "KGP406"]
+    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     compiled = f"torch compiled it in {_named(conds)}"
     yield _item(
@@ -361,15 +375,19 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         yield _item(
             id_,
             title,
-            against=[f for f in seen.of("KGP406") if (f.run, f.location and (f.location.file, f.location.line)) in at],
+            against=[
+                found
+                for found in seen.of(aliases.COND)
+                if (found.run, found.location and (found.location.file, found.location.line)) in at
+            ],
             passed=f"{compiled}, and refuses a branch that {done} its operand",
             unseen="" if conds or at else none or "torch refused the branches for another reason",
         )
-    lost = [f for f in seen.of("KGP301", "KGP302", "KGP303") if f.run in conds]
+    lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
     yield _item(
         "cond-costs-cuda-graphs",
         "torch.cond does not stand where CUDA graphs were asked for",
-        against=lost,
+        against=[found for found in seen.of(*lost_by) if found.run in conds],
         passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
         unseen=none or _why_no_cuda_graphs(seen),
     )
@@ -386,7 +404,7 @@ def _why_no_cuda_graphs(seen: Seen) -> str:
 
 def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _device_profiled(seen)
-    reads = seen.of("KGP201", "KGP202")
+    reads = seen.of(*syncs.WAITING)
     yield _item(
         "few-reads",
         "The host reads nothing from the device in the loop",

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from kgprof import model as m
 from kgprof.collectors import syncs
-from kgprof.collectors.syncs import Sync
+from kgprof.reading.evidence import RunEvidence
 
 NAMED = 5  # lines in one note
 SYNC_HOOKS = "capture sync hooks unavailable"
 
 
-def summaries(recording: m.Recording) -> Mapping[m.RunKey, m.MemorySummary | m.Skipped]:
-    events = syncs.collect(recording)
-    return {run.key: summary(run, recording.runs, events, recording.header.plan.device) for run in recording.runs}
-
-
-def summary(
-    run: m.RunRecord, runs: Sequence[m.RunRecord], events: Sequence[Sync], device: str
-) -> m.MemorySummary | m.Skipped:
-    """``events``: of all runs. A device has a count of its own; on a CPU the whole process's memory stands for it."""
-    if isinstance(run.memory, m.Skipped):
-        return run.memory
-    unseen = _why_no_reads(run.memory)
+def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
+    """A device has a count of its own; on a CPU the whole process's memory stands for it."""
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped):
+        return memory
+    unseen, events = _why_no_reads(memory), run.whole.once(syncs.collect)
     return m.MemorySummary(
-        steps=max(0, len(run.memory.step_us) - run.memory.steady_from),
-        peaks=run.memory.peaks,
-        over_eager_bytes=_over_eager(run, runs, device),
-        over_eager_of=_which_peak(device),
+        steps=max(0, len(memory.step_us) - memory.steady_from),
+        peaks=memory.peaks,
+        over_eager_bytes=_over_eager(run),
+        over_eager_of="allocated" if run.whole.device == "cuda" else "resident",
         syncs_per_step=m.Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
-        warm_up_reads=() if unseen else syncs.warm_up_reads(run, device),
+        warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
 
 
@@ -61,17 +54,13 @@ def _why_no_reads(memory: m.MemoryPass) -> str:
     return ""
 
 
-def _which_peak(device: str) -> str:
-    return "allocated" if device == "cuda" else "resident"
-
-
-def _over_eager(run: m.RunRecord, runs: Sequence[m.RunRecord], device: str) -> int | m.Skipped:
+def _over_eager(run: RunEvidence) -> int | m.Skipped:
     if run.key.mode == m.EAGER:
         return m.Skipped(reason="this run is the eager one")
-    eager = next((other for other in runs if other.key == m.RunKey(strategy=run.key.strategy, mode=m.EAGER)), None)
+    eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
-    mine, theirs = _peak(run.memory, device), _peak(eager.memory, device)
+    mine, theirs = _peak(run), _peak(eager)
     if isinstance(mine, m.Skipped):
         return mine
     if isinstance(theirs, m.Skipped):
@@ -79,8 +68,9 @@ def _over_eager(run: m.RunRecord, runs: Sequence[m.RunRecord], device: str) -> i
     return mine - theirs
 
 
-def _peak(memory: m.MemoryPass | m.Skipped, device: str) -> int | m.Skipped:
+def _peak(run: RunEvidence) -> int | m.Skipped:
+    memory = run.record.memory
     peaks = memory if isinstance(memory, m.Skipped) else memory.peaks
-    if not isinstance(peaks, m.MemoryPeaks):
+    if isinstance(peaks, m.Skipped):
         return peaks
-    return peaks.allocated_bytes if device == "cuda" else peaks.resident_bytes
+    return peaks.allocated_bytes if run.whole.device == "cuda" else peaks.resident_bytes

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import rejections
-from kgprof.reading.structured_trace import run_trace
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
 Graph = tuple[str, str]  # compile id, function and place
@@ -18,9 +18,11 @@ Graph = tuple[str, str]  # compile id, function and place
 NAMED = 5  # differences in words; the others are counted
 
 
-def notes(recording: m.Recording) -> Mapping[m.RunKey, tuple[str, ...]]:
+def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two ranks."""
-    ranks = {run.key: run for run in recording.runs if run.script is not None and run.script.rank is not None}
+    ranks = {
+        run.key: run for run in evidence.runs if run.record.script is not None and run.record.script.rank is not None
+    }
     if len(ranks) < 2:
         return {}
     compiled = {key: _graphs(run) for key, run in ranks.items()}
@@ -32,9 +34,9 @@ def notes(recording: m.Recording) -> Mapping[m.RunKey, tuple[str, ...]]:
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 
 
-def _graphs(run: m.RunRecord) -> dict[Graph, str]:
+def _graphs(run: RunEvidence) -> dict[Graph, str]:
     """What one rank compiled, with the guard that failed before it where it is a recompile."""
-    trace = run_trace(run)
+    trace = run.compiler
     if trace is None:
         return {}
     why = rejections(trace)
@@ -57,7 +59,7 @@ def _reason(guards: Sequence[Guard]) -> str:
 
 def _said(
     key: m.RunKey,
-    ranks: Mapping[m.RunKey, m.RunRecord],
+    ranks: Mapping[m.RunKey, RunEvidence],
     compiled: Mapping[m.RunKey, dict[Graph, str]],
     partial: list[Graph],
 ) -> Iterable[str]:
@@ -74,7 +76,8 @@ def _said(
         yield f"{graphs} not compiled on rank {_rank(ranks[key])}"
 
 
-def _rank(run: m.RunRecord) -> int:
-    assert run.script is not None
-    assert run.script.rank is not None
-    return run.script.rank
+def _rank(run: RunEvidence) -> int:
+    script = run.record.script
+    assert script is not None
+    assert script.rank is not None
+    return script.rank

@@ -14,6 +14,7 @@ from kgprof.analysis.verdict import doubt, overlap, processes, uncounted_evaluat
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
 from kgprof.measures.times import PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
 KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
@@ -25,18 +26,18 @@ QUANTITIES: tuple[tuple[Unit, Callable[[m.RunReport], m.Spread | m.Skipped]], ..
 WHOLE = QUANTITIES[:2]  # of whole evaluations
 
 
-def trade_offs(recording: m.Recording, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
+def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
 
     None where no times were asked for: there is nothing to weigh.
     """
-    alternatives = recording.header.plan.alternatives
-    if not alternatives or recording.header.options.untimed:
+    header = evidence.recording.header
+    alternatives = header.plan.alternatives
+    if not alternatives or header.options.untimed:
         return ()
-    by_key, events = {run.key: run for run in runs}, syncs.collect(recording)
-    on_cuda = recording.header.plan.device == "cuda"
+    by_key, events = {run.key: run for run in runs}, evidence.once(syncs.collect)
     return tuple(
-        weigh(run, by_key.get(key), key, events, on_cuda=on_cuda)
+        weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
         for pair in alternatives
         for run in runs
         if run.key.strategy == pair.guarded

@@ -14,6 +14,10 @@ from types import MappingProxyType
 
 from kgprof import model as m
 from kgprof.analysis import analyse
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
+from kgprof.collectors.graph_breaks import GRAPH_BREAK
+from kgprof.collectors.recompiles import IN_STEADY_STATE
+from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record
@@ -26,7 +30,7 @@ PRINT_BREAK = "GB0059"  # torch's id of the break that a call of print is
 # What is known to differ from release to release: read by people who wonder why two machines say different things.
 KNOWN_DIFFERENCES = MappingProxyType(
     {
-        "2.11": ("torch 2.11 gives no reason for a generator that it skips (KGP102 names none)",),
+        "2.11": (f"torch 2.11 gives no reason for a generator that it skips ({SKIPPED_FRAME.id} names none)",),
         "2.13": ("torch 2.13 gives a reason for a generator that it skips, and still writes no record of it",),
     }
 )
@@ -176,26 +180,28 @@ def _checks(recording: m.Recording, profile: m.Profile) -> Iterator[Checked]:
 def _graph_break(seen: Seen) -> Answer:
     if why := seen.lacking("structured trace") or _no_compile(seen):
         return m.Skipped(reason=why)
-    named = PRINT_BREAK if PRINT_BREAK in seen.messages("KGP101") else "no id"
-    at = sorted(seen.findings("KGP101"))
-    return f"KGP101 at line {seen.line['graph break']}, {PRINT_BREAK}", f"KGP101 at line {_list(at)}, {named}"
+    named = PRINT_BREAK if PRINT_BREAK in seen.messages(GRAPH_BREAK.id) else "no id"
+    at = sorted(seen.findings(GRAPH_BREAK.id))
+    want = f"{GRAPH_BREAK.id} at line {seen.line['graph break']}, {PRINT_BREAK}"
+    return want, f"{GRAPH_BREAK.id} at line {_list(at)}, {named}"
 
 
 def _recompile(seen: Seen) -> Answer:
     if why := seen.lacking("structured trace") or _no_compile(seen):
         return m.Skipped(reason=why)
-    said = seen.messages("KGP103")
+    said = seen.messages(IN_STEADY_STATE.id)
     what = "size" if "size of x, dimension 0: expected 8, got 9" in said else said or "nothing"
     calls = re.search(r"in call (\d+)", said)
-    at = sorted(seen.findings("KGP103"))
-    want = f"KGP103 at line {seen.line['recompile']}, size, in call {RESIZED_AT}"
-    return want, f"KGP103 at line {_list(at)}, {what}, in call {calls[1] if calls else 'none'}"
+    at = sorted(seen.findings(IN_STEADY_STATE.id))
+    want = f"{IN_STEADY_STATE.id} at line {seen.line['recompile']}, size, in call {RESIZED_AT}"
+    return want, f"{IN_STEADY_STATE.id} at line {_list(at)}, {what}, in call {calls[1] if calls else 'none'}"
 
 
 def _skipped_frame(seen: Seen) -> Answer:
     if why := seen.lacking("skip records") or _no_compile(seen):
         return m.Skipped(reason=why)
-    return f"KGP102 at line {seen.line['skipped frame']}", f"KGP102 at line {_list(sorted(seen.findings('KGP102')))}"
+    want = f"{SKIPPED_FRAME.id} at line {seen.line['skipped frame']}"
+    return want, f"{SKIPPED_FRAME.id} at line {_list(sorted(seen.findings(SKIPPED_FRAME.id)))}"
 
 
 def _frames(seen: Seen) -> Answer:
@@ -224,7 +230,8 @@ def _graphs(seen: Seen) -> Answer:
 def _disagreements(seen: Seen) -> Answer:
     if seen.records is None:
         return m.Skipped(reason=_no_compile(seen))
-    return "no KGP503", seen.messages("KGP503") or "no KGP503"
+    none = f"no {SOURCES_DISAGREE.id}"
+    return none, seen.messages(SOURCES_DISAGREE.id) or none
 
 
 def _torch_logs(seen: Seen) -> Answer:

@@ -26,8 +26,9 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.coverage import measured
+from kgprof.reading.evidence import Evidence
 
-__all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "weight"]
+__all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "rule_of", "weight"]
 
 
 class Collector(Protocol):
@@ -37,7 +38,7 @@ class Collector(Protocol):
     def RULES(self) -> tuple[m.Rule, ...]:  # noqa: N802 - a module's constant
         """The rules whose findings ``diagnose`` may return, and no others."""
 
-    def collect(self, recording: m.Recording, /) -> tuple[Any, ...]:
+    def collect(self, evidence: Evidence, /) -> tuple[Any, ...]:
         """The topic's events, in the order of the plan's runs."""
 
     def diagnose(self, events: tuple[Any, ...], /) -> tuple[m.Finding, ...]:
@@ -66,13 +67,19 @@ RULES: tuple[m.Rule, ...] = tuple(
     sorted((rule for collector in COLLECTORS for rule in collector.RULES), key=lambda rule: rule.id)
 )
 
+_BY_ID = {rule.id: rule for rule in RULES}
 _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 
 
-def findings(recording: m.Recording) -> tuple[m.Finding, ...]:
+def findings(evidence: Evidence) -> tuple[m.Finding, ...]:
     """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
-    found = [finding for collector in COLLECTORS for finding in collector.diagnose(collector.collect(recording))]
+    found = [finding for collector in COLLECTORS for finding in collector.diagnose(evidence.once(collector.collect))]
     return tuple(sorted(found, key=weight))
+
+
+def rule_of(finding: m.Finding) -> m.Rule:
+    """With today's facts about it; a finding of a newer kgprof may be by a rule that is not known here."""
+    return _BY_ID.get(finding.rule) or m.unknown_rule(finding.rule, finding.level)
 
 
 def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str]:

@@ -11,7 +11,6 @@ launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU bo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,11 +24,8 @@ from kgprof.collectors.tensor_facts import (
     said,
     writes_what_moves,
 )
-from kgprof.errors import InputError
-from kgprof.reading import layout
-
-if TYPE_CHECKING:
-    from kgprof.reading.kineto import Columns
+from kgprof.measures.input_copies import input_copies_in_trace
+from kgprof.reading.evidence import Evidence, RunEvidence
 
 COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
 
@@ -49,6 +45,11 @@ COPIED = m.Rule(
         "Keep the tensor in a buffer of the module, or mark it with torch._dynamo.mark_static_address, and write the "
         "new values into it with copy_. For a batch that comes from outside the copy is the price; make it once."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
+    judged_from_times=False,
+    symptom_of=(),
 )
 UNSTABLE = m.Rule(
     id="KGP401",
@@ -65,6 +66,11 @@ UNSTABLE = m.Rule(
         "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for many, outside the "
         "compiled function. A fresh batch in each step needs nothing of it unless CUDA graphs are used."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (COPIED, UNSTABLE)
 
@@ -125,16 +131,15 @@ Event = AddressChange | CopiedInput | BufferUse
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: m.Recording) -> tuple[Event, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
+def collect(evidence: Evidence) -> tuple[Event, ...]:
     events: list[Event] = []
-    for tensors in run_tensors(recording):
+    for tensors in evidence.once(run_tensors):
         buffers = tuple(_buffer(tensors, buffer) for buffer in tensors.tensors.buffers or ())
         passed = _declared_inputs(tensors)
         events += buffers
         events += _changes(tensors, passed)
         events += _of_buffers(tensors, [buffer for buffer in buffers if buffer.name not in passed.values()])
-        events += _copied(recording, tensors, on_cuda=on_cuda)
+        events += _copied(tensors)
     return tuple(events)
 
 
@@ -257,11 +262,12 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
         )
 
 
-def _copied(recording: m.Recording, tensors: RunTensors, *, on_cuda: bool) -> Iterator[CopiedInput]:
+def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
+    on_cuda = tensors.run.whole.device == "cuda"
     graphs = [graph for graph in tensors.tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
     if not graphs:
         return
-    launches, copies, took = _copies(recording, tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
+    launches, copies, took = _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     sites: dict[object, list[tuple[m.WatchedGraph, m.GraphInput, m.Held, m.Location | None]]] = {}
@@ -303,34 +309,22 @@ def _is_copied(tensor: m.GraphInput, held: m.Held, *, on_cuda: bool) -> bool:
     return not tensor.static and on_device and held.last.size_bytes > 0 and not held.made_now
 
 
-def _copies(
-    recording: m.Recording, run: m.RunRecord
-) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
+def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
     """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those before a replay took."""
-    from kgprof.reading import kineto  # analysis reads this room, so it is not there yet when this module is loaded
-
-    if not isinstance(run.trace, m.TracePass):
-        return run.trace, run.trace, run.trace
-    try:
-        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
-    except InputError as error:
-        unread = m.Skipped(reason=error.message)
-        return unread, unread, unread
-    steps = max(1, len(run.trace.step_us))
+    traced, trace = run.record.trace, run.trace(m.PassName.TRACE)
+    if isinstance(trace, m.Skipped):
+        return trace, trace, trace
+    assert isinstance(traced, m.TracePass)  # a pass without one has no trace
+    columns, steps = trace.columns, max(1, len(traced.step_us))
     regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
     inside = 0
     for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
         inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
-    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, _took(columns, steps)
+    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, _took(run, steps)
 
 
-def _took(columns: Columns, steps: int) -> m.FindingCost | m.Skipped:
-    # analysis reads this room: it is not there yet when this module is loaded
-    from kgprof.measures.input_copies import input_copies
-    from kgprof.measures.kernel_kinds import Kinds
-    from kgprof.reading.launches import launched
-
-    copied = input_copies(columns, launched(columns), Kinds())
+def _took(run: RunEvidence, steps: int) -> m.FindingCost | m.Skipped:
+    copied = run.once(input_copies_in_trace)
     if isinstance(copied, m.Skipped):
         return copied
     if not copied.count:

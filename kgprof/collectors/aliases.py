@@ -23,8 +23,8 @@ from kgprof.collectors.tensor_facts import (
     run_tensors,
     said,
 )
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
-from kgprof.reading.structured_trace import run_traces
 from kgprof.wording import plural
 
 OUTPUT_INPUT = m.Rule(
@@ -39,6 +39,11 @@ OUTPUT_INPUT = m.Rule(
     ),
     example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
     remedy="Return a copy (x.clone()), or let the caller make the view, and return only what was made.",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 OUTPUTS = m.Rule(
     id="KGP403",
@@ -54,6 +59,11 @@ OUTPUTS = m.Rule(
         "Return one of the two and make the other outside, or clone it. Clone what is kept beyond the next step, and "
         "call torch.compiler.cudagraph_mark_step_begin() where a step begins."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 OVERLAPPING = m.Rule(
     id="KGP405",
@@ -66,6 +76,11 @@ OVERLAPPING = m.Rule(
     ),
     example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
     remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 COND = m.Rule(
     id="KGP406",
@@ -78,6 +93,11 @@ COND = m.Rule(
     ),
     example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
     remedy="Return x.clone() in place of x or of a view of it, and compute new values in place of writing to operands.",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.FRAME_HOOK,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (OUTPUT_INPUT, OUTPUTS, OVERLAPPING, COND)
 
@@ -118,12 +138,10 @@ class Alias(m.Model, frozen=True, kw_only=True):
     calls: int = 0
 
 
-def collect(recording: m.Recording) -> tuple[Alias, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
-    events: list[Alias] = []
-    for tensors in run_tensors(recording):
-        events += _of_run(tensors, on_cuda=on_cuda)
-    return (*events, *_refused(recording))
+def collect(evidence: Evidence) -> tuple[Alias, ...]:
+    on_cuda = evidence.device == "cuda"
+    shared = (event for tensors in evidence.once(run_tensors) for event in _of_run(tensors, on_cuda=on_cuda))
+    return (*shared, *_refused(evidence))
 
 
 # ---------------------------------------------------------------- around compiled graphs
@@ -278,10 +296,10 @@ def _alias(
 # ---------------------------------------------------------------- torch.cond
 
 
-def _refused(recording: m.Recording) -> Iterator[Alias]:
+def _refused(evidence: Evidence) -> Iterator[Alias]:
     """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
     seen: set[object] = set()
-    for event in (*_raised_in_compile(recording), *_ended_the_run(recording)):
+    for event in (*_raised_in_compile(evidence), *_ended_the_run(evidence)):
         place = event.location
         key = (event.run, place and (place.file, place.line))
         if key not in seen:
@@ -289,8 +307,8 @@ def _refused(recording: m.Recording) -> Iterator[Alias]:
             yield event
 
 
-def _raised_in_compile(recording: m.Recording) -> Iterator[Alias]:
-    for trace in run_traces(recording):
+def _raised_in_compile(evidence: Evidence) -> Iterator[Alias]:
+    for trace in evidence.compilers:
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
@@ -300,16 +318,11 @@ def _raised_in_compile(recording: m.Recording) -> Iterator[Alias]:
                 yield _cond(trace.run, trace.source, kind, place, row.text)
 
 
-def _ended_the_run(recording: m.Recording) -> Iterator[Alias]:
-    for run in recording.runs:
-        text = run.exit.traceback
-        if run.exit.outcome == "raised" and (kind := refused_branch(text)):
-            source = _source_of(run)
+def _ended_the_run(evidence: Evidence) -> Iterator[Alias]:
+    for run in evidence.runs:
+        text, source = run.record.exit.traceback, run.source
+        if run.record.exit.outcome == "raised" and (kind := refused_branch(text)):
             yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
-
-
-def _source_of(run: m.RunRecord) -> SourceText:
-    return SourceText(run.records.sources if isinstance(run.records, m.CompileRecords) else m.Sources())
 
 
 def refused_branch(text: str) -> str:

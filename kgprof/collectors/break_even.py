@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from kgprof import model as m
+from kgprof.collectors import device_idle, graph_breaks, recompiles
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.economics import NOT_OBSERVED, economics
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
 LATE_AFTER_H = 24.0  # of nothing but steps; a break-even beyond it is remarked on
@@ -26,20 +29,23 @@ NEVER_BREAKS_EVEN = m.Rule(
         "the three saves."
     ),
     remedy=(
-        "Look at why it is not faster: graph breaks (KGP101), recompiles (KGP103 to KGP105), a device that waits for "
-        "the host (KGP601, KGP602). Where nothing of that is found, compile less (the part that takes the time, with "
-        "larger batches) or leave this step in eager mode."
+        f"Look at why it is not faster: graph breaks ({graph_breaks.GRAPH_BREAK.id}), recompiles "
+        f"({recompiles.IN_STEADY_STATE.id} to {recompiles.UNBOUNDED.id}), a device that waits for the host "
+        f"({device_idle.DEVICE_IDLE.id}, {device_idle.LAUNCH_BOUND.id}). Where nothing of that is found, compile less "
+        "(the part that takes the time, with larger batches) or leave this step in eager mode."
     ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.EAGER_TIMES,),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *recompiles.RULES, *device_idle.RULES)),
 )
 RULES = (NEVER_BREAKS_EVEN,)
 
 
-def collect(recording: m.Recording) -> tuple[m.Economics, ...]:
+def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
-    # analysis reads this room: it is not there yet when this module is loaded
-    from kgprof.measures.economics import NOT_OBSERVED, economics
-
-    found = (economics(recording, run) for run in recording.runs)
+    found = (run.once(economics) for run in evidence.runs)
     return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != NOT_OBSERVED)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
-from kgprof.reading.structured_trace import RunTrace, compile_id, run_traces
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import RunTrace, compile_id
 
 CACHE_BYPASSED = m.Rule(
     id="KGP106",
@@ -27,6 +28,11 @@ CACHE_BYPASSED = m.Rule(
         "small compiled function of its own so that the rest is cached, or compile ahead of time with "
         "torch.compiler.save_cache_artifacts where the operator allows it."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
 
@@ -48,8 +54,8 @@ class CacheUse(m.Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: m.Recording) -> tuple[CacheUse, ...]:
-    return tuple(use for trace in run_traces(recording) for use in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
+    return tuple(use for trace in evidence.compilers for use in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[CacheUse]:

@@ -16,8 +16,9 @@ from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
 
 COMPILE_FAILED = m.Rule(
     id="KGP107",
@@ -34,6 +35,11 @@ COMPILE_FAILED = m.Rule(
         "Repair the line that the finding points to. For a backend's failure compile with backend='eager', then "
         "'aot_eager', then 'inductor': the first one that fails is the stage to look at."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=tuple(m.CostKind),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (COMPILE_FAILED,)
 
@@ -170,8 +176,8 @@ def _owner(event: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- failures
 
 
-def collect(recording: m.Recording) -> tuple[FailedCompile, ...]:
-    return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
+    return tuple(event for trace in evidence.compilers_and_cut_off for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading.evidence import Evidence
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
@@ -27,6 +28,11 @@ NOTHING_MEASURED = m.Rule(
         "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
         "--mode default. Where no time was measured, the log of the run says how its process ended."
     ),
+    topic=m.Topic.RECORDING,
+    seen_in=((),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (NOTHING_MEASURED,)
 
@@ -54,7 +60,8 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
     return isinstance(run.timing, m.TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
 
 
-def collect(recording: m.Recording) -> tuple[CoverageEvent, ...]:
+def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
+    recording = evidence.recording
     options = recording.header.options
     return tuple(
         CoverageEvent(run=run.key, timed=_timed(run, options), compilations=_compilations(run.compile))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -22,13 +21,12 @@ import numpy.typing as npt
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.recompiles import place_of
-from kgprof.errors import InputError
-from kgprof.reading import layout
-from kgprof.reading.structured_trace import RunTrace, compile_id, run_trace
+from kgprof.reading import launches
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.kineto import Columns
+from kgprof.reading.structured_trace import RunTrace, compile_id
+from kgprof.reading.timeline import NOBODY
 from kgprof.wording import plural
-
-if TYPE_CHECKING:
-    from kgprof.reading.kineto import Columns
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -45,6 +43,11 @@ SKIPPED = m.Rule(
         "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the module, which has "
         "a fixed address. Keep operators that run on the host (torch.cond, copies to the CPU) out of the function."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK)),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 PARTITIONED = m.Rule(
     id="KGP302",
@@ -57,6 +60,11 @@ PARTITIONED = m.Rule(
     ),
     example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
     remedy="Move the tensor to the device before the step, or the operator out of the compiled function.",
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 NONE_LAUNCHED = m.Rule(
     id="KGP303",
@@ -73,6 +81,11 @@ NONE_LAUNCHED = m.Rule(
         "Look at the skips and partitions that this report names beside this finding. If there are none, run with "
         "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
     ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RERECORDED = m.Rule(
     id="KGP304",
@@ -86,6 +99,11 @@ RERECORDED = m.Rule(
     ),
     example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
     remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that warm-up has seen.",
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 
@@ -176,17 +194,14 @@ class CudaGraphs(m.Model, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: m.Recording) -> tuple[CudaGraphs, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
-    return tuple(
-        _of_run(recording, run, trace, on_cuda=on_cuda)
-        for run in recording.runs
-        if (trace := run_trace(run)) is not None
-    )
+def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
+    return tuple(_of_run(run, trace) for run in evidence.runs if (trace := run.compiler) is not None)
 
 
-def _of_run(recording: m.Recording, run: m.RunRecord, trace: RunTrace, *, on_cuda: bool) -> CudaGraphs:
-    columns = _traced(recording, run) if on_cuda else NOT_ON_CPU
+def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
+    on_cuda = run.whole.device == "cuda"
+    traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
+    columns = traced if isinstance(traced, m.Skipped) else traced.columns
     found = CudaGraphs(
         run=run.key,
         requested=_requested(run, trace),
@@ -210,35 +225,22 @@ def _places(event: CudaGraphs) -> set[m.Location]:
     return {one.location for one in told if one.location}
 
 
-def _requested(run: m.RunRecord, trace: RunTrace) -> bool:
+def _requested(run: RunEvidence, trace: RunTrace) -> bool:
     """What Inductor was told at each graph; the mode alone where the graph hook was not there."""
     told = [graph.cuda_graphs for graph in trace.all.graphs]
     return any(told) if any(asked is not None for asked in told) else run.key.mode in MODES
 
 
-def _traced(recording: m.Recording, run: m.RunRecord) -> Columns | m.Skipped:
-    """The events of TRACE, or why there are none."""
-    from kgprof.reading import kineto  # analysis reads this room, so it is not there yet when this module is loaded
-
-    if not isinstance(run.trace, m.TracePass):
-        return run.trace
-    try:
-        return kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
-    except InputError as error:
-        return m.Skipped(reason=error.message)
-
-
-def _launches_per_step(run: m.RunRecord, columns: Columns | m.Skipped) -> float | m.Skipped:
-    if isinstance(columns, m.Skipped) or not isinstance(run.trace, m.TracePass):
-        return columns if isinstance(columns, m.Skipped) else m.Skipped(reason="there is no trace")
-    return int((_named(columns, LAUNCH)).sum()) / max(1, len(run.trace.step_us))
+def _launches_per_step(run: RunEvidence, columns: Columns | m.Skipped) -> float | m.Skipped:
+    traced = run.record.trace
+    if isinstance(columns, m.Skipped):
+        return columns
+    assert isinstance(traced, m.TracePass)  # a pass without one has no trace
+    return int((_named(columns, LAUNCH)).sum()) / max(1, len(traced.step_us))
 
 
 def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     """Calls of CUDA by the innermost compiled region that they were made in: a resumed function runs inside another."""
-    from kgprof.reading import launches
-    from kgprof.reading.timeline import NOBODY
-
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
     graph_calls, kernel_calls = _named(columns, LAUNCH), columns.named(*KERNEL_LAUNCHES)
     calls = np.flatnonzero(columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls))

@@ -11,9 +11,10 @@ import statistics
 from collections.abc import Iterator
 
 from kgprof import model as m
+from kgprof.collectors import cuda_graphs, graph_breaks, recompiles, skipped_frames, syncs
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.errors import InputError
-from kgprof.reading import layout
+from kgprof.measures import kernels
+from kgprof.reading.evidence import Evidence, RunEvidence
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
@@ -41,9 +42,14 @@ DEVICE_IDLE = m.Rule(
     ),
     remedy=(
         "Look at what the host did meanwhile (the finding's detail, and the table of idle time): take reads of tensors "
-        "out of the step (KGP201), prepare the next batch beforehand, let one CUDA graph replay the step "
-        "(mode='reduce-overhead'), or give each step more work."
+        f"out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, let one CUDA graph replay "
+        "the step (mode='reduce-overhead'), or give each step more work."
     ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES)),
 )
 LAUNCH_BOUND = m.Rule(
     id="KGP602",
@@ -60,6 +66,11 @@ LAUNCH_BOUND = m.Rule(
         "Launch less often: mode='reduce-overhead' replays the step as one CUDA graph; torch.compile fuses what lies "
         "between library calls; a larger batch makes each kernel longer for the same launch."
     ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
 )
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
@@ -88,18 +99,19 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
         return self.launches > 0 and self.step_us / self.launches <= US_PER_LAUNCH
 
 
-def collect(recording: m.Recording) -> tuple[DeviceTime, ...]:
+def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
     """Of runs on a GPU that have both passes."""
-    if recording.header.plan.device != "cuda":
+    if evidence.device != "cuda":
         return ()
-    return tuple(event for run in recording.runs for event in _of_run(recording, run))
+    return tuple(event for run in evidence.runs for event in _of_run(run))
 
 
-def _of_run(recording: m.Recording, run: m.RunRecord) -> Iterator[DeviceTime]:
-    step_us = [us for group in run.timing.step_us for us in group] if isinstance(run.timing, m.TimingPass) else []
-    if not step_us or not isinstance(run.trace, m.TracePass):
+def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
+    timing = run.record.timing
+    step_us = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    if not step_us:
         return
-    found = _breakdown(recording, run)
+    found = run.once(kernels.of_trace)
     if (
         isinstance(found, m.Skipped)
         or found.device != "cuda"
@@ -116,17 +128,6 @@ def _of_run(recording: m.Recording, run: m.RunRecord) -> Iterator[DeviceTime]:
         launches=found.launches / found.steps,
         host_spans=() if isinstance(found.idle, m.Skipped) else found.idle.host_spans,
     )
-
-
-def _breakdown(recording: m.Recording, run: m.RunRecord) -> m.KernelBreakdown | m.Skipped:
-    from kgprof.measures import kernels
-    from kgprof.reading import kineto  # analysis reads this room: not there yet when this module is loaded
-
-    try:
-        trace = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE))
-    except InputError as error:
-        return m.Skipped(reason=error.message)
-    return kernels.breakdown(trace, device="cuda", measured_in=m.PassName.TRACE, cpp_kernel_profile=False)
 
 
 def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:

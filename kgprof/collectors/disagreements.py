@@ -25,11 +25,10 @@ from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.syncs import READ, Sync, called_function
-from kgprof.collectors.tensor_facts import sources_of
-from kgprof.errors import InputError
-from kgprof.reading import layout
-from kgprof.reading.source_text import SourceText, is_resumed, user_function
-from kgprof.reading.structured_trace import RunTrace, compile_id, run_traces
+from kgprof.reading import launches, timeline
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.source_text import is_resumed, user_function
+from kgprof.reading.structured_trace import RunTrace, compile_id
 
 SOURCES_DISAGREE = m.Rule(
     id="KGP503",
@@ -47,6 +46,11 @@ SOURCES_DISAGREE = m.Rule(
         "the program replaces torch's log settings or resets Dynamo while it runs, let it not; otherwise report it "
         "with the Recording attached."
     ),
+    topic=m.Topic.RECORDING,
+    seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=(),
 )
 RULES = (SOURCES_DISAGREE,)
 
@@ -67,21 +71,21 @@ class Disagreement(m.Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: m.Recording) -> tuple[Disagreement, ...]:
-    unavailable = {run.key: _unavailable(run.compile) for run in recording.runs}
-    reads = syncs.collect(recording)
+def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
+    unavailable = {run.key: _unavailable(run.record.compile) for run in evidence.runs}
+    on_gpu = evidence.runs if evidence.device == "cuda" else ()
     compiled = (
         found
-        for trace in run_traces(recording)
+        for trace in evidence.compilers
         for source, compare in _COMPARISONS
         if not trace.all.left_out and not {TRACE, source} & unavailable[trace.run]
         for found in compare(trace)
     )
     return (
         *compiled,
-        *(found for event in cuda_graphs.collect(recording) for found in _launches(event)),
-        *(found for run in recording.runs for found in _reads(run) if recording.header.plan.device == "cuda"),
-        *(found for run in recording.runs for found in _waits(recording, run, reads)),
+        *(found for event in evidence.once(cuda_graphs.collect) for found in _launches(event)),
+        *(found for run in on_gpu for found in _reads(run)),
+        *(found for run in on_gpu for found in _waits(run, evidence.once(syncs.collect))),
     )
 
 
@@ -154,14 +158,13 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
             )
 
 
-def _reads(run: m.RunRecord) -> Iterator[Disagreement]:
+def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     """By line: a line that is compiled in one call and not in the next cannot be compared call by call."""
-    memory = run.memory
+    memory, source = run.record.memory, run.source
     if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or memory.syncs.left_out:
         return
     if any(line.startswith(f"capture {SYNC_HOOKS} ") for line in memory.capture_unavailable):
         return
-    source = SourceText(sources_of(run))
     seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
     certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too
     for record in memory.syncs.records:
@@ -186,24 +189,19 @@ def _reads(run: m.RunRecord) -> Iterator[Disagreement]:
                 )
 
 
-def _waits(recording: m.Recording, run: m.RunRecord, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
+def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
     """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all; not their lines.
 
     Another process and other steps: what happens in every fifth step may happen in three steps of twenty, or in four.
     """
-    from kgprof.reading import kineto, launches, timeline
-
-    memory, traced = run.memory, run.trace
-    if recording.header.plan.device != "cuda" or isinstance(traced, m.Skipped) or isinstance(memory, m.Skipped):
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
         return
-    if isinstance(memory.syncs, m.Skipped) or memory.capture_unavailable or memory.syncs.left_out:
-        return
-    try:
-        columns = kineto.read(layout.trace_path(recording, run.key, m.PassName.TRACE)).columns
-    except InputError:
+    trace = run.trace(m.PassName.TRACE)
+    if memory.capture_unavailable or memory.syncs.left_out or isinstance(trace, m.Skipped):
         return  # the breakdown says so
-    steps = timeline.profiler_steps(columns)
-    waited = launches.waits(columns, steps) / max(1, len(steps))
+    steps = timeline.profiler_steps(trace.columns)
+    waited = launches.waits(trace.columns, steps) / max(1, len(steps))
     seen = syncs.syncs_per_step(events, run.key)
     if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
         said = (

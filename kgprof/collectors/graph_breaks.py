@@ -13,8 +13,9 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, cut_off_traces, run_traces
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
 
 ARTIFACT = "dynamo_graph_break_reason"
 UNMEASURED = m.Skipped(reason="what a break costs in a step is not told apart from the work around it")
@@ -34,6 +35,12 @@ GRAPH_BREAK = m.Rule(
         "branch on data, a tensor for a number read with .item(), a return value for what is printed. With "
         "fullgraph=True torch stops at the first such line instead of splitting."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    # Two graphs, Python between them, and nothing is fused across.
+    can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (GRAPH_BREAK,)
 
@@ -199,8 +206,8 @@ def by_site(records: Iterable[BreakRecord]) -> dict[object, list[BreakRecord]]:
 # ---------------------------------------------------------------- events and findings
 
 
-def collect(recording: m.Recording) -> tuple[GraphBreak, ...]:
-    return tuple(found for trace in (*run_traces(recording), *cut_off_traces(recording)) for found in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[GraphBreak, ...]:
+    return tuple(found for trace in evidence.compilers_and_cut_off for found in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[GraphBreak]:

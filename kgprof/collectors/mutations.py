@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
+from kgprof.reading.evidence import Evidence
 
 INPUT_MUTATED = m.Rule(
     id="KGP404",
@@ -28,6 +29,11 @@ INPUT_MUTATED = m.Rule(
         "Return the new value and copy it outside of the compiled function, or make the tensor a registered buffer of "
         "the module. torch._dynamo.mark_static_address(tensor) does the same for one that is no module's."
     ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.TENSORS,),),
+    can_cost=(m.CostKind.COPIES,),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (INPUT_MUTATED,)
 
@@ -48,8 +54,8 @@ class Mutation(m.Model, frozen=True, kw_only=True):
     identity: str  # of the line: the same in another checkout and after an edit above it
 
 
-def collect(recording: m.Recording) -> tuple[Mutation, ...]:
-    return tuple(event for tensors in run_tensors(recording) for event in _of_run(tensors))
+def collect(evidence: Evidence) -> tuple[Mutation, ...]:
+    return tuple(event for tensors in evidence.once(run_tensors) for event in _of_run(tensors))
 
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:

@@ -15,8 +15,9 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id, run_traces
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import plural
 
 ARTIFACT = "recompile_reasons"
@@ -38,6 +39,11 @@ IN_STEADY_STATE = m.Rule(
         "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
         "and a warm-up call with each value of a flag."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 LIMIT_REACHED = m.Rule(
     id="KGP104",
@@ -55,6 +61,11 @@ LIMIT_REACHED = m.Rule(
         "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps where the "
         "number of values is known."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
+    judged_from_times=False,
+    symptom_of=(),
 )
 UNBOUNDED = m.Rule(
     id="KGP105",
@@ -71,6 +82,11 @@ UNBOUNDED = m.Rule(
         "Keep what changes in every call out of the compiled function's guards: hold counters in a tensor or in the "
         "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and text once outside."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.CALLS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"
@@ -163,8 +179,8 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
 # ---------------------------------------------------------------- events
 
 
-def collect(recording: m.Recording) -> tuple[RecompiledFunction, ...]:
-    return tuple(event for trace in run_traces(recording) for event in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
+    return tuple(event for trace in evidence.compilers for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:

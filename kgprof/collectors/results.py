@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
 RESULT_DIFFERS = m.Rule(
@@ -24,6 +25,11 @@ RESULT_DIFFERS = m.Rule(
         "Run the strategy in eager mode: if it still differs, the strategy is wrong. If only the compiled mode "
         "differs, compile with backend='aot_eager' to tell Inductor from the tracing, and compare in float64."
     ),
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.RESULTS,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 WORK_UNFINISHED = m.Rule(
     id="KGP502",
@@ -36,6 +42,11 @@ WORK_UNFINISHED = m.Rule(
     ),
     example="--max-steps 100 on an evaluation that needs 160 steps: the last batches are never proved or refuted.",
     remedy="Raise or drop the step limit, or evaluate fewer candidates, so that every one of them is finished.",
+    topic=m.Topic.RESULTS,
+    seen_in=((m.Witness.EVALUATION,),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
@@ -50,12 +61,12 @@ class ResultEvent(m.Model, frozen=True, kw_only=True):
     candidates: int
 
 
-def collect(recording: m.Recording) -> tuple[ResultEvent, ...]:
-    agreement = recording.agreement
+def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
+    agreement = evidence.recording.agreement
     verdicts = dict(agreement.runs) if isinstance(agreement, m.Agreement) else {}
     baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
     events = []
-    for run in recording.runs:
+    for run in evidence.recording.runs:
         compared = verdicts.get(run.key)
         evaluation = run.evaluation if isinstance(run.evaluation, m.Evaluation) else None
         events.append(

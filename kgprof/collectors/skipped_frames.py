@@ -22,7 +22,8 @@ from kgprof.collectors.graph_breaks import (
     identity_of,
     numbered,
 )
-from kgprof.reading.structured_trace import Compiled, RunTrace, cut_off_traces, run_traces
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import Compiled, RunTrace
 
 SKIPPED_FRAME = m.Rule(
     id="KGP102",
@@ -41,6 +42,11 @@ SKIPPED_FRAME = m.Rule(
         "compiled function. Compile the function that calls a generator, not the generator. Leave no "
         "TorchDispatchMode active around a compiled call: torch then skips the function for good."
     ),
+    topic=m.Topic.COMPILATION,
+    seen_in=((m.Witness.COMPILE,),),
+    can_cost=tuple(m.CostKind),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (SKIPPED_FRAME,)
 
@@ -63,8 +69,8 @@ class SkippedFrame(m.Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(recording: m.Recording) -> tuple[SkippedFrame, ...]:
-    return tuple(event for trace in (*run_traces(recording), *cut_off_traces(recording)) for event in _of_run(trace))
+def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
+    return tuple(event for trace in evidence.compilers_and_cut_off for event in _of_run(trace))
 
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:

@@ -15,7 +15,7 @@ from statistics import median
 from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.tensor_facts import sources_of
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
 
 HOST_DEVICE_SYNC = m.Rule(
@@ -33,6 +33,11 @@ HOST_DEVICE_SYNC = m.Rule(
         "Keep the value on the device (torch.where in place of an if, accumulate and read once at the end), read it "
         "every so many steps, or copy it with non_blocking=True into pinned memory and look at it a step later."
     ),
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.READS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 SYNC_IN_GRAPH = m.Rule(
     id="KGP202",
@@ -48,6 +53,11 @@ SYNC_IN_GRAPH = m.Rule(
         "Do the work in every step and select with torch.where, if that costs less than the wait (the report's "
         "trade-off says so where both were measured), or move the read out of the compiled function."
     ),
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.READS,),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 WOULD_SYNC = m.Rule(
     id="KGP203",
@@ -59,9 +69,15 @@ WOULD_SYNC = m.Rule(
         "each of them copies, and the host waits for the copy."
     ),
     example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
-    remedy="As for KGP201: keep it on the device, or bring it over once, after the loop.",
+    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the device, or bring it over once, after the loop.",
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.CPU, m.Witness.READS),),
+    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
+    judged_from_times=False,
+    symptom_of=(),
 )
 RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC)
+WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
@@ -129,15 +145,14 @@ class Sync(m.Model, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- from records to events
 
 
-def collect(recording: m.Recording) -> tuple[Sync, ...]:
-    on_cuda = recording.header.plan.device == "cuda"
-    breaks = {(event.run, event.location) for event in graph_breaks.collect(recording) if event.location}
-    broken = {(run, place.file, place.line) for run, place in breaks if place}
+def collect(evidence: Evidence) -> tuple[Sync, ...]:
+    breaks = evidence.once(graph_breaks.collect)
+    broken = {(event.run, place.file, place.line) for event in breaks if (place := event.location)}
     return tuple(
         event
-        for run in recording.runs
-        if isinstance(run.memory, m.MemoryPass) and not isinstance(run.memory.syncs, m.Skipped)
-        for event in _of_run(run, run.memory, run.memory.syncs.records, on_cuda, broken)
+        for run in evidence.runs
+        if isinstance(run.record.memory, m.MemoryPass) and not isinstance(run.record.memory.syncs, m.Skipped)
+        for event in _of_run(run, run.record.memory, run.record.memory.syncs.records, broken)
     )
 
 
@@ -149,13 +164,12 @@ class _Site:
 
 
 def _of_run(
-    run: m.RunRecord,
+    run: RunEvidence,
     memory: m.MemoryPass,
     records: Sequence[m.SyncRecord],
-    on_cuda: bool,
     broken: set[tuple[m.RunKey, str, int]],
 ) -> Iterator[Sync]:
-    source = SourceText(sources_of(run))
+    source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, records, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     for site, seen in sites.items():
@@ -233,23 +247,22 @@ def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tu
 # ---------------------------------------------------------------- in warm-up alone
 
 
-def warm_up_reads(run: m.RunRecord, device: str) -> tuple[m.Location, ...]:
+def warm_up_reads(run: RunEvidence) -> tuple[m.Location, ...]:
     """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per step. Where no step came
     after warm-up nothing is known, and the answer is empty.
 
     In its first call a compiled function is compiled, and the compiler reads and waits too, beneath the line that calls
     it. So a line counts here only where its own words read.
     """
-    memory = run.memory
+    memory, source = run.record.memory, run.source
     if (
         isinstance(memory, m.Skipped)
         or isinstance(memory.syncs, m.Skipped)
         or len(memory.step_us) <= memory.steady_from
     ):
         return ()
-    source = SourceText(sources_of(run))
     found: dict[tuple[str, int], list[m.SyncRecord]] = defaultdict(list)
-    for site, records in _sites(source, memory.syncs.records, device == "cuda").items():
+    for site, records in _sites(source, memory.syncs.records, run.whole.device == "cuda").items():
         if site.rule != WOULD_SYNC.id:
             found[site.file, site.line] += records
     return tuple(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kgprof import model as m
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import compile_id
 
@@ -29,14 +29,17 @@ _METADATA = "aot_forward_graph_fw_metadata"
 class RunTensors:
     """One run whose MEMORY pass has tensor records."""
 
-    run: m.RunRecord
+    run: RunEvidence
     tensors: m.TensorRecords
     steady_from: int
-    source: SourceText
 
     @property
     def key(self) -> m.RunKey:
         return self.run.key
+
+    @property
+    def source(self) -> SourceText:
+        return self.run.source
 
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(call for call in calls if call >= self.steady_from)
@@ -103,8 +106,9 @@ class RunTensors:
 
     def intent(self, graph: m.WatchedGraph) -> str:
         """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
-        if isinstance(self.run.records, m.CompileRecords):
-            for record in self.run.records.records:
+        compiled = self.run.record.records
+        if isinstance(compiled, m.CompileRecords):
+            for record in compiled.records:
                 artifact, text = record.metadata.get("artifact"), record.payload or ""
                 named = isinstance(artifact, dict) and artifact.get("name") == _METADATA
                 if named and compile_id(record.metadata) == graph.compile_id:
@@ -118,30 +122,12 @@ def _intent(text: str) -> str:
     return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {fixed[1] if fixed and fixed[1] else 'none'}"
 
 
-def run_tensors(recording: m.Recording) -> Iterator[RunTensors]:
-    """Of every run whose MEMORY pass watched tensors."""
-    for run in recording.runs:
-        if isinstance(run.memory, m.MemoryPass) and isinstance(run.memory.tensors, m.TensorRecords):
-            yield RunTensors(
-                run=run,
-                tensors=run.memory.tensors,
-                steady_from=run.memory.steady_from,
-                source=SourceText(sources_of(run)),
-            )
-
-
-def sources_of(run: m.RunRecord) -> m.Sources:
-    """What COMPILE and MEMORY brought along of the project's text; the second process names files that the first
-    does not."""
-    compiled = run.records.sources if isinstance(run.records, m.CompileRecords) else m.Sources()
-    if not isinstance(run.memory, m.MemoryPass):
-        return compiled
-    watched = run.memory.sources
-    return m.Sources(
-        libraries=compiled.libraries or watched.libraries,
-        own=compiled.own or watched.own,
-        files={**watched.files, **compiled.files},
-        registry=compiled.registry,
+def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
+    """Every run whose MEMORY pass watched tensors."""
+    return tuple(
+        RunTensors(run=run, tensors=memory.tensors, steady_from=memory.steady_from)
+        for run in evidence.runs
+        if isinstance(memory := run.record.memory, m.MemoryPass) and isinstance(memory.tensors, m.TensorRecords)
     )
 
 

@@ -7,15 +7,15 @@ are causes also where no time can be called worse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
-from kgprof.compare.findings import FROM_TIMES
 from kgprof.compare.metrics import Sides, named, plain, timed
-from kgprof.compare.parts import Part, PartKind, Slower
+from kgprof.compare.parts import Part, Slower
 from kgprof.compare.results import changed_results
 from kgprof.wording import short
 
@@ -23,23 +23,7 @@ MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of
 CLOCKLESS = m.Skipped(reason="how much of the time is its doing is not known")
 OTHERS = m.Skipped(reason="counted with another cause")
 
-_ANY = (PartKind.HOST, PartKind.LAUNCHES, PartKind.COPIES, PartKind.REPLACED)
-_LAUNCHING = (PartKind.HOST, PartKind.LAUNCHES, PartKind.COPIES)
-# Which parts of a step a rule's finding can be the reason of. Without an entry it costs no time by itself.
-CAN_COST: Mapping[str, tuple[PartKind, ...]] = {
-    "KGP101": _ANY,  # two graphs, Python between them, nothing fused across
-    "KGP102": (*_ANY, PartKind.KERNEL),
-    "KGP104": _ANY,
-    "KGP107": (*_ANY, PartKind.KERNEL),
-    "KGP305": (PartKind.COPIES, PartKind.HOST),
-    "KGP401": (PartKind.COPIES, PartKind.HOST),
-    "KGP404": (PartKind.COPIES,),
-    **dict.fromkeys(("KGP103", "KGP105", "KGP201", "KGP202", "KGP203"), _LAUNCHING),
-    **dict.fromkeys(("KGP301", "KGP302", "KGP303", "KGP304"), _LAUNCHING),
-}
-_RESULTS = ("KGP501", "KGP502")
-_CUDA_GRAPHS = ("KGP301", "KGP302", "KGP303", "KGP304")
-_SYMPTOMS = ("KGP503", "KGP504", "KGP601", "KGP602", "KGP603")  # they say that something is slow, not why
+_LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,9 +41,9 @@ class _Run:
         metric = named(self.compared, name)
         return metric if metric is not None and metric.verdict is m.MetricVerdict.WORSE else None
 
-    def new(self, rules: Sequence[str]) -> list[m.Finding]:
-        new = (each.finding for each in self.findings if each.status is m.FindingStatus.NEW)
-        return [finding for finding in new if finding.rule in rules]
+    @property
+    def new(self) -> list[m.Finding]:
+        return [each.finding for each in self.findings if each.status is m.FindingStatus.NEW]
 
     @property
     def lost_graphs(self) -> str:
@@ -216,7 +200,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         text = f"{slower.more_steps}{run.by_setting}"
         yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), slower.share(us))
     for compared in _to_tell(run):
-        finding, can = compared.finding, CAN_COST.get(compared.finding.rule, ())
+        finding, can = compared.finding, rule_of(compared.finding).can_cost
         mine, shared = _claimed(can, slower, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
@@ -224,31 +208,31 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             yield Ranked(REASON, _of_finding(key, compared, us, mine), slower.share(us))
         else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
             leads = (shared or (can and not slower.accounted_for)) and finding.level is not m.Level.NOTE
-            rank = REASON if leads else SYMPTOM if finding.rule in _SYMPTOMS else UNTIMED
+            rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
         mine, shared = _claimed(_LAUNCHING, slower, left)
         us = sum(part.us for part in mine)
         left = [part for part in left if part not in mine]
-        why = next(iter(run.new(_CUDA_GRAPHS)), None)
+        why = next((finding for finding in run.new if _loses_graphs(finding)), None)
         text = f"{lost}: {why.rule} {why.message}" if why else lost
         explains = us if mine else OTHERS if shared else CLOCKLESS
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, finding=why)
         yield Ranked(REASON, cause, slower.share(us))
     for part in left:
         if slower.is_a_share(part.us):
-            kind = m.CauseKind.KERNEL if part.kind is PartKind.REPLACED else m.CauseKind(part.kind)
+            kind = m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
             cause = run.cause(kind, part.text, part.us, subject=part.subject, location=part.location)
             yield Ranked(PART, cause, slower.share(part.us))
     # Kernels that are each too little to be told, and together are not.
-    small = [part for part in left if part.kind is PartKind.KERNEL and not slower.is_a_share(abs(part.us))]
+    small = [part for part in left if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))]
     us = sum(part.us for part in small)
     if slower.is_a_share(us) and slower.metric.verdict is m.MetricVerdict.WORSE:
         text = f"{len(small):,} further kernels, each of them below {100 * parts.LEAST_SHARE:.0f} % of it"
         yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), slower.share(us))
 
 
-def _claimed(can: Sequence[PartKind], slower: Slower, left: Sequence[Part]) -> tuple[list[Part], bool]:
+def _claimed(can: Sequence[m.CostKind], slower: Slower, left: Sequence[Part]) -> tuple[list[Part], bool]:
     """The parts that are left of those that it can be the reason of, and whether another cause has some of them."""
     mine = [part for part in slower.parts if part.kind in can and part.us > 0]
     return [part for part in mine if part in left], any(part not in left for part in mine)
@@ -260,23 +244,39 @@ def _untimed(run: _Run) -> Iterator[Ranked]:
     One that can cost time comes before one that cannot.
     """
     for compared in _to_tell(run, lost_graphs=False):
-        if compared.finding.rule not in FROM_TIMES:
-            rank = SYMPTOM if compared.finding.rule in _SYMPTOMS else REASON
-            share = 0.5 * (compared.finding.rule in CAN_COST) - _weight(compared)
+        if not rule_of(compared.finding).judged_from_times:
+            rank = SYMPTOM if _is_symptom(compared.finding) else REASON
+            share = 0.5 * bool(rule_of(compared.finding).can_cost) - _weight(compared)
             yield Ranked(rank, _of_finding(run.sides.head.key, compared, CLOCKLESS), share)
 
 
 def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     """New, or more often than before; located and severe ones claim first. Results and lost graphs have causes of
     their own. Counts of some rules move by one with the number of steps that were watched."""
-    elsewhere = (*_RESULTS, *_CUDA_GRAPHS) if lost_graphs and run.lost_graphs else _RESULTS
-    told = []
+    told, graphs = [], lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
+        elsewhere = _is_of_results(compared.finding) or (graphs and _loses_graphs(compared.finding))
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
         more = doubled and compared.finding.level is not m.Level.NOTE
-        if (compared.status is m.FindingStatus.NEW or more) and compared.finding.rule not in elsewhere:
+        if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
+
+
+def _is_of_results(finding: m.Finding) -> bool:
+    return rule_of(finding).topic is m.Topic.RESULTS
+
+
+def _is_symptom(finding: m.Finding) -> bool:
+    """It says that something is slow, or that the report cannot be relied on, and not why."""
+    rule = rule_of(finding)
+    return bool(rule.symptom_of) or rule.topic is m.Topic.RECORDING
+
+
+def _loses_graphs(finding: m.Finding) -> bool:
+    """About CUDA graphs that are not launched; a copy before a replay costs no launch of the host's."""
+    rule = rule_of(finding)
+    return rule.topic is m.Topic.CUDA_GRAPHS and m.CostKind.LAUNCHES in rule.can_cost
 
 
 def _weight(compared: m.ComparedFinding) -> int:
@@ -307,7 +307,7 @@ def _of_finding(
 
 
 def _results(run: _Run) -> Iterator[Ranked]:
-    findings, subject = run.new(_RESULTS), "results changed"
+    findings, subject = [finding for finding in run.new if _is_of_results(finding)], "results changed"
     words = [f"{finding.rule} {finding.message}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
@@ -362,13 +362,13 @@ def _counted(run: _Run) -> Iterator[Ranked]:
     if run.lost_graphs:
         yield Ranked(FACT, run.cause(m.CauseKind.CUDA_GRAPHS, run.lost_graphs), 8.0)
     more = [part for part in run.seen if part.more >= parts.LEAST_MORE]
-    copies = [part for part in more if part.kind is PartKind.COPIES]
+    copies = [part for part in more if part.kind is m.CostKind.COPIES]
     for part in copies:
         yield Ranked(FACT, run.cause(m.CauseKind.COPIES, part.text, subject=part.subject), share(part.more))
     kernels = run.worse(metrics.KERNELS)
     only_copies = sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
     if kernels and not only_copies:
-        launched = [part for part in more if part.kind is PartKind.LAUNCHES]
+        launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
         subject = f"{_from_to(kernels)} kernels a step"
         text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
         cause = run.cause(m.CauseKind.LAUNCHES, text, subject=subject)

@@ -13,14 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.wording import shared
 
 _LEVELS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 _STATUS = {status: order for order, status in enumerate(m.FindingStatus)}
-# Judged from times, or from two sources that do not agree: near a threshold they come and go with the noise. They are
-# told, and fail nothing; the times themselves are judged by their interval.
-FROM_TIMES = ("KGP503", "KGP601", "KGP602", "KGP603")
 _FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[m.Finding, str], Hashable]
@@ -79,7 +77,7 @@ def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
 def _compared(
     status: m.FindingStatus, finding: m.Finding, base_count: int, head_count: int, fail_on: str
 ) -> m.ComparedFinding:
-    judged = finding.level in _LEVELS[fail_on] and finding.rule not in FROM_TIMES and not finding.accepted
+    judged = finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times and not finding.accepted
     return m.ComparedFinding(
         status=status,
         finding=finding,

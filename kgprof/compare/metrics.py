@@ -14,6 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import intervals
 from kgprof.wording import short
 
@@ -309,9 +310,9 @@ COUNTS = (
     ),
 )
 _SITES: Mapping[str, tuple[str, ...]] = {
-    BREAKS: ("KGP101",),
-    FRAMES: ("KGP102",),
-    RECOMPILES: ("KGP103", "KGP104", "KGP105"),
+    BREAKS: (graph_breaks.GRAPH_BREAK.id,),
+    FRAMES: (skipped_frames.SKIPPED_FRAME.id,),
+    RECOMPILES: tuple(rule.id for rule in recompiles.RULES),
 }
 # Metrics that a budget can be put on, in percent of what base has.
 BUDGETED = (STEP, EVALUATION, *_SITES, *(each.name for each in COUNTS))

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import msgspec
 
@@ -45,19 +44,11 @@ _NAME = 70  # characters of a kernel's name in a sentence
 _GRAPH, _NUMBER = re.compile(r"^graph_\d+_"), re.compile(r"_\d+$")
 
 
-class PartKind(StrEnum):
-    KERNEL = "kernel"  # as many launches, and slower
-    REPLACED = "replaced"  # other kernels in the place of those that are gone
-    LAUNCHES = "launches"
-    COPIES = "copies"
-    HOST = "host"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """``us``: of a step of the trace, or of what the regression is of; negative: less than before."""
 
-    kind: PartKind
+    kind: m.CostKind
     us: float
     text: str
     subject: str = ""  # as a Cause's
@@ -121,7 +112,7 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     host = _host(trace, framework_us, base, head, root)
     each, left, split = _launching_us(base.kernels, sum(kernel.before for kernel in worked)), host.us, []
     for part in work:  # what launching costs the host goes to what is launched more often
-        launched = part.kind in (PartKind.LAUNCHES, PartKind.COPIES)
+        launched = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
         us = min(max(0.0, part.more) * each, max(0.0, left)) if launched else 0.0
         left -= us
         split.append(replace(part, us=part.us + us))
@@ -168,7 +159,7 @@ def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         subject = "copies and fills"
         text = f"{subject}: {short(more, sign='+')} a step ({before} -> {after}), {largest.short} first"
     location = place(largest.name)
-    yield Part(kind=PartKind.COPIES, us=us, more=more, text=text, subject=subject, location=location)
+    yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=location)
 
 
 def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
@@ -178,7 +169,7 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
         which = f"{plural(len(changed), 'kernel')} that were there, {largest.short} first"
         yield Part(
-            kind=PartKind.LAUNCHES,
+            kind=m.CostKind.LAUNCHES,
             us=sum(kernel.launches_us for kernel in changed),
             more=more,
             text=f"{short(more, sign='+')} launches a step of {which}",
@@ -187,7 +178,7 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     for kernel in kernels:
         each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} us a launch"
         yield Part(
-            kind=PartKind.KERNEL,
+            kind=m.CostKind.KERNEL,
             us=kernel.delta_us - kernel.launches_us,
             text=f"{kernel.short}: {each}, {short(kernel.after)} launches a step",
             subject=kernel.short,
@@ -208,7 +199,7 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     if new:
         largest = max(new, key=lambda kernel: kernel.after_us)
         text, location = f"{text}, {largest.short} first", place(largest.name)
-    kind = PartKind.LAUNCHES if more >= LEAST_MORE else PartKind.REPLACED
+    kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
     yield Part(kind=kind, us=us, more=more, text=text, location=location)
 
 
@@ -227,7 +218,7 @@ def _host(trace: m.TraceDifference, framework_us: float, base: m.RunReport, head
         if row is not None and most > 0:
             text += f"; of Python's functions {row.function} (+{short(most)} us a step under cProfile) grew most"
             location = _location(row) if _in_repository(row.file, root) else None
-    return Part(kind=PartKind.HOST, us=us, text=text, location=location)
+    return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
 
 
 def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
@@ -292,7 +283,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     share, inside = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     largest = max(grown, key=lambda row: row.self_us).function
     return Part(
-        kind=PartKind.HOST,
+        kind=m.CostKind.HOST,
         us=0.0,
         text=f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first",
         location=_location(inside) if inside is not None and share > 0 else None,
@@ -356,7 +347,7 @@ def slower(
     if between_us >= (1 - ACCOUNTED_FOR) * delta_us:
         subject = "outside of the median step"
         text = f"{subject}: between the steps, or in a few that take longer than the others"
-        placed.append(Part(kind=PartKind.HOST, us=between_us, text=text, subject=subject))
+        placed.append(Part(kind=m.CostKind.HOST, us=between_us, text=text, subject=subject))
     return Slower(
         metric=metric,
         per=time.per,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
 from kgprof.wording import plural
 
 SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
@@ -30,13 +31,13 @@ class Metric:
 
 
 METRICS = (
-    Metric(name="graph-breaks", unit=SITES, rules=("KGP101",), default=0),
-    Metric(name="skipped-frames", unit=SITES, rules=("KGP102",), default=0),
-    Metric(name="recompiles", unit=EVENTS, rules=("KGP103", "KGP104", "KGP105"), default=0),
-    Metric(name="cache-bypasses", unit=SITES, rules=("KGP106",), generated_code=True),
-    Metric(name="cudagraph-skips", unit=SITES, rules=("KGP301",), generated_code=True, cuda_only=True),
+    Metric(name="graph-breaks", unit=SITES, rules=(graph_breaks.GRAPH_BREAK.id,), default=0),
+    Metric(name="skipped-frames", unit=SITES, rules=(skipped_frames.SKIPPED_FRAME.id,), default=0),
+    Metric(name="recompiles", unit=EVENTS, rules=tuple(rule.id for rule in recompiles.RULES), default=0),
+    Metric(name="cache-bypasses", unit=SITES, rules=(caches.CACHE_BYPASSED.id,), generated_code=True),
+    Metric(name="cudagraph-skips", unit=SITES, rules=(cuda_graphs.SKIPPED.id,), generated_code=True, cuda_only=True),
     Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
-    Metric(name="syncs-per-step", unit=READS, rules=("KGP201", "KGP202"), in_memory=True),
+    Metric(name="syncs-per-step", unit=READS, rules=tuple(rule.id for rule in syncs.WAITING), in_memory=True),
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -66,7 +67,8 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
     """Recompiles that may have been warm-up, where no call was told from another: then there is no number to judge."""
     if run.script is None or run.script.steps:
         return ""
-    notes = [f for f in profile.findings if f.run == run.key and f.rule == "KGP103" and f.level is m.Level.NOTE]
+    late = recompiles.IN_STEADY_STATE.id
+    notes = [f for f in profile.findings if f.run == run.key and f.rule == late and f.level is m.Level.NOTE]
     total = sum(note.count for note in notes)
     return f"{plural(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
 
@@ -150,8 +152,8 @@ def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
     if isinstance(run.compile, m.Skipped):
         return False
-    about_compilation = ("KGP1", "KGP3")
-    spoken_of = any(f.run == run.key and f.rule.startswith(about_compilation) for f in findings)
+    about_compilation = (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
+    spoken_of = any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)
     return not run.compile.compilations and not spoken_of
 
 

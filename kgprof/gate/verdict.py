@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.collectors import rule_of
 from kgprof.collectors.accepted import EXPIRED, UNUSED
+from kgprof.collectors.compilations import COMPILE_FAILED
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -19,9 +22,6 @@ from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
 from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
 from kgprof.wording import plural, relative
 
-SOURCES_DISAGREE = "KGP503"
-COMPILE_FAILED = "KGP107"
-NOTHING_MEASURED = "KGP504"  # the gate says itself when nothing was compiled
 _FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
 
@@ -45,8 +45,8 @@ def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fai
 
 
 def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
-    if finding.accepted or finding.rule in (SOURCES_DISAGREE, NOTHING_MEASURED):
-        return False
+    if finding.accepted or rule_of(finding).topic is m.Topic.RECORDING:
+        return False  # the gate says itself when sources disagree and when nothing was compiled
     if judging := _judging(finding, budgets):
         return any(budget.status == EXCEEDED for budget in judging)
     return finding.level in levels
@@ -89,7 +89,7 @@ def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
     """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
     for finding in findings:
         place = finding.location
-        if finding.rule != COMPILE_FAILED or finding.run != run.key or place is None:
+        if finding.rule != COMPILE_FAILED.id or finding.run != run.key or place is None:
             continue
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
@@ -140,7 +140,7 @@ def _inconclusive(
         for b in budgets
         if isinstance(b.observed, m.Skipped) and b.run not in silent
     ]
-    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE and not f.accepted]
+    disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted]
     texts = [
         *unseen,
         *(f"{finding.rule} {finding.message}" for finding in disagreed),

@@ -14,6 +14,7 @@ from statistics import median
 from kgprof import model as m
 from kgprof.measures.rounds import rounds
 from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_STEP, Unit, candidate_time, spread, step_time
+from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
 PAYS, LEVEL, NEVER, NOT_OBSERVED = "pays", "level", "never", "not observed"
@@ -25,8 +26,9 @@ RESULTS_DIFFER = m.Skipped(reason="results differ")
 NOT_FASTER = m.Skipped(reason="it is not faster than eager beyond the noise")
 
 
-def economics(recording: m.Recording, run: m.RunRecord) -> m.Economics | m.Skipped:
+def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """Skipped for a run that compiled nothing, and where no times were asked for."""
+    recording, run = evidence.whole.recording, evidence.record
     if recording.header.options.untimed:
         return UNTIMED
     if run.key.mode == m.EAGER:
@@ -36,10 +38,10 @@ def economics(recording: m.Recording, run: m.RunRecord) -> m.Economics | m.Skipp
             run.compile if isinstance(run.compile, m.Skipped) else m.Skipped(reason="nothing was compiled in this run")
         )
     eager = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
-    unlike = next((other for other in recording.runs if other.key == eager), None)
+    unlike = evidence.whole.run(eager)
     # where eager's differ from the baseline's as well, that is another program's result and says nothing of compiling
     differ = _differs(recording, run.key) and not _differs(recording, eager)
-    return _economics(run, unlike, eager, results_differ=differ)
+    return _economics(run, unlike.record if unlike else None, eager, results_differ=differ)
 
 
 def _compiled(run: m.RunRecord) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from kgprof import model as m
+from kgprof.measures import kernels
 from kgprof.reading import launches, timeline
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices, Launched
 from kgprof.reading.timeline import NOBODY
@@ -33,6 +35,21 @@ _IDLE = {
     KERNEL_WAIT: "launched before that, and the gap is shorter than 30 us",
     OTHER: "the other gaps on a stream",
 }
+
+
+def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
+    """HTA's figures of TRACE beside ours; Skipped without a GPU, a trace or an answer of HTA."""
+    if run.whole.device != "cuda":
+        return m.Skipped(reason="a CPU run: HTA analyses what ran on a GPU")
+    answer, ours = run.record.holistic, run.once(kernels.shown)
+    if isinstance(run.record.trace, m.Skipped):
+        return run.record.trace
+    if isinstance(answer, m.Skipped):
+        return answer
+    if isinstance(ours, m.Skipped):
+        return ours
+    trace = run.trace(m.PassName.TRACE)
+    return trace if isinstance(trace, m.Skipped) else check(answer, ours, trace.columns)
 
 
 def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.HolisticCheck:

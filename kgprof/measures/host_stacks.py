@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.measures import kernels
 from kgprof.measures.nesting import HOST_CATEGORIES, frame_of
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, union_ns
 from kgprof.wording import plural
@@ -40,6 +42,18 @@ _LOOP = ("_run", "kgprof/record/torch_profiler.py")
 _CALLS = ("cuda_runtime", "cuda_driver")
 
 Key = tuple[str, str, int, str]  # name, file, line, kind
+
+
+def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
+    """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may hold stacks."""
+    name = m.PassName.STACK
+    if run.whole.recording.header.plan.trace_files:
+        broken_down = run.once(kernels.shown)
+        if isinstance(broken_down, m.Skipped):
+            return broken_down
+        name = broken_down.measured_in
+    trace = run.trace(name)
+    return trace if isinstance(trace, m.Skipped) else flame_graph(trace.columns, measured_in=name)
 
 
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:

@@ -11,14 +11,32 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
-from kgprof.measures.kernel_kinds import Kinds
+from kgprof.measures.kernel_kinds import Kinds, kinds_of
 from kgprof.reading import launches
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES, Indices, Launched, Mask
+from kgprof.reading.launches import (
+    GRAPH_LAUNCH_PREFIXES,
+    LAUNCH_CATEGORIES,
+    Indices,
+    Launched,
+    Mask,
+    launched_in_trace,
+)
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 COPIES = ("aten::copy_", "aten::_foreach_copy_")
 TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
+
+
+def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
+    """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file cannot be read."""
+    work, trace = run.once(launched_in_trace), run.trace(m.PassName.TRACE)
+    if isinstance(work, m.Skipped):
+        return work
+    if isinstance(trace, m.Skipped):
+        return trace
+    return input_copies(trace.columns, work, run.whole.once(kinds_of))
 
 
 def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopies | m.Skipped:

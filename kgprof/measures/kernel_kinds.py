@@ -18,6 +18,7 @@ from functools import cache
 from kgprof import model as m
 from kgprof.measures import fused
 from kgprof.measures.fused import GeneratedName
+from kgprof.reading.evidence import Evidence
 
 # ---------------------------------------------------------------- CPU: operators of a trace, by name
 
@@ -293,6 +294,11 @@ class Kinds:
             if pattern.search(name):
                 return replace(found, kind=kind, rule=rule)
         return found
+
+
+def kinds_of(evidence: Evidence) -> Kinds:
+    """The rules for every kernel of a Recording, the project's own before them. Raises re.error as Kinds does."""
+    return Kinds(evidence.kind_overrides)
 
 
 def rule_of(override: m.KindOverride) -> str:

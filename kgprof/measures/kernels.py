@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,11 +16,12 @@ from kgprof.measures.communication import communication
 from kgprof.measures.host_time import host_time
 from kgprof.measures.idle import device_idle
 from kgprof.measures.input_copies import input_copies
-from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator
+from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator, kinds_of
 from kgprof.measures.origins import Lines, Origins, merged
 from kgprof.measures.roofline import roofline
 from kgprof.measures.step_timeline import step_timeline
 from kgprof.reading import timeline
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
 from kgprof.reading.launches import (
     DEVICE_CATEGORIES,
@@ -64,6 +66,52 @@ class _Group:
     own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
     lines: Lines = ()
     lines_ns: int = 0
+
+
+def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+    """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken down."""
+    return _of_pass(run, m.PassName.TRACE, run.record.trace)
+
+
+def of_kernels(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+    """The kernels of KERNELS, in which the C++ kernels of a CPU run have names; Skipped as for TRACE."""
+    return _of_pass(run, m.PassName.KERNELS, run.record.kernels)
+
+
+def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+    """From KERNELS; without such a pass, or where its trace is damaged, from TRACE, with a warning that says so."""
+    reasons: list[str] = []
+    for name, traced, broken_down in (
+        (m.PassName.KERNELS, run.record.kernels, of_kernels),
+        (m.PassName.TRACE, run.record.trace, of_trace),
+    ):
+        if isinstance(traced, m.Skipped):
+            continue
+        kernels = run.once(broken_down)
+        if isinstance(kernels, m.KernelBreakdown):
+            return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
+        reasons.append(f"{name.upper()}: {kernels.reason}")
+    if reasons:
+        return m.Skipped(reason="; ".join(reasons))
+    return run.record.trace if isinstance(run.record.trace, m.Skipped) else m.Skipped(reason="no pass was traced")
+
+
+def _of_pass(run: RunEvidence, name: m.PassName, traced: m.TracePass | m.Skipped) -> m.KernelBreakdown | m.Skipped:
+    if isinstance(traced, m.Skipped):
+        return traced
+    trace, record = run.trace(name), run.record
+    if isinstance(trace, m.Skipped):
+        return trace
+    return breakdown(
+        trace,
+        device=run.whole.device,
+        measured_in=name,
+        cpp_kernel_profile=traced.cpp_kernel_profile,
+        origins=() if isinstance(record.kernel_origins, m.Skipped) else record.kernel_origins.origins,
+        compiled=record.compiled_kernels,
+        ceilings=run.whole.recording.ceilings,
+        kinds=run.whole.once(kinds_of),
+    )
 
 
 def breakdown(

@@ -14,8 +14,49 @@ class Level(StrEnum):
     NOTE = "note"
 
 
+class Topic(StrEnum):
+    """What a rule is about."""
+
+    COMPILATION = "compilation"
+    SYNCS = "syncs"
+    CUDA_GRAPHS = "CUDA graphs"
+    TENSORS = "tensors"
+    RESULTS = "results"
+    RECORDING = "recording"  # whether the report can be relied on
+    TIME = "time"
+
+
+class Witness(StrEnum):
+    """Something that a run has to have before a rule can be seen in it."""
+
+    COMPILE = "COMPILE"
+    CALLS = "calls"  # told apart in COMPILE: in a TORCH_TRACE directory none is
+    FRAME_HOOK = "frame hook"
+    GRAPH_HOOK = "graph hook"
+    CUDA_GRAPH_LOG = "cuda graph log"
+    TIMING = "TIMING"
+    TRACE = "TRACE"
+    READS = "reads"  # watched in MEMORY
+    TENSORS = "tensors"  # watched in MEMORY, which compiles no script under the probes
+    RESULTS = "results"  # compared with the baseline's or the reference's
+    EVALUATION = "evaluation"
+    EAGER_TIMES = "eager times"  # to weigh what compiling takes against
+    CPU = "CPU"
+    CUDA = "CUDA"
+
+
+class CostKind(StrEnum):
+    """What can make a step longer."""
+
+    KERNEL = "kernel"  # the same launches take longer
+    REPLACED = "replaced"  # other kernels run
+    LAUNCHES = "launches"
+    COPIES = "copies"
+    HOST = "host"
+
+
 class Rule(Model, frozen=True, kw_only=True):
-    """A diagnostic's promise: the id is never reused."""
+    """A diagnostic's promise, the id is never reused; and what the rest of kgprof has to know about its findings."""
 
     id: str
     name: str
@@ -24,6 +65,29 @@ class Rule(Model, frozen=True, kw_only=True):
     why: str
     example: str
     remedy: str
+    topic: Topic
+    seen_in: tuple[tuple[Witness, ...], ...]  # it can be seen in a run that has all of one of these
+    can_cost: tuple[CostKind, ...]  # what of a step a finding can be the reason of; empty: it costs no time by itself
+    judged_from_times: bool  # near a threshold its findings come and go with the noise, so they fail no comparison
+    symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
+
+
+def unknown_rule(name: str, level: Level) -> Rule:
+    """Stands for a rule that this version has no text of: nothing is known but that something was found by it."""
+    return Rule(
+        id=name,
+        name="unknown rule",
+        level=level,
+        summary="",
+        why="",
+        example="",
+        remedy="",
+        topic=Topic.RECORDING,
+        seen_in=((),),
+        can_cost=(),
+        judged_from_times=False,
+        symptom_of=(),
+    )
 
 
 class Location(Model, frozen=True, kw_only=True):

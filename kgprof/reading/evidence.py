@@ -51,6 +51,16 @@ class Evidence(_Derived):
     def run(self, key: m.RunKey) -> RunEvidence | None:
         return next((run for run in self.runs if run.key == key), None)
 
+    @property
+    def compilers(self) -> tuple[RunTrace, ...]:
+        """Of every run whose COMPILE pass came to its end."""
+        return tuple(trace for run in self.runs if (trace := run.compiler) is not None)
+
+    @property
+    def compilers_and_cut_off(self) -> tuple[RunTrace, ...]:
+        """Then also of the runs that raised within COMPILE."""
+        return (*self.compilers, *(trace for run in self.runs if (trace := run.cut_off_compiler) is not None))
+
 
 class RunEvidence(_Derived):
     """One run of a Recording."""
@@ -63,7 +73,10 @@ class RunEvidence(_Derived):
         self._traces: dict[m.PassName, kineto.Trace | m.Skipped] = {}
 
     def trace(self, name: m.PassName) -> kineto.Trace | m.Skipped:
-        """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the file is missing or cannot be read."""
+        """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the pass is, or its file cannot be read."""
+        made = {m.PassName.TRACE: self.record.trace, m.PassName.STACK: self.record.stack}.get(name, self.record.kernels)
+        if isinstance(made, m.Skipped):
+            return made
         if name not in self._traces:
             try:
                 self._traces[name] = kineto.read(layout.trace_path(self.whole.recording, self.key, name))
@@ -73,8 +86,20 @@ class RunEvidence(_Derived):
 
     @cached_property
     def source(self) -> SourceText:
-        records = self.record.records
-        return SourceText(m.Sources() if isinstance(records, m.Skipped) else records.sources)
+        """What COMPILE and MEMORY brought along: the second process names files that the first does not."""
+        records, memory = self.record.records, self.record.memory
+        compiled = m.Sources() if isinstance(records, m.Skipped) else records.sources
+        if isinstance(memory, m.Skipped):
+            return SourceText(compiled)
+        watched = memory.sources
+        return SourceText(
+            m.Sources(
+                libraries=compiled.libraries or watched.libraries,
+                own=compiled.own or watched.own,
+                files={**watched.files, **compiled.files},
+                registry=compiled.registry,
+            )
+        )
 
     @cached_property
     def compiler(self) -> RunTrace | None:

@@ -332,7 +332,7 @@ def _after(text: str, position: int) -> int:
 def _event(value: Any) -> _Event | None:
     try:
         event = msgspec.convert(value, _Event, strict=False)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the second for a byte that is no UTF-8 in place of an event
         return None
     # json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here.
     event.name = event.name.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")

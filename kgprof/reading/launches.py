@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.reading import timeline
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.timeline import NOBODY
 
@@ -49,6 +50,12 @@ def launched(columns: Columns) -> Launched:
         belongs = (calls == NOBODY) | (columns.start_ns[calls] < over_ns.min())
         events, calls = events[belongs], calls[belongs]
     return Launched(events=events, calls=calls)
+
+
+def launched_in_trace(run: RunEvidence) -> Launched | m.Skipped:
+    """What TRACE put on the device; Skipped where there is no TRACE, or its file cannot be read."""
+    trace = run.trace(m.PassName.TRACE)
+    return trace if isinstance(trace, m.Skipped) else launched(trace.columns)
 
 
 def devices(columns: Columns, events: Indices) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -49,12 +50,10 @@ class SourceText:
     def __init__(self, sources: m.Sources) -> None:
         self.project = ProjectFiles(libraries=sources.libraries, own=sources.own)
         self._files = sources.files
-        self._lines: dict[str, list[str]] = {}
-        self._definitions: dict[str, tuple[_Definition, ...]] = {}
 
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
-        inside = [found for found in self._functions(file) if found.first <= line <= found.last]
+        inside = [found for found in self._parsed(file).definitions if found.first <= line <= found.last]
         name = max(inside, key=lambda found: found.line).qualified if inside else user_function(function)
         return m.Location(file=file, line=line, function=name, text=self._line(file, line))
 
@@ -63,7 +62,7 @@ class SourceText:
         name = user_function(function)
         found = [
             candidate
-            for candidate in self._functions(file)
+            for candidate in self._parsed(file).definitions
             if candidate.name == name and candidate.begins_at(first_line, resumed=is_resumed(function))
         ]
         if not found:
@@ -88,7 +87,7 @@ class SourceText:
     def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
         """The names of a function's arguments as its ``def`` has them, whatever part of it the code object is."""
         place = self.definition(file, first_line, function)
-        for node in ast.walk(self._tree(file)):
+        for node in ast.walk(self._parsed(file).tree):
             if isinstance(node, _Function) and node.lineno == place.line:
                 given = node.args
                 stars = [star for star in (given.vararg, given.kwarg) if star is not None]
@@ -103,57 +102,50 @@ class SourceText:
         computed: list[m.Location] = []
         for file in self._files:
             if self.project.holds(file):
-                for line, exact in sorted(bindings(self._tree(file), name)):
+                for line, exact in sorted(bindings(self._parsed(file).tree, name)):
                     (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return (see the module syntax)."""
-        lines = returned_by_branches(self._tree(place.file), call, place.line)
+        lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)
         return tuple(self.at(place.file, line) for branch in lines for line in branch)
 
-    def _tree(self, file: str) -> ast.AST:
-        text = self._files[file].text if file in self._files else None
-        try:
-            return ast.parse(text or "")
-        except (SyntaxError, ValueError):  # written for another Python, or no Python at all
-            return ast.Module(body=[], type_ignores=[])
+    def _parsed(self, file: str) -> _Parsed:
+        return _parsed((self._files[file].text if file in self._files else None) or "")
 
     def _line(self, file: str, line: int) -> str:
-        if file not in self._lines:
-            text = self._files[file].text if file in self._files else None
-            self._lines[file] = (text or "").splitlines()
-        lines = self._lines[file]
+        lines = self._parsed(file).lines
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
-    def _functions(self, file: str) -> tuple[_Definition, ...]:
-        if file not in self._definitions:
-            text = self._files[file].text if file in self._files else None
-            self._definitions[file] = tuple(_definitions(text)) if text else ()
-        return self._definitions[file]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parsed:
+    """One file's text; without tree and definitions where it was written for another Python, or is no Python."""
+
+    lines: list[str]
+    tree: ast.Module
+    definitions: tuple[_Definition, ...]
 
 
-def _definitions(text: str) -> Iterator[_Definition]:
+@lru_cache(maxsize=64)  # the runs of a Recording bring the same files along
+def _parsed(text: str) -> _Parsed:
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # written for another Python, or no Python at all
-        return
-    yield from _inside(tree, "")
+    except (SyntaxError, ValueError):
+        tree = ast.Module(body=[], type_ignores=[])
+    return _Parsed(lines=text.splitlines(), tree=tree, definitions=tuple(_inside(tree, "")))
 
 
 def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Function):
-            yield _definition(child, prefix)
+            yield _Definition(
+                qualified=f"{prefix}{child.name}",
+                name=child.name,
+                first=min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)]),
+                line=child.lineno,
+                last=child.end_lineno or child.lineno,
+            )
         named = isinstance(child, _Function | ast.ClassDef)
         yield from _inside(child, f"{prefix}{child.name}." if named else prefix)  # type: ignore[attr-defined]
-
-
-def _definition(node: _Function, prefix: str) -> _Definition:
-    return _Definition(
-        qualified=f"{prefix}{node.name}",
-        name=node.name,
-        first=min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]),
-        line=node.lineno,
-        last=node.end_lineno or node.lineno,
-    )

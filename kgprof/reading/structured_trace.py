@@ -49,13 +49,13 @@ class RunTrace:
         *,
         calls: int,
         steady_from: int,
-        source: SourceText | None = None,
+        source: SourceText,
     ) -> None:
         self.run = run
         self.all = records
         self.calls = calls  # that the COMPILE pass made
         self.steady_from = steady_from
-        self.source = source or SourceText(records.sources)
+        self.source = source
         self._names = _interned(records.records)
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}
@@ -121,31 +121,6 @@ class RunTrace:
 
 def _frame_key(row: m.OfferedFrame) -> tuple[str, int, str]:
     return row.file, row.first_line, row.function
-
-
-def run_trace(run: m.RunRecord) -> RunTrace | None:
-    """None where the COMPILE pass did not come to its end."""
-    if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
-        return None
-    calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
-    return RunTrace(run.key, run.records, calls=calls, steady_from=run.compile.steady_from)
-
-
-def run_traces(recording: m.Recording) -> tuple[RunTrace, ...]:
-    """Of every run whose COMPILE pass came to its end."""
-    return tuple(trace for run in recording.runs if (trace := run_trace(run)) is not None)
-
-
-def cut_off_traces(recording: m.Recording) -> tuple[RunTrace, ...]:
-    """Of the runs that raised within COMPILE, as torch does that was asked for a full graph and cannot give it.
-
-    What they say has happened; which calls would have come after it is not known, so nothing is in steady state.
-    """
-    return tuple(
-        RunTrace(run.key, run.records, calls=0, steady_from=0)
-        for run in recording.runs
-        if isinstance(run.compile, m.Skipped) and not isinstance(run.records, m.Skipped)
-    )
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:

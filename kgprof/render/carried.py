@@ -13,15 +13,18 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from kgprof import model as m
+from kgprof.collectors import RULES
 from kgprof.errors import InputError
 
 T = TypeVar("T")
 
+# Of a Rule; those in a Profile of an earlier kgprof do not state them.
+FACTS = ("topic", "seen_in", "can_cost", "judged_from_times", "symptom_of")
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"
@@ -139,18 +142,35 @@ def carried_in(text: str, path: Path | str = "report.html") -> Carried:
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
     """A Profile from its JSON, a newer one refused in words. Raises InputError."""
-    version = _of_json(data, _Versioned, path).schema_version
+    head = _of_json(data, _Head, path)
+    version = head.schema_version
     if version > m.PROFILE_SCHEMA_VERSION:
         raise InputError(
             f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
             path=path,
             hint="update kgprof",
         )
+    if any("topic" not in rule for rule in head.rules):
+        data = _with_facts(data)
     return _of_json(data, m.Profile, path)
 
 
-class _Versioned(msgspec.Struct):
+class _Head(msgspec.Struct):
+    """As much of a Profile as tells how to read the rest."""
+
     schema_version: int
+    rules: list[dict[str, Any]] = []
+
+
+def _with_facts(data: bytes) -> bytes:
+    """A Profile whose rules do not state their facts yet, with those of today's rules."""
+    document = msgspec.json.decode(data)
+    known = {rule.id: rule for rule in RULES}
+    for rule in document["rules"]:
+        stated = known.get(str(rule.get("id"))) or m.unknown_rule("", m.Level.NOTE)
+        for fact in FACTS:
+            rule[fact] = getattr(stated, fact)
+    return msgspec.json.encode(document)
 
 
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:

@@ -174,5 +174,4 @@ def _anchor(finding: m.Finding, used: set[str]) -> str:
 
 def _unknown(rule: str, level: m.Level, limits: Limits) -> m.Rule:
     """For a finding whose rule this Profile does not list (one written by another version)."""
-    name = one_line(rule, limits.name)
-    return m.Rule(id=name, name="unknown rule", level=level, summary="", why="", example="", remedy="")
+    return m.unknown_rule(one_line(rule, limits.name), level)

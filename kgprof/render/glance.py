@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.render import breakdown
 from kgprof.render.finding_list import FindingLine, FindingList
 from kgprof.render.limits import Limits
@@ -15,7 +16,6 @@ from kgprof.render.quantity import count, span
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
-DISAGREE = "KGP503"
 _LARGEST = 3  # kinds of kernels that are named
 _FEWEST_FOR_A_WIDTH = 10  # samples: as many as p10 and p90 need
 
@@ -112,7 +112,7 @@ def _trust(profile: m.Profile) -> Iterator[str]:
         yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
-    disagreeing = sum(finding.rule == DISAGREE for finding in profile.findings)
+    disagreeing = sum(finding.rule == SOURCES_DISAGREE.id for finding in profile.findings)
     if disagreeing:
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
     gaps = gathered(profile.omissions)

@@ -182,20 +182,21 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         (run.key.slug, rule.id): []
         for run in profile.runs
         for rule in profile.rules
-        if was_watched(rule.id, run, profile.device) or _unseen(profile, run.key.slug, rule.id)
+        if was_watched(rule, run, profile.device) or _unseen(run, rule)
     }
     for index, finding in enumerate(profile.findings):
         found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(index)
-    names = {rule.id: f"{rule.id} {rule.name}" for rule in profile.rules}
-    for (run, rule), indices in found.items():
+    rules, runs = {rule.id: rule for rule in profile.rules}, {run.key.slug: run for run in profile.runs}
+    for (run, name), indices in found.items():
+        rule = rules.get(name)
         lines = [_line(profile.findings[i], root) for i in indices]
         wrong = [line for i, line in zip(indices, lines, strict=True) if i in fails]
         yield Case(
             run=run,
-            name=names.get(rule, rule),
+            name=f"{rule.id} {rule.name}" if rule else name,
             properties=(("findings", str(len(indices))),) if indices else (),
             failure="\n".join(wrong),
-            error=_unseen(profile, run, rule) if not wrong else "",
+            error=_unseen(runs.get(run), rule) if not wrong else "",
             said=tuple(line for line in lines if line not in wrong),
         )
 
@@ -210,12 +211,11 @@ def _failing(profile: m.Profile) -> frozenset[int]:
     return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is m.Level.ERROR)
 
 
-def _unseen(profile: m.Profile, slug: str, rule: str) -> str:
+def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
     """A rule about compilation has nothing to say on a run whose compilation was not watched."""
-    run = next((run for run in profile.runs if run.key.slug == slug), None)
-    if run is None or not rule.startswith(("KGP1", "KGP3")) or not isinstance(run.compile, m.Skipped):
+    if run is None or rule is None or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
         return ""
-    return f"not observed: {run.compile.reason}"
+    return f"not observed: {run.compile.reason}" if isinstance(run.compile, m.Skipped) else ""
 
 
 def _line(finding: m.Finding, root: str) -> str:

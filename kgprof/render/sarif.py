@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.render import compare_words
@@ -140,7 +142,8 @@ def _rules(profile: m.Profile) -> list[m.Rule]:
 
 def _stranger(name: str) -> m.Rule:
     unknown = "This rule is not described in the report."
-    return m.Rule(id=name, name=name, level=m.Level.NOTE, summary=unknown, why=unknown, example=unknown, remedy=unknown)
+    texts = {"name": name, "summary": unknown, "why": unknown, "example": unknown, "remedy": unknown}
+    return msgspec.structs.replace(m.unknown_rule(name, m.Level.NOTE), **texts)
 
 
 def _rule(rule: m.Rule) -> dict[str, Any]:

@@ -13,6 +13,8 @@ _NOT_PLAIN = re.compile(r"[^ -~]")
 
 def visible(text: str, *, keep: str = "") -> str:
     """The text with every invisible character as its escape, except those in ``keep`` (a log keeps its line ends)."""
+    if text.isprintable():  # true of none of _INVISIBLE
+        return text
     return _NOT_PLAIN.sub(lambda found: _spelt(found[0], keep), text)
 
 

@@ -19,6 +19,7 @@ from kgprof import model as m
 from kgprof.analysis import memory
 from kgprof.collectors import coverage
 from kgprof.errors import UsageError
+from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.wording import plural
 
@@ -259,7 +260,7 @@ class Watch:
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
         """Of the one run; none before the first step."""
-        return () if self.recording is None else tuple(memory.summaries(self.recording).values())
+        return () if self.recording is None else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
 
     @property
     def _compiled(self) -> m.CompilePass | None:
@@ -274,7 +275,7 @@ class Watch:
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
             not_about_code = {rule.id for rule in coverage.RULES}
-            found = tuple(f for f in collectors.findings(recording) if f.rule not in not_about_code)
+            found = tuple(f for f in collectors.findings(Evidence(recording)) if f.rule not in not_about_code)
             self._known = (state, recording, found)
         return self._known[1:]
 

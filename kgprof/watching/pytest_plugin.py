@@ -19,14 +19,8 @@ import pytest
 from kgprof.wording import plural
 
 if TYPE_CHECKING:
+    from kgprof import model as m
     from kgprof.watching import Watch
-
-SYNCS = ("KGP201", "KGP202")
-RECOMPILES = ("KGP103", "KGP104", "KGP105")
-GRAPH_BREAKS = ("KGP101", "KGP102", "KGP107")
-ADDRESSES = ("KGP305", "KGP401")
-ALIASES = ("KGP402", "KGP403", "KGP405", "KGP406")
-MUTATIONS = ("KGP404",)
 
 
 @pytest.fixture
@@ -62,47 +56,68 @@ class Guard:
     def no_syncs(self, *, notes: bool = False) -> None:
         """No read after warm-up for which the host waits, or would on CUDA; compiled or not."""
         __tracebackhide__ = True
-        self._demand("the host reads no value from the device", SYNCS, notes=notes, compiled=False)
+        from kgprof.collectors import syncs
+
+        self._demand("the host reads no value from the device", syncs.WAITING, notes=notes, compiled=False)
 
     def no_recompiles(self, *, notes: bool = False) -> None:
         """No compilation after warm-up of what had been compiled before."""
         __tracebackhide__ = True
-        self._demand("nothing is compiled again", RECOMPILES, notes=notes)
+        from kgprof.collectors import recompiles
+
+        self._demand("nothing is compiled again", recompiles.RULES, notes=notes)
 
     def no_graph_breaks(self, *, notes: bool = False) -> None:
         """Nor a function that fell back to eager."""
         __tracebackhide__ = True
-        self._demand("each function is one graph", GRAPH_BREAKS, notes=notes)
+        from kgprof.collectors import compilations, graph_breaks, skipped_frames
+
+        rules = (*graph_breaks.RULES, *skipped_frames.RULES, *compilations.RULES)
+        self._demand("each function is one graph", rules, notes=notes)
 
     def stable_addresses(self, *, notes: bool = False) -> None:
         """Declared buffers, results that come back as inputs and inputs of CUDA graphs lie where they lay."""
         __tracebackhide__ = True
-        self._demand("tensors stay where they are", ADDRESSES, notes=notes, compiled=False)
+        from kgprof.collectors import addresses
+
+        self._demand("tensors stay where they are", addresses.RULES, notes=notes, or_buffers=True)
 
     def no_aliasing(self, *, notes: bool = True) -> None:
         """No result shares memory with an argument or with another, and no input that is written overlaps one. Notes
         count here: a view of an argument does no harm until somebody writes, and it is shared memory."""
         __tracebackhide__ = True
-        self._demand("no memory is shared", ALIASES, notes=notes)
+        from kgprof.collectors import aliases
+
+        self._demand("no memory is shared", aliases.RULES, notes=notes)
 
     def no_mutation(self, *, notes: bool = False) -> None:
         """Compiled code writes into no argument and no captured tensor."""
         __tracebackhide__ = True
-        self._demand("compiled code writes into no input", MUTATIONS, notes=notes)
+        from kgprof.collectors import mutations
 
-    def _demand(self, demand: str, rules: tuple[str, ...], *, notes: bool, compiled: bool = True) -> None:
+        self._demand("compiled code writes into no input", mutations.RULES, notes=notes)
+
+    def _demand(
+        self, demand: str, rules: tuple[m.Rule, ...], *, notes: bool, compiled: bool = True, or_buffers: bool = False
+    ) -> None:
+        """``compiled``: something has to have been compiled; ``or_buffers``: or buffers were declared."""
         __tracebackhide__ = True
         if not self._watched:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
-        found = [line for watched in self._watched for line in _against(watched, rules, notes=notes)]
+        ids = {rule.id for rule in rules}
+        found = [line for watched in self._watched for line in _against(watched, ids, notes=notes)]
         if found:
             raise AssertionError("\n".join((f"demanded: {demand}", *found)))
-        unseen = [why for watched in self._watched for why in _unseen(watched, rules, compiled=compiled)]
+        unseen = [
+            why
+            for watched in self._watched
+            for why in _unseen(watched, compiled=compiled and not (or_buffers and watched.declares_buffers))
+        ]
         if unseen:
             raise AssertionError("\n".join((f"demanded: {demand}; that was not observed", *unseen)))
 
 
-def _against(watched: Watch, rules: tuple[str, ...], *, notes: bool) -> Iterator[str]:
+def _against(watched: Watch, rules: set[str], *, notes: bool) -> Iterator[str]:
     from kgprof import model as m
     from kgprof.watching import line_of
 
@@ -111,12 +126,10 @@ def _against(watched: Watch, rules: tuple[str, ...], *, notes: bool) -> Iterator
             yield line_of(finding)
 
 
-def _unseen(watched: Watch, rules: tuple[str, ...], *, compiled: bool) -> Iterator[str]:
+def _unseen(watched: Watch, *, compiled: bool) -> Iterator[str]:
     """Why an empty list of findings would prove nothing."""
     if not watched.steps_after_warmup:
         yield f"{plural(watched.steps, 'step')} taken, none of them after warm-up"
-    if rules is ADDRESSES:
-        compiled = not watched.declares_buffers
     if compiled and not watched.compilations:
         yield "nothing was compiled while it was watched; what was compiled before is not looked into"
     yield from watched.unavailable

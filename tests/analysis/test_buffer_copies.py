@@ -14,6 +14,8 @@ import torch
 from kgprof.analysis.buffer_copies import NONE_COPIED, BufferCopies, CopyCost, buffer_copies, cost
 from kgprof.model import PassName, Recording, Skipped, TracePass
 from kgprof.reading import kineto, layout
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.launches import launched
 from tests.analysis.recordings import GONE
 from tests.collectors import written_tensors
 from tests.collectors.written_tensors import buffer
@@ -68,22 +70,22 @@ def columns(tmp_path: Path, events: list[dict[str, Any]]) -> kineto.Columns:
 
 
 def test_on_a_cpu_copies_are_the_operators_that_stand_alone(tmp_path: Path) -> None:
-    found = cost(columns(tmp_path, steps()), on_cuda=False, steps=2)
+    found = cost(columns(tmp_path, steps()), None, steps=2)
 
     assert found == CopyCost(kernels=2.0, duration_us=20.0, share=20 / 80, measured_in=PassName.TRACE)
 
 
 def test_on_cuda_they_are_what_these_launched(tmp_path: Path) -> None:
-    found = cost(columns(tmp_path, on_device()), on_cuda=True, steps=2)
+    traced = columns(tmp_path, on_device())
+    found = cost(traced, launched(traced), steps=2)
 
     assert found == CopyCost(kernels=1.0, duration_us=3.0, share=3 / 12, measured_in=PassName.TRACE)
 
 
 def test_an_empty_trace_is_not_a_share_of_nothing(tmp_path: Path) -> None:
-    assert cost(columns(tmp_path, [step(0)]), on_cuda=False, steps=1) == Skipped(reason="the trace holds no operator")
-    assert cost(columns(tmp_path, steps()), on_cuda=True, steps=2) == Skipped(
-        reason="nothing ran on the GPU in the traced steps"
-    )
+    assert cost(columns(tmp_path, [step(0)]), None, steps=1) == Skipped(reason="the trace holds no operator")
+    idle = columns(tmp_path, steps())
+    assert cost(idle, launched(idle), steps=2) == Skipped(reason="nothing ran on the GPU in the traced steps")
 
 
 def recorded(folder: Path, **fields: Any) -> Recording:
@@ -102,7 +104,7 @@ def recorded(folder: Path, **fields: Any) -> Recording:
 def test_buffers_by_pattern_with_the_cost_of_copying(tmp_path: Path) -> None:
     whole = recorded(tmp_path, written_inside=(3, 4))
 
-    assert buffer_copies(whole) == (
+    assert buffer_copies(Evidence(whole)) == (
         BufferCopies(
             run=whole.runs[0].key,
             copied=("low",),
@@ -118,9 +120,9 @@ def test_without_a_trace_or_without_a_copied_buffer_the_cost_is_not_observed(tmp
     untraced = written_tensors.recording(buffers=(buffer(written_outside=(3,)),))
     uncopied = written_tensors.recording(buffers=(buffer(),))
 
-    assert [found.cost for found in buffer_copies(untraced)] == [GONE]
-    assert [found.cost for found in buffer_copies(uncopied)] == [NONE_COPIED]
-    assert buffer_copies(written_tensors.recording()) == ()
+    assert [found.cost for found in buffer_copies(Evidence(untraced))] == [GONE]
+    assert [found.cost for found in buffer_copies(Evidence(uncopied))] == [NONE_COPIED]
+    assert buffer_copies(Evidence(written_tensors.recording())) == ()
 
 
 @pytest.mark.parametrize("foreach", [True, False])
@@ -137,7 +139,7 @@ def test_torchs_own_trace_has_these_operators(tmp_path: Path, foreach: bool) -> 
             new.clone()
     profile.export_chrome_trace(str(tmp_path / "trace.json"))
 
-    found = cost(kineto.read(tmp_path / "trace.json").columns, on_cuda=False, steps=3)
+    found = cost(kineto.read(tmp_path / "trace.json").columns, None, steps=3)
     assert isinstance(found, CopyCost)
     assert found.kernels == 2.0
     assert 0 < found.share < 1

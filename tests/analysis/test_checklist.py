@@ -24,6 +24,7 @@ from kgprof.model import (
     TradeOff,
 )
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 H200, RUNTIME, COMPILER = "cuda_graphs_h200", "corpus_runtime_h200", "corpus_torch_2.11"
@@ -183,7 +184,7 @@ def test_a_gate_has_budgets_instead(load: Load) -> None:
     options = msgspec.structs.replace(recording.header.options, passes=(PassName.COMPILE,))
     gated = msgspec.structs.replace(recording, header=msgspec.structs.replace(recording.header, options=options))
 
-    assert checklist(gated, (), (), ()) == ()
+    assert checklist(Evidence(gated), (), (), ()) == ()
 
 
 # ---------------------------------------------------------------- what no recording has
@@ -225,7 +226,7 @@ def trade_off(verdict: str, mode: str = "default") -> TradeOff:
 def test_a_read_is_judged_by_its_trade_off(
     weighed: tuple[TradeOff, ...], status: str, evidence: str, load: Load
 ) -> None:
-    found = {item.id: item for item in checklist(load(H200, "normalised"), (), (), weighed)}["reads-weighed"]
+    found = {item.id: item for item in checklist(Evidence(load(H200, "normalised")), (), (), weighed)}["reads-weighed"]
 
     assert (found.status, found.evidence) == (status, evidence)
 
@@ -255,7 +256,9 @@ def copies(kernels: float, buffers: int) -> BufferCopies:
 def test_copies_one_by_one_fail_on_a_gpu_alone(
     program: tuple[str, str], buffers: tuple[BufferCopies, ...], status: str, load: Load
 ) -> None:
-    seen = Seen(recording=load(*program), runs=(), findings=(), trade_offs=(), tensors=(), buffers=buffers, compiled=())
+    seen = Seen(
+        evidence=Evidence(load(*program)), runs=(), findings=(), trade_offs=(), tensors=(), buffers=buffers, compiled=()
+    )
 
     assert _copies_together(seen).status == status
 

@@ -7,6 +7,7 @@ import pytest
 
 from kgprof.analysis import memory
 from kgprof.model import MemoryPeaks, MemorySummary, Recording, RunKey, RunRecord, Skipped
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, died
 from tests.analysis.recordings import recording as recorded
 from tests.collectors import written, written_syncs
@@ -35,8 +36,14 @@ def on(device: str, *runs: RunRecord) -> Recording:
     return msgspec.structs.replace(whole, header=msgspec.structs.replace(whole.header, plan=plan))
 
 
+def summarised(recording: Recording) -> MemorySummary | Skipped:
+    run = Evidence(recording).run(FUSED)
+    assert run is not None
+    return memory.summary(run)
+
+
 def of_fused(device: str, *runs: RunRecord) -> MemorySummary:
-    found = memory.summaries(on(device, *runs))[FUSED]
+    found = summarised(on(device, *runs))
     assert isinstance(found, MemorySummary)
     return found
 
@@ -73,9 +80,7 @@ def test_without_both_peaks_there_is_no_difference(
 
 
 def test_a_run_without_the_pass_says_why() -> None:
-    assert memory.summaries(on("cpu", died(FUSED)))[FUSED] == Skipped(
-        reason="the run was killed during timing: SIGKILL"
-    )
+    assert summarised(on("cpu", died(FUSED))) == Skipped(reason="the run was killed during timing: SIGKILL")
 
 
 # ---------------------------------------------------------------- what was read in warm-up alone

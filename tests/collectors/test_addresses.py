@@ -15,6 +15,7 @@ from kgprof.collectors import addresses
 from kgprof.collectors.addresses import NOT_ON_CPU, AddressChange, BufferUse, CopiedInput
 from kgprof.model import Finding, Level, PassName, Recording, Skipped
 from kgprof.reading import layout
+from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import lines_with, recording, watch
 from tests.collectors.written_tensors import MOVED, buffer, given, graph, held, lies
@@ -23,7 +24,7 @@ Step = Callable[[int], object]
 
 
 def of(step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None) -> tuple[Any, ...]:
-    return addresses.collect(recording(watch(step, buffers=buffers), __file__))
+    return addresses.collect(Evidence(recording(watch(step, buffers=buffers), __file__)))
 
 
 def found(step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None) -> list[tuple[int, Level]]:
@@ -144,7 +145,9 @@ def test_without_a_caller_of_the_projects_the_line_that_rebinds_it_is_the_place(
     program = written.PROGRAM + "\n\ndef reset(model):\n    model.state = 3\n"
     tensor = given("L['self'].state", moved=MOVED, frames=())
 
-    (finding,) = addresses.diagnose(addresses.collect(written_tensors.recording(graph(tensor), program=program)))
+    (finding,) = addresses.diagnose(
+        addresses.collect(Evidence(written_tensors.recording(graph(tensor), program=program)))
+    )
 
     assert finding.location is not None
     assert (finding.location.line, finding.location.function) == (25, "reset")
@@ -191,7 +194,7 @@ def test_a_buffer_that_no_graph_takes_as_an_argument_points_at_what_rebinds_it()
     captured = given("L['self']._buffers['state']", static="fixed", moved=MOVED)
 
     whole = written_tensors.recording(graph(captured), buffers=(moving,), program=program)
-    use, change = addresses.collect(whole)
+    use, change = addresses.collect(Evidence(whole))
     (finding,) = addresses.diagnose((use, change))
 
     assert use.pattern == "rebound"
@@ -212,7 +215,7 @@ def test_a_buffer_that_no_graph_takes_as_an_argument_points_at_what_rebinds_it()
     ],
 )
 def test_the_pattern_is_what_happens_after_warm_up(fields: dict[str, Any], pattern: str, since: int) -> None:
-    uses = addresses.collect(written_tensors.recording(buffers=(buffer(**fields),)))
+    uses = addresses.collect(Evidence(written_tensors.recording(buffers=(buffer(**fields),))))
 
     assert isinstance(uses[0], BufferUse)
     assert (uses[0].pattern, uses[0].stable_since) == (pattern, since)
@@ -238,7 +241,7 @@ def traced(copies: int) -> Recording:
 
 
 def test_a_copy_beside_a_launch_proves_what_dynamo_did_not_mark_as_fixed() -> None:
-    (event,) = addresses.collect(traced(4))
+    (event,) = addresses.collect(Evidence(traced(4)))
 
     (finding,) = addresses.diagnose((event,))
     assert event.copies_per_step == 1.0
@@ -254,7 +257,7 @@ def test_a_copy_beside_a_launch_proves_what_dynamo_did_not_mark_as_fixed() -> No
 
 
 def test_without_a_copy_in_the_trace_it_is_torchs_rule_and_a_note() -> None:
-    (finding,) = addresses.diagnose(addresses.collect(traced(0)))
+    (finding,) = addresses.diagnose(addresses.collect(Evidence(traced(0))))
 
     assert finding.level == Level.NOTE
     assert finding.message.endswith("(by torch's rule; TRACE shows no copy in a compiled region)")
@@ -264,7 +267,7 @@ def test_on_a_cpu_it_is_a_prediction() -> None:
     asked = written_tensors.recording(graph(given(), cuda_graphs=True))
     plain = written_tensors.recording(graph(given()))
 
-    (event,) = addresses.collect(asked)
+    (event,) = addresses.collect(Evidence(asked))
     (finding,) = addresses.diagnose((event,))
 
     assert isinstance(event, CopiedInput)
@@ -273,7 +276,7 @@ def test_on_a_cpu_it_is_a_prediction() -> None:
         Level.NOTE,
         "on CUDA the graph of Model.step would copy x before each replay: 32 bytes",
     )
-    assert addresses.collect(plain) == ()
+    assert addresses.collect(Evidence(plain)) == ()
 
 
 @pytest.mark.parametrize(
@@ -289,17 +292,17 @@ def test_on_a_cpu_it_is_a_prediction() -> None:
 def test_what_is_not_copied(inputs: tuple[Any, ...]) -> None:
     whole = written_tensors.recording(graph(*inputs, cuda_graphs=True), on_cuda=True, launches=4)
 
-    assert [event for event in addresses.collect(whole) if isinstance(event, CopiedInput)] == []
+    assert [event for event in addresses.collect(Evidence(whole)) if isinstance(event, CopiedInput)] == []
 
 
 def test_nothing_is_copied_into_graphs_that_were_never_launched() -> None:
     tensor = given(memory=lies(device="cuda:0"))
     whole = written_tensors.recording(graph(tensor, cuda_graphs=True), on_cuda=True, launches=0)
 
-    assert addresses.collect(whole) == ()
+    assert addresses.collect(Evidence(whole)) == ()
 
 
 def test_two_runs_of_a_graph_in_a_call_are_two_places() -> None:
     tensor = written_tensors.GraphInput(name="L['x']", held=(held(run=0), held(run=1, memory=lies(8192))))
 
-    assert addresses.collect(written_tensors.recording(graph(tensor))) == ()
+    assert addresses.collect(Evidence(written_tensors.recording(graph(tensor)))) == ()

@@ -12,6 +12,7 @@ from kgprof.collectors import aliases, compilations
 from kgprof.collectors.aliases import Alias
 from kgprof.model import Level
 from kgprof.model.tensor_records import HeldOutput
+from kgprof.reading.evidence import Evidence
 from kgprof.record.failure import describe_failure
 from tests.analysis import recordings
 from tests.collectors import written, written_tensors
@@ -29,7 +30,7 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def events(step: Step) -> tuple[Alias, ...]:
-    return aliases.collect(recording(watch(step), __file__))
+    return aliases.collect(Evidence(recording(watch(step), __file__)))
 
 
 def kinds(step: Step) -> list[tuple[str, str]]:
@@ -171,7 +172,7 @@ def test_inputs_overlap_where_one_of_them_is_written(
 def test_it_is_a_warning_where_the_memory_is_written_or_cuda_graphs_were_asked_for() -> None:
     def level(**fields: object) -> Level:
         whole = written_tensors.recording(graph(given(), returned_inputs=("L['x']",), **fields))
-        (finding,) = aliases.diagnose(aliases.collect(whole))
+        (finding,) = aliases.diagnose(aliases.collect(Evidence(whole)))
         return finding.level
 
     write = written_tensors.InPlace(input=0, operator="mul_")
@@ -184,7 +185,7 @@ def test_what_autograd_ahead_of_time_intended_stands_beside_it() -> None:
     whole = written_tensors.a_returned_input()
     run = msgspec.structs.replace(whole.runs[0], records=written.records(*written.compiled_once(), line))
 
-    (event,) = aliases.collect(msgspec.structs.replace(whole, runs=(run,)))
+    (event,) = aliases.collect(Evidence(msgspec.structs.replace(whole, runs=(run,))))
 
     assert event.detail == "AOTAutograd: outputs are alias_of_input; inputs at fixed addresses: 0, 2"
 
@@ -196,14 +197,14 @@ def test_a_result_of_a_replay_that_is_kept_is_told_and_predicted_on_a_cpu(marked
     first_only = graph(given(), cuda_graphs=True, held_outputs=(HeldOutput(output=0, calls=(0,)),))
     plain = graph(given(), held_outputs=kept)
 
-    (seen,) = aliases.diagnose(aliases.collect(written_tensors.recording(asked, on_cuda=True, marked=marked)))
-    (predicted,) = aliases.diagnose(aliases.collect(written_tensors.recording(asked, marked=marked)))
+    (seen,) = aliases.diagnose(aliases.collect(Evidence(written_tensors.recording(asked, on_cuda=True, marked=marked))))
+    (predicted,) = aliases.diagnose(aliases.collect(Evidence(written_tensors.recording(asked, marked=marked))))
 
     assert (seen.rule, seen.level, predicted.level) == ("KGP403", Level.WARNING, Level.NOTE)
     assert "is kept beyond the next replay" in seen.message
     assert words in seen.message
-    assert aliases.collect(written_tensors.recording(first_only, on_cuda=True)) == ()
-    assert aliases.collect(written_tensors.recording(plain, on_cuda=True)) == ()
+    assert aliases.collect(Evidence(written_tensors.recording(first_only, on_cuda=True))) == ()
+    assert aliases.collect(Evidence(written_tensors.recording(plain, on_cuda=True))) == ()
 
 
 def test_two_results_that_lie_in_one_input_are_told_by_that_input() -> None:
@@ -219,7 +220,7 @@ def test_two_results_that_lie_in_one_input_are_told_by_that_input() -> None:
         )
     )
 
-    (event,) = aliases.collect(whole)
+    (event,) = aliases.collect(Evidence(whole))
 
     assert (event.rule, event.pairs) == ("KGP402", ("x: output 0 is a view of it", "x: output 1 is a view of it"))
 
@@ -228,7 +229,7 @@ def test_the_same_input_at_different_addresses_in_one_call_is_not_itself() -> No
     runs = (held(run=0), held(run=1, memory=lies(8192)))
     tensor = written_tensors.GraphInput(name="L['x']", held=runs)
 
-    assert aliases.collect(written_tensors.recording(graph(tensor))) == ()
+    assert aliases.collect(Evidence(written_tensors.recording(graph(tensor)))) == ()
 
 
 # ---------------------------------------------------------------- torch.cond
@@ -259,7 +260,7 @@ def test_a_run_that_torch_cond_ended_has_both_lines(backend: str | None) -> None
         died, exit=msgspec.structs.replace(died.exit, traceback=failed.traceback), records=sources
     )
 
-    (finding,) = aliases.diagnose(aliases.collect(recordings.recording(run, baseline=None)))
+    (finding,) = aliases.diagnose(aliases.collect(Evidence(recordings.recording(run, baseline=None))))
 
     assert (finding.rule, finding.level) == ("KGP406", Level.ERROR)
     assert finding.location is not None
@@ -270,18 +271,18 @@ def test_a_run_that_torch_cond_ended_has_both_lines(backend: str | None) -> None
 def test_a_program_that_catches_it_is_told_once_and_not_as_a_failed_compilation_as_well() -> None:
     whole = written_tensors.a_refused_branch()
 
-    (finding,) = aliases.diagnose(aliases.collect(whole))
+    (finding,) = aliases.diagnose(aliases.collect(Evidence(whole)))
 
     assert finding.location == written.place(*written.LOOP)
     assert finding.message == (
         "a branch of torch.cond returns an operand, a view of one, or one tensor twice: torch refuses it"
     )
-    assert compilations.collect(whole) == ()
+    assert compilations.collect(Evidence(whole)) == ()
 
 
 def test_a_mutation_in_a_branch_has_its_own_words() -> None:
     (finding,) = aliases.diagnose(
-        aliases.collect(written_tensors.a_refused_branch(written_tensors.REFUSED.replace("gb0040", "gb0041")))
+        aliases.collect(Evidence(written_tensors.a_refused_branch(written_tensors.REFUSED.replace("gb0040", "gb0041"))))
     )
 
     assert finding.message == "a branch of torch.cond writes to an operand: torch refuses it"
@@ -291,4 +292,4 @@ def test_a_mutation_in_a_branch_has_its_own_words() -> None:
 def test_what_another_operator_or_another_reason_says_is_not_this_rule(change: tuple[str, str]) -> None:
     text = written_tensors.REFUSED.replace(*change)
 
-    assert aliases.collect(written_tensors.a_refused_branch(text)) == ()
+    assert aliases.collect(Evidence(written_tensors.a_refused_branch(text))) == ()

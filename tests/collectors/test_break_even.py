@@ -10,6 +10,7 @@ import pytest
 from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
 from kgprof.model import BreakEven, Economics, Finding, Level, RunKey, Skipped
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,13 +63,13 @@ def test_the_finding_says_the_figures_and_when() -> None:
 
 
 def test_a_run_without_an_eager_one_beside_it_is_not_judged() -> None:
-    found: tuple[Finding, ...] = diagnose(collect(recording(run(EAGER), run(FUSED, evaluation_s=0.9))))
+    found: tuple[Finding, ...] = diagnose(collect(Evidence(recording(run(EAGER), run(FUSED, evaluation_s=0.9)))))
 
     assert found == ()
 
 
 def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
-    (finding,) = diagnose(collect(recording(run(EAGER), run(COMPILED, evaluation_s=0.9))))
+    (finding,) = diagnose(collect(Evidence(recording(run(EAGER), run(COMPILED, evaluation_s=0.9)))))
 
     assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
     assert finding.message == (
@@ -81,7 +82,7 @@ def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(t
     # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two cores under load
     with tarfile.open(ROOT / "fixtures" / "recordings" / "break_even.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
-    events = collect(recordings.load(tmp_path))
+    events = collect(Evidence(recordings.load(tmp_path)))
 
     (finding,) = diagnose(events)
     assert (finding.run, finding.level) == (RunKey(strategy="one_small_operator", mode="default"), Level.WARNING)

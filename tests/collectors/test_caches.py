@@ -8,6 +8,7 @@ from typing import Any
 from kgprof.collectors import caches
 from kgprof.collectors.caches import CacheUse
 from kgprof.model import Finding, Level
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import FILE, REPORT, STEP, STEP_DEF, artifact, compiled
@@ -18,7 +19,7 @@ COND_TOO = json.dumps({"cache_bypass_reason": "Unsupported call_function target 
 
 
 def collected(*lines: Any) -> tuple[CacheUse, ...]:
-    return caches.collect(written.recording(*lines))
+    return caches.collect(Evidence(written.recording(*lines)))
 
 
 def test_each_look_into_a_cache_is_an_event() -> None:

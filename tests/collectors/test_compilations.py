@@ -11,7 +11,7 @@ from kgprof.collectors import compilations
 from kgprof.collectors.compilations import STAGE_OF, FailedCompile
 from kgprof.model import Compilation, CompileStages, CompileSummary, Finding, Level, Skipped
 from kgprof.model.compile_records import TraceRecord
-from kgprof.reading.structured_trace import run_trace
+from kgprof.reading.evidence import Evidence
 from kgprof.record.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -22,13 +22,11 @@ STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
 
 def collected(*lines: Any) -> tuple[FailedCompile, ...]:
-    return compilations.collect(written.recording(*lines))
+    return compilations.collect(Evidence(written.recording(*lines)))
 
 
 def rows(*lines: Any) -> tuple[Compilation, ...]:
-    trace = run_trace(written.run(*lines))
-    assert trace is not None
-    return compilations.compilations(trace)
+    return compilations.compilations(written.compiler(*lines))
 
 
 def in_time(*spans: list[tuple[float, TraceRecord]]) -> list[TraceRecord]:

@@ -6,13 +6,14 @@ import msgspec
 
 from kgprof.collectors import coverage
 from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, died, recording, run
 
 AS_IS = RunKey(strategy="train_step", mode="as-is")
 
 
 def diagnosed(recorded: Recording) -> list[tuple[Level, RunKey | None, str]]:
-    found = coverage.diagnose(coverage.collect(recorded))
+    found = coverage.diagnose(coverage.collect(Evidence(recorded)))
     return [(finding.level, finding.run, finding.message) for finding in found]
 
 

@@ -10,6 +10,7 @@ import pytest
 from kgprof.collectors import cuda_graphs
 from kgprof.collectors.cuda_graphs import NOT_ON_CPU, CudaGraphs, Partitioning, Recorded, Skip
 from kgprof.model import Finding, Level, Recording, RunKey, Skipped
+from kgprof.reading.evidence import Evidence
 from tests.collectors import written
 from tests.collectors.written import (
     FILE,
@@ -30,7 +31,7 @@ MOVED = "StaticInputIdxMismatch: input name: primals_1. data pointer changed fro
 
 
 def diagnosed(recording: Recording) -> tuple[Finding, ...]:
-    return cuda_graphs.diagnose(cuda_graphs.collect(recording))
+    return cuda_graphs.diagnose(cuda_graphs.collect(Evidence(recording)))
 
 
 def rules(recording: Recording) -> list[tuple[str, Level]]:
@@ -38,7 +39,7 @@ def rules(recording: Recording) -> list[tuple[str, Level]]:
 
 
 def event(*lines: Any, **fields: Any) -> CudaGraphs:
-    (found,) = cuda_graphs.collect(written.on_cuda(*compiled_once(), *lines, **fields))
+    (found,) = cuda_graphs.collect(Evidence(written.on_cuda(*compiled_once(), *lines, **fields)))
     return found
 
 
@@ -48,7 +49,7 @@ def event(*lines: Any, **fields: Any) -> CudaGraphs:
 def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
     recording = written.on_cuda(*compiled_once(), *recorded_graph(1), launches=4)
 
-    (found,) = cuda_graphs.collect(recording)
+    (found,) = cuda_graphs.collect(Evidence(recording))
 
     assert found == CudaGraphs(
         run=REDUCE_OVERHEAD,
@@ -114,7 +115,7 @@ def of_two(report: Region, *lines: Any) -> Recording:
 
 
 def test_launches_are_counted_in_each_compiled_region() -> None:
-    (found,) = cuda_graphs.collect(of_two(Region("1/0", runs=4, graphs=8, kernels=2)))
+    (found,) = cuda_graphs.collect(Evidence(of_two(Region("1/0", runs=4, graphs=8, kernels=2))))
 
     assert [(one.compile_id, one.runs, one.launches, one.kernels) for one in found.replayed] == [
         ("0/0", 4, 4, 1),
@@ -267,7 +268,7 @@ def test_what_would_be_skipped_on_cuda_is_a_note(
 
     recording = written.recording(*lines, told, metadata(*mutates, static=static))
 
-    (found,) = cuda_graphs.collect(recording)
+    (found,) = cuda_graphs.collect(Evidence(recording))
     assert (found.launches_per_step, found.recorded) == (NOT_ON_CPU, NOT_ON_CPU)
     (finding,) = cuda_graphs.diagnose((found,))
     assert (finding.rule, finding.level, finding.location) == ("KGP301", Level.NOTE, STEPS_DEF)
@@ -277,7 +278,7 @@ def test_what_would_be_skipped_on_cuda_is_a_note(
 def test_a_buffer_at_a_fixed_address_may_be_written_to() -> None:
     recording = written.recording(*compiled_once(), metadata(True, False, static=(0,)))
 
-    assert cuda_graphs.collect(recording)[0].would_skip == ()
+    assert cuda_graphs.collect(Evidence(recording))[0].would_skip == ()
 
 
 def test_a_cpu_run_that_asked_for_no_cuda_graphs_gets_no_prediction() -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from kgprof.collectors.device_idle import DEVICE_IDLE, LAUNCH_BOUND, collect, diagnose
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording
+from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import RUN, steps
 
 
 def found(recording: Recording) -> tuple[Finding, ...]:
-    return diagnose(collect(recording))
+    return diagnose(collect(Evidence(recording)))
 
 
 def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() -> None:
@@ -77,13 +78,13 @@ def test_a_step_that_only_the_profiler_makes_long_is_no_finding() -> None:
 
 
 def test_without_timing_nothing_is_said() -> None:
-    assert collect(steps(step_us=None, kernels=4, kernel_us=5.0)) == ()
+    assert collect(Evidence(steps(step_us=None, kernels=4, kernel_us=5.0))) == ()
 
 
 def test_a_trace_that_is_gone_is_no_finding() -> None:
     recording = msgspec.structs.replace(steps(step_us=400.0, kernels=4, kernel_us=5.0), folder="/nowhere")
 
-    assert collect(recording) == ()
+    assert collect(Evidence(recording)) == ()
 
 
 def test_a_cpu_run_has_no_device_to_wait() -> None:
@@ -91,4 +92,4 @@ def test_a_cpu_run_has_no_device_to_wait() -> None:
     plan = msgspec.structs.replace(recording.header.plan, device="cpu")
     header = msgspec.structs.replace(recording.header, plan=plan)
 
-    assert collect(msgspec.structs.replace(recording, header=header)) == ()
+    assert collect(Evidence(msgspec.structs.replace(recording, header=header))) == ()

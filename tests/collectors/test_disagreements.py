@@ -10,6 +10,7 @@ import pytest
 from kgprof.collectors import disagreements
 from kgprof.model import Finding, Level
 from kgprof.model.sync_records import SyncRecord
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written, written_syncs
 from tests.collectors.written import (
@@ -33,7 +34,7 @@ STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
 
 def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
-    return disagreements.diagnose(disagreements.collect(written.recording(*lines, **fields)))
+    return disagreements.diagnose(disagreements.collect(Evidence(written.recording(*lines, **fields))))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def on_cuda(region: Region, *lines: Any) -> tuple[str, ...]:
     asked = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
     told = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
     recording = written.on_cuda(*told, asked, *lines, launches=0, regions=(region,))
-    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(recording)))
+    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(Evidence(recording))))
 
 
 def skipped_at_compile_time() -> Any:
@@ -193,7 +194,7 @@ DEBUGGED = written_syncs.read(source="sync-debug", op="synchronizing operation",
 
 
 def of_reads(*reads: SyncRecord, device: str = "cuda", **fields: Any) -> list[str]:
-    found = disagreements.collect(written_syncs.recording(*reads, device=device, **fields))
+    found = disagreements.collect(Evidence(written_syncs.recording(*reads, device=device, **fields)))
     return [f"{event.location.line if event.location else ''}: {event.message}" for event in found]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.graph_breaks import Cause, GraphBreak
 from kgprof.model import Finding, Level, Location
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import CALLER, FILE, LIBRARY, PRINT, REPORT, STEP, broken, compiled, offered, resumed
@@ -20,7 +21,7 @@ PRINTS = Cause(
 
 
 def collected(*lines: Any) -> tuple[GraphBreak, ...]:
-    return graph_breaks.collect(written.recording(*lines))
+    return graph_breaks.collect(Evidence(written.recording(*lines)))
 
 
 def diagnosed(*lines: Any) -> tuple[Finding, ...]:
@@ -103,7 +104,7 @@ def test_equal_lines_of_one_function_have_different_fingerprints() -> None:
     program = "def f(x):\n    print(x)\n    x = x + 1\n    print(x)\n"
     lines = [*compiled("0/0", (FILE, 1, "f")), broken("0/0", (FILE, 2, "f")), broken("0/0", (FILE, 4, "f"))]
 
-    first, second = graph_breaks.diagnose(graph_breaks.collect(written.recording(*lines, program=program)))
+    first, second = graph_breaks.diagnose(graph_breaks.collect(Evidence(written.recording(*lines, program=program))))
 
     assert first.fingerprint != second.fingerprint
 

@@ -10,6 +10,7 @@ import torch
 from kgprof.collectors import mutations
 from kgprof.collectors.mutations import ARGUMENT, CAPTURED, FIXED, Mutation
 from kgprof.model import Finding, Level
+from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import CALLS, lines_with, recording, watch
 from tests.collectors.written_tensors import ALL, given, graph
@@ -18,7 +19,7 @@ Step = Callable[[int], object]
 
 
 def events(step: Step) -> tuple[Mutation, ...]:
-    return mutations.collect(recording(watch(step), __file__))
+    return mutations.collect(Evidence(recording(watch(step), __file__)))
 
 
 def found(step: Step) -> list[tuple[int, Level]]:
@@ -173,7 +174,7 @@ def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(cuda_graphs: boo
     write = written_tensors.InPlace(input=0, operator="mul_", frames=(written_tensors.WRITES,))
     whole = written_tensors.recording(graph(given(written=ALL), in_place=(write,), cuda_graphs=cuda_graphs))
 
-    (finding,) = mutations.diagnose(mutations.collect(whole))
+    (finding,) = mutations.diagnose(mutations.collect(Evidence(whole)))
 
     assert finding.message.startswith("the compiled Model.step writes to its argument x (mul_)")
     assert finding.message.endswith(ends)
@@ -182,7 +183,7 @@ def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(cuda_graphs: boo
 def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:
     whole = written_tensors.recording(graph(given(written=ALL)))
 
-    (finding,) = mutations.diagnose(mutations.collect(whole))
+    (finding,) = mutations.diagnose(mutations.collect(Evidence(whole)))
 
     assert finding == Finding(
         rule="KGP404",

@@ -10,7 +10,7 @@ from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
 from kgprof.model import Finding, FindingCost, Level, PassName, RecompileEntry, Skipped
-from kgprof.reading.structured_trace import run_traces
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import (
@@ -41,7 +41,7 @@ DTYPE = Guard(
 
 
 def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:
-    return recompiles.collect(written.recording(*lines, **fields))
+    return recompiles.collect(Evidence(written.recording(*lines, **fields)))
 
 
 def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
@@ -320,7 +320,7 @@ def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
 
 
 def ledger(*lines: Any, **fields: Any) -> list[RecompileEntry]:
-    traces = run_traces(written.recording(*lines, **fields))
+    traces = Evidence(written.recording(*lines, **fields)).compilers
     return [entry for trace in traces for entry in recompiles.ledger(trace)]
 
 

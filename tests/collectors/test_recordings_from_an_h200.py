@@ -13,8 +13,8 @@ from kgprof.analysis import analyse
 from kgprof.collectors import compilations, cuda_graphs
 from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.model import CompileStages, Finding, KernelBreakdown, Recording, RunKey, Skipped
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.recordings import load
-from kgprof.reading.structured_trace import run_trace
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
 NAMES = ("written_inputs", "breaks", "addresses")
@@ -57,13 +57,13 @@ def recordings() -> dict[str, Recording]:
 
 
 def event_of(recording: Recording, strategy: str) -> CudaGraphs:
-    return next(event for event in cuda_graphs.collect(recording) if event.run.strategy == strategy)
+    return next(event for event in cuda_graphs.collect(Evidence(recording)) if event.run.strategy == strategy)
 
 
 def findings_of(recording: Recording, strategy: str) -> list[Finding]:
     """But for what is said of times: the three recordings were made at once, and each held the others up."""
     key = RunKey(strategy=strategy, mode="as-is")
-    found = [finding for finding in collectors.findings(recording) if finding.run == key]
+    found = [finding for finding in collectors.findings(Evidence(recording)) if finding.run == key]
     return [finding for finding in found if finding.rule not in ("KGP601", "KGP602")]
 
 
@@ -114,9 +114,10 @@ def test_a_moved_parameter_is_named_with_its_addresses(recordings: dict[str, Rec
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stages_of_a_compilation_add_up_to_its_duration(name: str) -> None:
-    for run in load(FOLDER / name).runs:
-        trace = run_trace(run)
-        assert trace is not None
+    evidence = Evidence(load(FOLDER / name))
+
+    assert len(evidence.compilers) == len(evidence.runs)
+    for trace in evidence.compilers:
         for row in compilations.compilations(trace):
             assert isinstance(row.stages, CompileStages)
             assert isinstance(row.duration_s, float)

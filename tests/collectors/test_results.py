@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from kgprof.collectors import results
 from kgprof.model import Finding, Level, Recording, Skipped
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, recording, run
 
 
 def diagnosed(recorded: Recording) -> tuple[Finding, ...]:
-    return results.diagnose(results.collect(recorded))
+    return results.diagnose(results.collect(Evidence(recorded)))
 
 
 def test_a_different_result_is_an_error_with_its_counts() -> None:

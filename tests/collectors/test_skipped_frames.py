@@ -7,6 +7,7 @@ from typing import Any
 from kgprof.collectors import graph_breaks, skipped_frames
 from kgprof.collectors.skipped_frames import SkippedFrame
 from kgprof.model import Finding, Level, Location
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.test_graph_breaks import PRINTS
@@ -29,7 +30,7 @@ GENERATOR = "Attempt to trace generator\n  Explanation: Not possible.\n\n For mo
 
 
 def collected(*lines: Any) -> tuple[SkippedFrame, ...]:
-    return skipped_frames.collect(written.recording(*lines))
+    return skipped_frames.collect(Evidence(written.recording(*lines)))
 
 
 def test_a_break_in_a_loop_blames_the_line_and_names_the_frame() -> None:
@@ -80,7 +81,7 @@ def test_one_frame_that_fell_back_makes_the_site_a_fallback_for_all() -> None:
     (found,) = collected(*lines)
 
     assert (found.location, found.frame, found.records) == (written.place(*PRINT), STEPS_DEF, 2)
-    assert graph_breaks.collect(written.recording(*lines)) == ()
+    assert graph_breaks.collect(Evidence(written.recording(*lines))) == ()
 
 
 def test_what_precedes_the_line_may_be_compiled() -> None:

@@ -16,6 +16,7 @@ from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOU
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass
 from kgprof.model.sync_records import Frame, SyncRecord
 from kgprof.reading import layout
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written, written_syncs
 from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
@@ -25,7 +26,7 @@ HOSTILE = "\x1b[31m<script>alert(1)</script>\u202e\ud800\n"
 
 
 def events(*reads: SyncRecord, **fields: Any) -> tuple[Sync, ...]:
-    return syncs.collect(written_syncs.recording(*reads, **fields))
+    return syncs.collect(Evidence(written_syncs.recording(*reads, **fields)))
 
 
 def findings(*reads: SyncRecord, **fields: Any) -> tuple[Finding, ...]:
@@ -33,8 +34,8 @@ def findings(*reads: SyncRecord, **fields: Any) -> tuple[Finding, ...]:
 
 
 def in_warm_up(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> list[int]:
-    run = written_syncs.run(*reads, **fields)
-    return [place.line for place in syncs.warm_up_reads(run, device)]
+    (run,) = Evidence(written_syncs.recording(*reads, device=device, **fields)).runs
+    return [place.line for place in syncs.warm_up_reads(run)]
 
 
 # ---------------------------------------------------------------- each rule
@@ -126,7 +127,7 @@ def test_at_a_graph_break_it_is_said_so() -> None:
     recording = written_syncs.recording(read(frame))
     run = msgspec.structs.replace(broken, memory=recording.runs[0].memory)
 
-    (event,) = syncs.collect(msgspec.structs.replace(recording, runs=(run,)))
+    (event,) = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=(run,))))
 
     assert (event.where, event.location) == ("break", written.place(*written.PRINT))
     assert syncs.diagnose((event,))[0].message.startswith("on CUDA the host waits for the device at a graph break: ")
@@ -370,9 +371,9 @@ def without(**fields: Any) -> Recording:
 def test_a_recording_without_it_has_no_finding(memory: Any) -> None:
     recording = without(memory=memory)
 
-    assert syncs.collect(recording) == ()
-    assert syncs.warm_up_reads(recording.runs[0], "cpu") == ()
-    assert [one for one in disagreements.collect(recording) if one.fact in ("reads", "waits")] == []
+    assert syncs.collect(Evidence(recording)) == ()
+    assert syncs.warm_up_reads(Evidence(recording).runs[0]) == ()
+    assert [one for one in disagreements.collect(Evidence(recording)) if one.fact in ("reads", "waits")] == []
 
 
 def test_a_recording_without_records_has_no_finding() -> None:
@@ -417,7 +418,7 @@ def waits_said(folder: Path, *reads: SyncRecord, waits: int, trace: bool = True,
         path.write_bytes(gzip.compress(json.dumps({"traceEvents": list(_trace(waits))}).encode()))
     traced = TracePass(step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False)
     run = msgspec.structs.replace(whole.runs[0], trace=traced)
-    found = disagreements.collect(msgspec.structs.replace(whole, folder=str(folder), runs=(run,)))
+    found = disagreements.collect(Evidence(msgspec.structs.replace(whole, folder=str(folder), runs=(run,))))
     assert {one.fact for one in found} <= {"waits"}
     return [one.message for one in found]
 
@@ -478,6 +479,6 @@ def test_what_was_not_whole_contradicts_no_trace(tmp_path: Path, fields: dict[st
 def test_a_read_that_one_of_two_hooks_saw_is_said_beside_its_finding() -> None:
     recording = written_syncs.recording(SEEN[0], device="cuda")
 
-    (event,), (disagreement,) = syncs.collect(recording), disagreements.collect(recording)
+    (event,), (disagreement,) = syncs.collect(Evidence(recording)), disagreements.collect(Evidence(recording))
 
     assert (event.location, disagreement.location, disagreement.fact) == (READ_PLACE, READ_PLACE, "reads")

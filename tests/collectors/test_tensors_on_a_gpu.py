@@ -8,6 +8,7 @@ import torch
 from kgprof.collectors import addresses, aliases, mutations
 from kgprof.collectors.addresses import CopiedInput
 from kgprof.model import Recording
+from kgprof.reading.evidence import Evidence
 from tests.collectors.watched import Step, lines_with, recording, watch
 
 # Of Inductor's and torch's own: the precision that it would choose, and the empty graph that warms up a pool.
@@ -42,7 +43,7 @@ def test_the_argument_is_copied_and_the_modules_own_tensors_are_not() -> None:
     def step(call: int) -> None:
         compiled(x)  # passes x
 
-    (event,) = addresses.collect(seen(step))
+    (event,) = addresses.collect(Evidence(seen(step)))
 
     assert isinstance(event, CopiedInput)
     assert (event.names, event.size_bytes, event.on_cuda) == (("x",), 16 * 64 * 4, True)
@@ -61,8 +62,8 @@ def test_what_is_marked_as_static_is_not_copied_and_may_be_written() -> None:
 
     whole = seen(lambda call: halved(x))
 
-    assert addresses.collect(whole) == ()
-    assert [event.kind for event in mutations.collect(whole)] == ["fixed address"]
+    assert addresses.collect(Evidence(whole)) == ()
+    assert [event.kind for event in mutations.collect(Evidence(whole))] == ["fixed address"]
 
 
 def test_a_result_that_is_collected_is_overwritten_and_one_that_is_dropped_or_replaced_is_not() -> None:
@@ -81,8 +82,8 @@ def test_a_result_that_is_collected_is_overwritten_and_one_that_is_dropped_or_re
     def replaces(call: int) -> None:
         latest["y"] = compiled(x)
 
-    (event,) = aliases.collect(seen(collects))
+    (event,) = aliases.collect(Evidence(seen(collects)))
     assert (event.rule, event.kind, event.serious) == ("KGP403", "replay", True)
     assert event.location is not None
     assert [event.location.line] == lines_with(__file__, "def of Scaled")
-    assert [aliases.collect(seen(step)) for step in (drops, replaces)] == [(), ()]
+    assert [aliases.collect(Evidence(seen(step))) for step in (drops, replaces)] == [(), ()]

@@ -24,8 +24,8 @@ from kgprof.measures import kernels
 from kgprof.model import Compilation, Finding, KernelBreakdown, KernelKind, Options, PassName, Recording, Skipped
 from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import kineto
+from kgprof.reading.evidence import Evidence
 from kgprof.reading.recordings import _read_records
-from kgprof.reading.structured_trace import run_trace
 from kgprof.record import torch_trace
 from kgprof.record.torch_profiler import trace_pass
 from kgprof.record.torch_trace import compile_pass
@@ -62,13 +62,13 @@ def found(recording: Recording) -> list[tuple[str, int]]:
     """(rule, line) of every finding; notes are left out."""
     return [
         (finding.rule, finding.location.line)
-        for finding in collectors.findings(recording)
+        for finding in collectors.findings(Evidence(recording))
         if finding.location is not None and finding.level != "note"
     ]
 
 
 def rows(recording: Recording) -> tuple[Compilation, ...]:
-    trace = run_trace(recording.runs[0])
+    trace = Evidence(recording).runs[0].compiler
     assert trace is not None
     return compilations.compilations(trace)
 
@@ -211,13 +211,13 @@ def test_7_one_reason_is_bare_text_and_several_are_json(tmp_path: Path) -> None:
 
     recording = recorded(tmp_path, lambda: compiled(torch.ones(next(sizes))))
 
-    trace = run_trace(recording.runs[0])
+    trace = Evidence(recording).runs[0].compiler
     assert trace is not None
     one, several = [record.payload or "" for record in trace.artifacts(recompiles.ARTIFACT)]
     with pytest.raises(json.JSONDecodeError):
         json.loads(one)
     assert isinstance(json.loads(several), list)
-    (function,) = recompiles.collect(recording)
+    (function,) = recompiles.collect(Evidence(recording))
     rejected = [[(g.entry, g.expected, g.actual) for g in r.rejected] for r in function.recompiles]
     assert rejected == [[("0/0", "2", "3")], [("0/1", "3", "4"), ("0/0", "2", "4")]]
 
@@ -289,7 +289,7 @@ def test_9_a_graph_that_was_not_cached_has_no_key_in_the_trace(cond_run: tuple[R
 def test_10_cond_is_compiled_anew_in_every_process(cond_run: tuple[Recording, kineto.Trace]) -> None:
     recording, _ = cond_run
 
-    assert {(use.cache, use.outcome) for use in caches.collect(recording)} == {
+    assert {(use.cache, use.outcome) for use in caches.collect(Evidence(recording))} == {
         ("FX graph cache", "bypass"),
         ("AOTAutograd cache", "bypass"),
     }
@@ -303,7 +303,7 @@ def test_10_cond_is_compiled_anew_in_every_process(cond_run: tuple[Recording, ki
 def test_12_a_partition_is_known_by_its_place_and_not_by_the_words_for_it(reason: str) -> None:
     recording = written.on_cuda(*written.compiled_once(), *written.partitioned(reason))
 
-    (partitioned,) = cuda_graphs.collect(recording)[0].partitions
+    (partitioned,) = cuda_graphs.collect(Evidence(recording))[0].partitions
     assert (partitioned.graphed, partitioned.not_graphed, partitioned.reasons) == (1, 1, (reason,))
 
 
@@ -317,7 +317,7 @@ def test_11_a_silent_skip_shows_in_the_launches_alone() -> None:
 
 
 def _about_cuda_graphs(recording: Recording) -> list[Finding]:
-    return [finding for finding in collectors.findings(recording) if finding.rule.startswith("KGP3")]
+    return [finding for finding in collectors.findings(Evidence(recording)) if finding.rule.startswith("KGP3")]
 
 
 # ---------------------------------------------------------------- 13: stances
@@ -337,5 +337,5 @@ def test_13_a_first_compilation_is_no_recompile_and_a_warm_functions_break_is_se
 
     recording = recorded(tmp_path, step)
 
-    assert recompiles.collect(recording) == ()
+    assert recompiles.collect(Evidence(recording)) == ()
     assert found(recording) == [("KGP101", line(breaks_between, 2))]

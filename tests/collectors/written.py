@@ -29,6 +29,8 @@ from kgprof.model.compile_records import (
     TraceRecord,
 )
 from kgprof.reading import layout
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import RunTrace
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 
@@ -256,6 +258,13 @@ def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fi
         capture_unavailable=unavailable,
     )
     return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, **fields))
+
+
+def compiler(*lines: Any) -> RunTrace:
+    """What COMPILE left of one run."""
+    found = Evidence(recording(*lines)).runs[0].compiler
+    assert found is not None
+    return found
 
 
 def recording(*lines: Any, **fields: Any) -> Recording:

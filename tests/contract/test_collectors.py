@@ -11,6 +11,7 @@ import pytest
 from kgprof import collectors
 from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule
+from kgprof.reading.evidence import Evidence
 from tests.analysis import recordings
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
 from tests.collectors import written, written_device, written_syncs, written_tensors
@@ -81,8 +82,8 @@ def test_every_rule_has_a_dirty_case() -> None:
 
 @every_rule
 def test_the_dirty_case_is_found_and_the_clean_one_is_not(rule: Rule) -> None:
-    assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
-    assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(DIRTY[rule.id]))}
+    assert rule.id not in {finding.rule for finding in collectors.findings(Evidence(CLEAN))}
 
 
 @every_collector
@@ -90,19 +91,19 @@ def test_a_collector_speaks_for_its_own_rules_only(collector: Collector) -> None
     own = {rule.id for rule in collector.RULES}
 
     for dirty in DIRTY.values():
-        assert {finding.rule for finding in collector.diagnose(collector.collect(dirty))} <= own
+        assert {finding.rule for finding in collector.diagnose(collector.collect(Evidence(dirty)))} <= own
 
 
 @every_rule
 def test_a_fingerprint_survives_other_figures_and_tells_runs_apart(rule: Rule) -> None:
-    found = collectors.findings(DIRTY[rule.id])
+    found = collectors.findings(Evidence(DIRTY[rule.id]))
 
     assert all(re.fullmatch(r"[0-9a-f]{12}", finding.fingerprint) for finding in found)
     assert len({finding.fingerprint for finding in found}) == len(found)
 
 
 def fingerprints(recording: Recording) -> list[tuple[str, str]]:
-    return sorted((finding.rule, finding.fingerprint) for finding in collectors.findings(recording))
+    return sorted((finding.rule, finding.fingerprint) for finding in collectors.findings(Evidence(recording)))
 
 
 @every_rule
@@ -126,7 +127,7 @@ def test_a_fingerprint_is_the_same_under_two_prefixes_of_an_installed_workload(r
 
 
 def test_findings_come_errors_first() -> None:
-    levels = [finding.level for finding in collectors.findings(mixed())]
+    levels = [finding.level for finding in collectors.findings(Evidence(mixed()))]
 
     assert levels == sorted(levels, key=[Level.ERROR, Level.WARNING, Level.NOTE].index)
     assert len(set(levels)) == 2
@@ -159,5 +160,5 @@ def messages(found: tuple[Finding, ...]) -> list[tuple[Level, str]]:
 
 
 def test_the_recordings_of_this_suite_are_told_apart() -> None:
-    assert messages(collectors.findings(CLEAN)) == []
-    assert recordings.GONE.reason not in str(collectors.findings(mixed()))
+    assert messages(collectors.findings(Evidence(CLEAN))) == []
+    assert recordings.GONE.reason not in str(collectors.findings(Evidence(mixed())))

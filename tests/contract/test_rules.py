@@ -6,6 +6,8 @@ Recording written by hand of tests/contract/test_collectors.py.
 
 from __future__ import annotations
 
+import ast
+import re
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ from kgprof import cli, collectors
 from kgprof.collectors import RULES
 from kgprof.model import FindingCost, Level, PassName, Recording, Rule
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
+from kgprof.render.carried import FACTS
 from kgprof.render.rules_page import rules_page
 from tests.contract.test_collectors import CLEAN, DIRTY
 
@@ -92,7 +96,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
 def found(recording: Recording) -> dict[str, int]:
     """The gravest level at which each rule is found: 0 for a note, which is told and need be no fault."""
     gravest: dict[str, int] = {}
-    for finding in collectors.findings(recording):
+    for finding in collectors.findings(Evidence(recording)):
         gravest[finding.rule] = max(gravest.get(finding.rule, 0), GRAVITY.index(finding.level))
     return gravest
 
@@ -115,8 +119,8 @@ def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, l
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if CASES.get(rule.id) is WRITTEN], ids=lambda rule: rule.id)
 def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rule) -> None:
-    assert rule.id in {finding.rule for finding in collectors.findings(DIRTY[rule.id])}
-    assert rule.id not in {finding.rule for finding in collectors.findings(CLEAN)}
+    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(DIRTY[rule.id]))}
+    assert rule.id not in {finding.rule for finding in collectors.findings(Evidence(CLEAN))}
 
 
 @pytest.mark.parametrize(
@@ -134,12 +138,56 @@ def test_it_is_found_in_its_written_recording_and_not_in_the_clean_one(rule: Rul
 def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
     rule: str, program: str, unit: str, passes: tuple[PassName, ...], load: Load
 ) -> None:
-    (cost,) = {finding.cost for finding in collectors.findings(load(program)) if finding.rule == rule}
+    (cost,) = {finding.cost for finding in collectors.findings(Evidence(load(program))) if finding.rule == rule}
 
     assert isinstance(cost, FindingCost), cost
     assert (cost.unit, cost.measured_in) == (unit, passes)
     assert cost.value > 0
     assert cost.samples > 0
+
+
+# ---------------------------------------------------------------- what a rule states
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_rule_that_does_not_state_a_fact_does_not_load(fact: str) -> None:
+    stated = msgspec.structs.asdict(RULES[0])
+    assert Rule(**stated) == RULES[0]
+
+    del stated[fact]
+    with pytest.raises(TypeError, match=fact):
+        Rule(**stated)
+
+
+def test_a_symptom_is_of_rules_that_there_are_and_not_of_itself() -> None:
+    ids = {rule.id for rule in RULES}
+
+    for rule in RULES:
+        assert set(rule.symptom_of) <= ids - {rule.id}
+        assert not (rule.symptom_of and rule.can_cost), "a symptom is the reason of nothing"
+
+
+def literals(text: str) -> list[str]:
+    """Texts with the id of a rule in them: but for docstrings, and for a rule's own definition."""
+    tree = ast.parse(text)
+    free = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("m.Rule", "Rule"):
+            free |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "id"}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [node.value for node in texts if id(node) not in free and re.search(r"\bKGP\d", node.value)]
+
+
+def test_no_rule_is_named_by_a_literal() -> None:
+    """Elsewhere its facts decide, or the Rule itself is imported."""
+    package = Path(collectors.__file__).parents[1]
+    found = {path.name: texts for path in package.rglob("*.py") if (texts := literals(path.read_text("utf-8")))}
+
+    assert found == {}
+    assert literals('"""KGP101 is a docstring."""\nR = m.Rule(id="KGP101", why=f"As KGP201: {x}")\nS = ("KGP3",)') == [
+        "KGP3",
+        "As KGP201: ",
+    ]
 
 
 # ---------------------------------------------------------------- the page

@@ -11,6 +11,7 @@ import msgspec
 from kgprof.collectors import caches, compilations, disagreements, graph_breaks, recompiles, skipped_frames
 from kgprof.collectors.recompiles import RecompiledFunction
 from kgprof.model import Level, Location, Recording, RunKey, Skipped
+from kgprof.reading.evidence import Evidence
 from tests.corpus.truth import CORPUS, NOTE, Mark
 
 
@@ -49,14 +50,14 @@ def of_run(recording: Recording, key: RunKey) -> tuple[Found, ...]:
 
 
 def _all(recording: Recording) -> Iterator[Found]:
-    for broken in graph_breaks.collect(recording):
+    for broken in graph_breaks.collect(Evidence(recording)):
         yield Found(rule="KGP101", **_place(broken.location), records=broken.records)
-    for skipped in skipped_frames.collect(recording):
+    for skipped in skipped_frames.collect(Evidence(recording)):
         yield Found(rule="KGP102", **_place(skipped.location), records=skipped.records, scope=skipped.scope)
-    for function in recompiles.collect(recording):
+    for function in recompiles.collect(Evidence(recording)):
         yield from _recompiled(function)
     for collector in (caches, compilations, disagreements):
-        for finding in collector.diagnose(collector.collect(recording)):
+        for finding in collector.diagnose(collector.collect(Evidence(recording))):
             yield Found(rule=finding.rule, **_place(finding.location))
 
 

@@ -12,6 +12,7 @@ import pytest
 from kgprof import collectors
 from kgprof.model import CompilePass, Level, Recording, RunRecord
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.corpus import found
 from tests.corpus.record import key_of
 from tests.corpus.truth import CORPUS, Program, programs
@@ -56,7 +57,7 @@ def test_every_source_was_there(recording: Recording, program: Program) -> None:
 
 
 def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
-    for finding in collectors.findings(recording):
+    for finding in collectors.findings(Evidence(recording)):
         if finding.rule == "KGP504":
             continue
         place = finding.location
@@ -67,13 +68,13 @@ def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
 
 
 def test_no_two_findings_are_the_same(recording: Recording) -> None:
-    fingerprints = [finding.fingerprint for finding in collectors.findings(recording)]
+    fingerprints = [finding.fingerprint for finding in collectors.findings(Evidence(recording))]
 
     assert len(set(fingerprints)) == len(fingerprints)
 
 
 def test_a_graph_break_names_torchs_id_and_what_to_do(recording: Recording) -> None:
-    broken = [finding for finding in collectors.findings(recording) if finding.rule in ("KGP101", "KGP102")]
+    broken = [finding for finding in collectors.findings(Evidence(recording)) if finding.rule in ("KGP101", "KGP102")]
 
     assert [f.message for f in broken if "(GB" not in f.message] == []
     assert [f.message for f in broken if "Hint: " not in f.detail] == []

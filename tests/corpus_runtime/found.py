@@ -10,6 +10,7 @@ import msgspec
 from kgprof.collectors import addresses, aliases, mutations, syncs
 from kgprof.collectors.addresses import AddressChange, BufferUse, CopiedInput
 from kgprof.model import Finding, Location, MemoryPass, Recording, RunKey
+from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime.truth import BUFFER, CORPUS, Mark
 
 Place = tuple[str, str, int, str]  # rule, file relative to the corpus, line, name of a buffer
@@ -72,14 +73,14 @@ def of_run(recording: Recording, key: RunKey) -> tuple[Found, ...]:
 
 
 def _of_syncs(recording: Recording) -> Iterator[Found]:
-    for event in syncs.collect(recording):
+    for event in syncs.collect(Evidence(recording)):
         (finding,) = syncs.diagnose((event,))
         where = event.where if event.rule != "KGP202" else ""
         yield replace(_found(finding), cause=event.cause, where=where, reads=event.reads_per_step)
 
 
 def _of_addresses(recording: Recording) -> Iterator[Found]:
-    for event in addresses.collect(recording):
+    for event in addresses.collect(Evidence(recording)):
         if isinstance(event, BufferUse):
             yield Found(rule=BUFFER, path="", line=0, name=event.name, pattern=event.pattern)
             continue
@@ -100,18 +101,18 @@ def _settled(event: AddressChange, recording: Recording) -> int | None:
 
 
 def _of_aliases(recording: Recording) -> Iterator[Found]:
-    for event in aliases.collect(recording):
+    for event in aliases.collect(Evidence(recording)):
         for finding in aliases.diagnose((event,)):
             yield replace(_found(finding), kind=event.kind if event.rule != "KGP406" else "")
 
 
 def _of_mutations(recording: Recording) -> Iterator[Found]:
-    for finding in mutations.diagnose(mutations.collect(recording)):
+    for finding in mutations.diagnose(mutations.collect(Evidence(recording))):
         yield _found(finding)
 
 
 def _of_syncs(recording: Recording) -> Iterator[Found]:
-    for event in syncs.collect(recording):
+    for event in syncs.collect(Evidence(recording)):
         (finding,) = syncs.diagnose((event,))
         where = event.where if event.rule != "KGP202" else ""
         yield replace(_found(finding), level="", cause=event.cause, where=where, reads=event.reads_per_step)

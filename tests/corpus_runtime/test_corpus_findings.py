@@ -15,6 +15,7 @@ from kgprof.model import MemoryPass, Recording
 from kgprof.model.sync_records import SyncRecords
 from kgprof.model.tensor_records import TensorRecords
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
 from tests.corpus_runtime.truth import CORPUS, RULES, Program, programs
@@ -62,7 +63,7 @@ def test_every_source_was_there(recording: Recording, program: Program) -> None:
 
 
 def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
-    for finding in collectors.findings(recording):
+    for finding in collectors.findings(Evidence(recording)):
         if finding.rule not in RULES:
             continue
         place = finding.location
@@ -73,6 +74,6 @@ def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
 
 
 def test_no_two_findings_are_the_same(recording: Recording) -> None:
-    fingerprints = [finding.fingerprint for finding in collectors.findings(recording)]
+    fingerprints = [finding.fingerprint for finding in collectors.findings(Evidence(recording))]
 
     assert len(set(fingerprints)) == len(fingerprints)

@@ -10,6 +10,7 @@ import pytest
 from kgprof import collectors
 from kgprof.model import MemoryPass, Recording
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
 from tests.corpus_runtime.truth import CORPUS, Program, programs
@@ -51,4 +52,4 @@ def test_a_programs_findings_are_its_marks(recording: Recording, program: Progra
 
 
 def test_the_two_sources_never_disagreed(recording: Recording) -> None:
-    assert [finding.place for finding in collectors.findings(recording) if finding.rule == "KGP503"] == []
+    assert [finding.place for finding in collectors.findings(Evidence(recording)) if finding.rule == "KGP503"] == []

@@ -9,9 +9,9 @@ import msgspec
 from kgprof.analysis import analyse
 from kgprof.collectors.accepted import Entry
 from kgprof.gate.budgets import DEFAULTS, Budget
-from kgprof.gate.metrics import BY_NAME, METRICS
+from kgprof.gate.metrics import BY_NAME
 from kgprof.gate.settings import Settings
-from kgprof.model import Finding, Level, Location, PassName, Profile, Rule, RunKey, RunRecord
+from kgprof.model import Finding, Level, Location, PassName, Profile, RunKey, RunRecord
 from kgprof.model.compile_records import CompileRecords
 from tests.analysis.recordings import recording, run
 
@@ -32,20 +32,8 @@ def profile(*findings: Finding, runs: Sequence[RunRecord] = (), device: str = "c
         found,
         device=device,
         findings=(*findings, *found.findings),
-        rules=(*found.rules, *stand_ins({rule.id for rule in found.rules})),
         environment=msgspec.structs.replace(found.environment, source_root=ROOT),
     )
-
-
-def stand_ins(known: set[str]) -> list[Rule]:
-    """Of the rules that the metrics count: the gate asks for their ids, not for their collectors."""
-    names = [rule for metric in METRICS for rule in metric.rules]
-    said = "A rule of this suite."
-    return [
-        Rule(id=name, name=f"rule-{name}", level=Level.WARNING, summary=said, why=said, example=said, remedy=said)
-        for name in [*names, "KGP503"]
-        if name not in known
-    ]
 
 
 def finding(

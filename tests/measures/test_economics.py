@@ -20,6 +20,7 @@ from kgprof.model import (
     TimedRound,
     TimingPass,
 )
+from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
 
 OK = Exit(outcome="ok")
@@ -49,8 +50,13 @@ def with_rounds(record: RunRecord, *medians_us: float, warm_up_s: tuple[float, .
     return msgspec.structs.replace(record, rounds=further)
 
 
+def weighed(recording: Recording, run: RunRecord) -> Economics | Skipped:
+    (evidence,) = (one for one in Evidence(recording).runs if one.record is run)
+    return economics(evidence)
+
+
 def of(*runs: RunRecord, **given: object) -> Economics:
-    found = economics(recording(*runs, **given), runs[-1])  # type: ignore[arg-type]
+    found = weighed(recording(*runs, **given), runs[-1])  # type: ignore[arg-type]
     assert isinstance(found, Economics)
     return found
 
@@ -175,9 +181,9 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     options = msgspec.structs.replace(gate.header.options, passes=(PassName.COMPILE,))
     untimed: Recording = msgspec.structs.replace(gate, header=msgspec.structs.replace(gate.header, options=options))
 
-    assert isinstance(economics(gate, slow), Skipped)
-    assert economics(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
-    assert economics(untimed, fast) == UNTIMED
+    assert isinstance(weighed(gate, slow), Skipped)
+    assert weighed(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
+    assert weighed(untimed, fast) == UNTIMED
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kgprof.errors import InputError
@@ -345,6 +345,7 @@ def test_an_event_that_never_ends_is_not_gathered(
 
 
 @given(junk=st.binary(max_size=400))
+@example(junk=b'"\x80"')  # a byte that is no UTF-8 where an event should be
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
 def test_whatever_stands_in_the_file_it_is_read_or_refused_in_words(tmp_path: Path, junk: bytes) -> None:
     for content in (junk, b'{"traceEvents": [' + junk, gzip.compress(junk, mtime=0), b"\x1f\x8b" + junk):

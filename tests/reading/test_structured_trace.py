@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kgprof.model import Skipped
-from kgprof.reading.structured_trace import compile_id, frame_id, run_trace
+from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import compile_id, frame_id
 from tests.analysis import recordings
-from tests.analysis.recordings import FUSED
+from tests.analysis.recordings import EAGER, FUSED
 from tests.collectors import written
 from tests.collectors.written import REPORT, STEP, compiled, offered
 
@@ -28,8 +29,7 @@ def test_a_records_compile_id(metadata: dict[str, object], name: str, code: str)
 
 
 def test_an_id_that_is_given_out_again_is_another_compilation() -> None:
-    trace = run_trace(written.run(*compiled("0/0", STEP), *compiled("0/0", REPORT, call=5)))
-    assert trace is not None
+    trace = written.compiler(*compiled("0/0", STEP), *compiled("0/0", REPORT, call=5))
 
     first, second = trace.compiled
     assert [trace.compilation("0/0", call) for call in (0, 4, 5, 19)] == [first, first, second, second]
@@ -39,8 +39,7 @@ def test_an_id_that_is_given_out_again_is_another_compilation() -> None:
 
 def test_a_frame_and_its_compilation_find_each_other() -> None:
     row, other = offered(STEP, compile_id="0/0"), offered(STEP, "skipped", call=3)
-    trace = run_trace(written.run(*compiled("0/0", STEP), row, other))
-    assert trace is not None
+    trace = written.compiler(*compiled("0/0", STEP), row, other)
 
     (one,) = trace.compiled
     assert list(trace.frame_rows(one)) == [row]
@@ -49,6 +48,7 @@ def test_a_frame_and_its_compilation_find_each_other() -> None:
 
 
 def test_a_run_without_records_has_no_trace() -> None:
-    assert run_trace(recordings.run(FUSED)) is None
-    assert run_trace(recordings.died(FUSED)) is None
+    clean, died = Evidence(recordings.recording(recordings.run(FUSED), recordings.died(EAGER))).runs
+    assert clean.compiler is None
+    assert died.compiler is None
     assert isinstance(recordings.run(FUSED).records, Skipped)

@@ -18,6 +18,7 @@ from kgprof.analysis import analyse
 from kgprof.errors import InputError
 from kgprof.model import CompilePass, Options, PassName, Profile, Recording, Skipped
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from kgprof.record import kept_records, torch_trace_files
 from tests.corpus import found
 from tests.corpus.truth import CORPUS, NOTE, programs
@@ -315,7 +316,7 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     again = recordings.load(tmp_path / "out")
     # then: the same findings; a report shortens the paths of the machine that was traced
     shown = profile_in(tmp_path / "out").findings
-    assert [(f.fingerprint, f.message) for f in collectors.findings(again)] == [
+    assert [(f.fingerprint, f.message) for f in collectors.findings(Evidence(again))] == [
         (f.fingerprint, f.message) for f in shown
     ]
 

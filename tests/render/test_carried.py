@@ -11,8 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kgprof.collectors import RULES
 from kgprof.errors import InputError
-from kgprof.model import PROFILE_SCHEMA_VERSION, KernelBreakdown, LogExcerpt, Profile, Skipped
+from kgprof.model import (
+    PROFILE_SCHEMA_VERSION,
+    KernelBreakdown,
+    Level,
+    LogExcerpt,
+    Profile,
+    Skipped,
+    encode_json,
+    unknown_rule,
+)
 from kgprof.render import carried
 from kgprof.render.carried import LONG, Share
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
@@ -211,3 +221,13 @@ def test_every_level_that_carries_something_gives_a_profile() -> None:
         assert bool(text) is (share is not Share.NOTHING)
         if text:
             assert isinstance(carried.carried_in(page_with_text(text)).profile, Profile)
+
+
+def test_a_profile_whose_rules_state_no_facts_has_those_of_todays_rules() -> None:
+    now = msgspec.structs.replace(profiles.clean(), rules=(*RULES, unknown_rule("KGP999", Level.NOTE)))
+    before = msgspec.json.decode(encode_json(now))
+    for rule in before["rules"]:
+        for fact in carried.FACTS:
+            del rule[fact]
+
+    assert carried.decoded(msgspec.json.encode(before), "report.json") == now

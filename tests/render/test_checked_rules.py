@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from kgprof.collectors import RULES
-from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped
+from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped, Witness
 from kgprof.render import by_name
-from kgprof.render.checked_rules import SEEN_IN, checked_rules
+from kgprof.render.checked_rules import checked_rules
 from tests.render import profiles
 
 NOT_THERE = Skipped(reason="it is not in a TORCH_TRACE directory")
@@ -30,8 +30,12 @@ def ids(profile: Profile) -> list[str]:
     return [rule.id for rule in checked_rules(profile)]
 
 
-def test_every_rule_says_what_it_is_seen_in() -> None:
-    assert {rule.id for rule in RULES} - set(SEEN_IN) == set()
+def test_a_rule_that_only_the_profile_knows_is_looked_for_where_it_says() -> None:
+    stranger = msgspec.structs.replace(RULES[0], id="KGP999", seen_in=((Witness.CUDA, Witness.COMPILE),))
+    on_cpu = msgspec.structs.replace(without_findings(), rules=(stranger,))
+
+    assert ids(on_cpu) == []
+    assert ids(msgspec.structs.replace(on_cpu, device="cuda")) == ["KGP999"]
 
 
 def test_a_trace_directory_shows_what_torch_writes_and_no_more() -> None:

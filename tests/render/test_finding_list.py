@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model import Finding, FindingCost, Level, Location, PassName, Rule
+from kgprof.model import Finding, FindingCost, Level, Location, PassName, unknown_rule
 from kgprof.render.finding_list import OPEN, FindingLine, Place, finding_list
 from kgprof.render.html import LEVELS
 from tests.render import profiles
@@ -134,9 +134,7 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
 
     made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(bare,)), LIMITS)
 
-    assert [group.rule for group in made.groups] == [
-        Rule(id="KGP999", name="unknown rule", level=Level.NOTE, summary="", why="", example="", remedy="")
-    ]
+    assert [group.rule for group in made.groups] == [unknown_rule("KGP999", Level.NOTE)]
     assert made.groups[0].lines == (
         FindingLine(
             anchor="KGP999-",

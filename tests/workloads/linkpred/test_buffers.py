@@ -9,6 +9,7 @@ import pytest
 from kgprof.collectors import addresses, aliases, mutations
 from kgprof.collectors.addresses import BufferUse
 from kgprof.model import Level
+from kgprof.reading.evidence import Evidence
 from kgprof.workloads.linkpred import evaluator, slots
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, SlotSearch
 from kgprof.workloads.linkpred.slots import BUFFERS, SlotStrategy, Stepped
@@ -49,20 +50,22 @@ def test_every_buffer_stays_and_is_copied_into_and_nothing_is_shared(kind: type[
 
     seen = recording(watch(lambda call: of.step(), buffers=of.buffers), *FILES)
 
-    uses = addresses.collect(seen)
+    uses = addresses.collect(Evidence(seen))
     names = {"outcome", "depths", *(BUFFERS if kind.keeps_children else BUFFERS[:8])}
     assert all(isinstance(use, BufferUse) for use in uses)
     assert {use.name: (use.pattern, use.stable_since) for use in uses if isinstance(use, BufferUse)} == dict.fromkeys(
         names, ("copied", 0)
     )
-    assert aliases.collect(seen) == ()
-    assert mutations.collect(seen) == ()
+    assert aliases.collect(Evidence(seen)) == ()
+    assert mutations.collect(Evidence(seen)) == ()
 
 
 def test_a_buffer_that_is_rebound_instead_of_copied_is_found_with_its_line() -> None:
     of = session(Rebinding)
 
-    found = addresses.diagnose(addresses.collect(recording(watch(lambda c: of.step(), buffers=of.buffers), *FILES)))
+    found = addresses.diagnose(
+        addresses.collect(Evidence(recording(watch(lambda c: of.step(), buffers=of.buffers), *FILES)))
+    )
 
     (finding,) = found
     assert (finding.rule, finding.level) == ("KGP401", Level.WARNING)
