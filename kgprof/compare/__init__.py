@@ -14,7 +14,7 @@ from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.intervals import drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
-from kgprof.errors import UsageError
+from kgprof.errors import EXIT_OK, UsageError
 from kgprof.wording import relative
 
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
@@ -110,7 +110,7 @@ def compare(
         head,
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.environment.source_root),
-        exit_code=verdict.exit_code(reasons),
+        exit_code=reasons[0].exit_code if reasons else EXIT_OK,
     )
 
 
@@ -163,10 +163,12 @@ class _Both:
             return m.RunComparison(run=key, status=m.Presence.GONE if key in self.base else m.Presence.NEW)
         before, after = self.base[key], self.head[key]
         machine = self.loops or machine_drift(before, after)
+        # The settings that an evaluation declares: batch size, depth, dtype ...
+        was, now = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (before, after))
         sides = Sides(
             base=before,
             head=after,
-            settings=(*self.settings, *_declared_changes(before, after)),
+            settings=(*self.settings, *_setting_changes(was, now)),
             drift=() if isinstance(machine, m.Skipped) else machine,
             doubt=self.doubt,
         )
@@ -190,21 +192,16 @@ class _Both:
 
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
     """Empty where not every compilation of a side has its stages: seconds that nobody knows were not saved."""
-    sides: list[list[m.CompileStages]] = []
+    sides: list[list[float]] = []
     for run in (base, head):
         compilations = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
         known = [made.stages for made in compilations if not isinstance(made.stages, m.Skipped)]
         if not known or len(known) < len(compilations):
             return ()
-        sides.append(known)
-
-    def seconds(stages: list[m.CompileStages], name: str) -> float:
-        return float(sum(getattr(stage, f"{name.replace(' ', '_')}_s") for stage in stages))
-
-    before, after = sides
-    return tuple(
-        m.PhaseChange(name=name, base_s=seconds(before, name), head_s=seconds(after, name)) for name in _STAGES
-    )
+        fields = [f"{name.replace(' ', '_')}_s" for name in _STAGES]
+        sides.append([sum(getattr(stages, field) for stages in known) for field in fields])
+    seconds = zip(_STAGES, *sides, strict=True)
+    return tuple(m.PhaseChange(name=name, base_s=before, head_s=after) for name, before, after in seconds)
 
 
 # ---------------------------------------------------------------- what is not the same around them
@@ -245,12 +242,6 @@ def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, 
         }
 
     return _setting_changes(options(base.options), options(head.options))
-
-
-def _declared_changes(base: m.RunReport, head: m.RunReport) -> tuple[m.SettingChange, ...]:
-    """Of the settings that an evaluation declares (batch size, depth, dtype ...)."""
-    before, after = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (base, head))
-    return _setting_changes(before, after)
 
 
 def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[m.SettingChange, ...]:

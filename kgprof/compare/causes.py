@@ -198,14 +198,14 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     key, left = run.sides.head.key, list(slower.parts)
     if us := slower.more_steps_us:
         text = f"{slower.more_steps}{run.by_setting}"
-        yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), slower.share(us))
+        yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), us / slower.delta_us)
     for compared in _to_tell(run):
         finding, can = compared.finding, rule_of(compared.finding).can_cost
         mine, shared = _claimed(can, slower, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
             left = [part for part in left if part not in mine]
-            yield Ranked(REASON, _of_finding(key, compared, us, mine), slower.share(us))
+            yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
         else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
             leads = (shared or (can and not slower.accounted_for)) and finding.level is not m.Level.NOTE
             rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
@@ -218,18 +218,18 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         text = f"{lost}: {why.rule} {why.message}" if why else lost
         explains = us if mine else OTHERS if shared else CLOCKLESS
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, finding=why)
-        yield Ranked(REASON, cause, slower.share(us))
+        yield Ranked(REASON, cause, us / slower.delta_us)
     for part in left:
         if slower.is_a_share(part.us):
             kind = m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
             cause = run.cause(kind, part.text, part.us, subject=part.subject, location=part.location)
-            yield Ranked(PART, cause, slower.share(part.us))
+            yield Ranked(PART, cause, part.us / slower.delta_us)
     # Kernels that are each too little to be told, and together are not.
     small = [part for part in left if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))]
     us = sum(part.us for part in small)
     if slower.is_a_share(us) and slower.metric.verdict is m.MetricVerdict.WORSE:
         text = f"{len(small):,} further kernels, each of them below {100 * parts.LEAST_SHARE:.0f} % of it"
-        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), slower.share(us))
+        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
 
 
 def _claimed(can: Sequence[m.CostKind], slower: Slower, left: Sequence[Part]) -> tuple[list[Part], bool]:
@@ -255,16 +255,12 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     their own. Counts of some rules move by one with the number of steps that were watched."""
     told, graphs = [], lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
-        elsewhere = _is_of_results(compared.finding) or (graphs and _loses_graphs(compared.finding))
+        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (graphs and _loses_graphs(compared.finding))
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
         more = doubled and compared.finding.level is not m.Level.NOTE
         if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
-
-
-def _is_of_results(finding: m.Finding) -> bool:
-    return rule_of(finding).topic is m.Topic.RESULTS
 
 
 def _is_symptom(finding: m.Finding) -> bool:
@@ -307,7 +303,7 @@ def _of_finding(
 
 
 def _results(run: _Run) -> Iterator[Ranked]:
-    findings, subject = [finding for finding in run.new if _is_of_results(finding)], "results changed"
+    findings, subject = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS], "results changed"
     words = [f"{finding.rule} {finding.message}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:

@@ -38,7 +38,12 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
         *(_compared(fixed, finding, finding.count, 0, fail_on) for finding in before),
         *(_compared(unchanged, finding, was.count, finding.count, fail_on) for was, finding in pairs),
     ]
-    return tuple(sorted(compared, key=_order))
+
+    def order(each: m.ComparedFinding) -> tuple[object, ...]:
+        finding = each.finding
+        return (_STATUS[each.status], _SEVERITY[finding.level], finding.rule, *_order_within(finding))
+
+    return tuple(sorted(compared, key=order))
 
 
 def _matched(
@@ -85,11 +90,6 @@ def _compared(
         head_count=head_count,
         fails=status is m.FindingStatus.NEW and judged,
     )
-
-
-def _order(compared: m.ComparedFinding) -> tuple[object, ...]:
-    finding = compared.finding
-    return (_STATUS[compared.status], _SEVERITY[finding.level], finding.rule, *_order_within(finding))
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

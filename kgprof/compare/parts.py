@@ -110,10 +110,14 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     )
     framework_us = sum(kernel.delta_us for kernel in kernels if kernel.kind is m.KernelKind.FRAMEWORK)
     host = _host(trace, framework_us, base, head, root)
-    each, left, split = _launching_us(base.kernels, sum(kernel.before for kernel in worked)), host.us, []
+    # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there.
+    steps, launched = base.kernels.steps or 1, sum(kernel.before for kernel in worked)
+    calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
+    each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
+    left, split = host.us, []
     for part in work:  # what launching costs the host goes to what is launched more often
-        launched = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
-        us = min(max(0.0, part.more) * each, max(0.0, left)) if launched else 0.0
+        can = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
+        us = min(max(0.0, part.more) * each, max(0.0, left)) if can else 0.0
         left -= us
         split.append(replace(part, us=part.us + us))
     return tuple(part for part in (*split, replace(host, us=left)) if part.us or part.more)
@@ -139,13 +143,6 @@ def _matched(rows: Sequence[m.Change]) -> tuple[_Kernel, ...]:
             after=(row.after_count or 0.0) + (was.after if was else 0.0),
         )
     return tuple(sorted(kernels.values(), key=lambda kernel: (-abs(kernel.delta_us), kernel.name)))
-
-
-def _launching_us(kernels: m.KernelBreakdown, launched: float) -> float:
-    """What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there."""
-    steps = kernels.steps or 1
-    calls = 0.0 if isinstance(kernels.launches, m.Skipped) else kernels.launches / steps
-    return kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
 
 
 def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
@@ -316,9 +313,6 @@ class Slower:
 
     def is_a_share(self, us: float) -> bool:
         return us >= LEAST_SHARE * self.delta_us
-
-    def share(self, us: float) -> float:
-        return us / self.delta_us
 
 
 def slower(

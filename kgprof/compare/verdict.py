@@ -121,10 +121,6 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
     return m.Verdict(status=_STATUS.get(code, "inconclusive"), text=text, reasons=(*others, *_also(compared)))
 
 
-def exit_code(found: Sequence[Reason]) -> int:
-    return found[0].exit_code if found else EXIT_OK
-
-
 def metric_words(metric: m.ComparedMetric) -> str:
     """One metric with its change, interval and budget."""
     scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)  # the unit that every renderer gives it in
