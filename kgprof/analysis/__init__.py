@@ -53,10 +53,10 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     ends = [ended for run in recording.runs for ended in _ends(run)]
     # Also when kgprof itself was killed and could not write it down: then a run has not ended.
-    interrupted = header.interrupted or any(ended.outcome == "interrupted" for ended in ends)
+    interrupted = header.interrupted or any(ended.outcome == m.Outcome.INTERRUPTED for ended in ends)
     if interrupted:
         exit_code = EXIT_INTERRUPTED
-    elif any(ended.outcome != "ok" for ended in ends):
+    elif any(ended.outcome != m.Outcome.OK for ended in ends):
         exit_code = EXIT_WORKLOAD
     else:
         measured = any(collectors.measured(run, header.options) for run in recording.runs)
@@ -122,11 +122,14 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     plan = recording.header.plan
     baseline = None if plan.baseline is None else run.whole.run(plan.baseline)
     agreement, compared_with = _agreement(recording.agreement, run.key)
-    differs = isinstance(agreement, m.RunAgreement) and agreement.verdict == "different"
+    differs = isinstance(agreement, m.RunAgreement) and agreement.verdict == m.AgreementVerdict.DIFFERENT
     remembered = run.once(memory.summary)
     notes = [note for file in plan.trace_files if file.key == run.key for note in file.notes]
     notes += record.script.notes if record.script else ()
-    notes += record.timing.notes if isinstance(record.timing, m.TimingPass) else ()
+    slow_first = None
+    if isinstance(record.timing, m.TimingPass):
+        slow_first = record.timing.slow_first
+        notes += (*record.timing.notes, *([times.slow_first_words(slow_first)] if slow_first else []))
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -151,6 +154,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         holistic=run.once(holistic_check.in_trace),
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
+        slow_first=slow_first,
         economics=run.once(economics),
     )
 
@@ -180,7 +184,7 @@ def _records_lacking(run: m.RunRecord) -> str:
     if not run.records.left_out:
         return ""
     damaged = isinstance(run.compile, m.CompilePass) and any(
-        "trace incomplete" in s for s in run.compile.capture_unavailable
+        lost.incomplete and lost.capture == "structured trace" for lost in run.compile.capture_unavailable
     )
     why = "are damaged, cut off or beyond the limit" if damaged else "are beyond the limit"
     return f"{run.records.left_out:,} records of the compiler {why}"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
-from kgprof.analysis.trade_off import KEEP, REMOVE
 from kgprof.collectors import (
     addresses,
     aliases,
@@ -30,7 +29,6 @@ from kgprof.collectors.tensor_facts import RunTensors, run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
 
-PASS, FAIL, NOT_OBSERVED = "pass", "fail", "not observed"
 SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one _foreach_copy_ pays
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
@@ -458,14 +456,14 @@ def _copies_together(seen: Seen) -> m.ChecklistItem:
 def _weighed(seen: Seen) -> m.ChecklistItem:
     by = {
         verdict: [one for one in seen.trade_offs if one.verdict == verdict]
-        for verdict in ("remove it", "keep the read")
+        for verdict in (m.ReadVerdict.REMOVE, m.ReadVerdict.KEEP)
     }
     undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to weigh")
     return _item(
         "reads-weighed",
         "A read that saves work saves more than it costs",
-        failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in by[REMOVE]],
-        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in by[KEEP]),
+        failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in by[m.ReadVerdict.REMOVE]],
+        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in by[m.ReadVerdict.KEEP]),
         unseen="" if any(by.values()) else undecided,
     )
 
@@ -505,10 +503,10 @@ def _item(
     if against or failed:
         evidence = "; ".join((*failed, *_in_words(against)))
         marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-        return m.ChecklistItem(id=id_, title=title, status=FAIL, evidence=evidence, findings=marks)
+        return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.FAIL, evidence=evidence, findings=marks)
     if unseen:
-        return m.ChecklistItem(id=id_, title=title, status=NOT_OBSERVED, evidence=unseen)
-    return m.ChecklistItem(id=id_, title=title, status=PASS, evidence=passed)
+        return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.NOT_OBSERVED, evidence=unseen)
+    return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.PASS, evidence=passed)
 
 
 def _in_words(against: Sequence[m.Finding]) -> Iterator[str]:

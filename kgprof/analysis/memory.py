@@ -9,7 +9,7 @@ from kgprof.collectors import syncs
 from kgprof.reading.evidence import RunEvidence
 
 NAMED = 5  # lines in one note
-SYNC_HOOKS = "capture sync hooks unavailable"
+SYNC_HOOKS = "sync hooks"  # the capture of reads
 
 
 def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
@@ -42,8 +42,8 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
 
 def _why_no_reads(memory: m.MemoryPass) -> str:
     """Empty where every read was seen: half of the hooks, or half of the records, would count too few."""
-    if missing := next((line for line in memory.capture_unavailable if line.startswith(SYNC_HOOKS)), ""):
-        return missing
+    if missing := next((one for one in memory.capture_unavailable if one.capture == SYNC_HOOKS), None):
+        return missing.words
     if isinstance(memory.syncs, m.Skipped):
         return memory.syncs.reason
     if memory.syncs.left_out:

@@ -33,7 +33,7 @@ def _of_run(run: m.RunRecord, report: m.RunReport) -> Iterable[m.Omission]:
 
 def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]:
     """(what, reason). A derived figure is named only where its own pass was there, so that one cause is said once."""
-    if run.probe_exit is not None and run.probe_exit.outcome != "ok":
+    if run.probe_exit is not None and run.probe_exit.outcome != m.Outcome.OK:
         yield "the second process of this run", f"it {run.probe_exit.words}"
     passes = {
         "COMPILE pass": run.compile,
@@ -47,7 +47,7 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]:
     }
     skipped = [(what, value.reason) for what, value in passes.items() if isinstance(value, m.Skipped)]
     yield from skipped
-    if run.exit.outcome != "ok" and not skipped:
+    if run.exit.outcome != m.Outcome.OK and not skipped:
         yield "the rest of this run", report.how_it_ended
     yield from _derived(run, report)
 
@@ -78,7 +78,7 @@ def _derived(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]
     if isinstance(report.agreement, m.Skipped):
         yield "comparison of results", report.agreement.reason
     if isinstance(report.compile, m.CompileSummary):
-        yield from (("part of COMPILE", reason) for reason in report.compile.capture_unavailable)
+        yield from (("part of COMPILE", lost.words) for lost in report.compile.capture_unavailable)
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
         yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"
     if report.log.left_out_bytes:

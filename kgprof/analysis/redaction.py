@@ -205,15 +205,10 @@ def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str
     """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
-    put: dict[str, str] = {}
-
-    def replaced(found: re.Match[str]) -> str:
-        string = found[0]
-        if string not in put:
-            put[string] = f'"{redactor(string[1:-1])}"'
-        return put[string]
-
-    return _JSON_STRING.sub(replaced, text)
+    put = {string: f'"{redactor(string[1:-1])}"' for string in set(_JSON_STRING.findall(text))}
+    if all(string == safe for string, safe in put.items()):  # as in most traces
+        return text
+    return _JSON_STRING.sub(lambda found: put[found[0]], text)
 
 
 # ---------------------------------------------------------------- a Profile
@@ -300,7 +295,10 @@ def _walked(value: T, text: Callable[[str], str]) -> T:
 
 
 def _walk(value: Any, text: Callable[[str], str], field: str) -> Any:
-    if type(value) is str:  # an enum is a string too, and stays
+    kind = type(value)
+    if kind is int or kind is float or value is None:  # as most of a Profile is
+        return value
+    if kind is str:  # an enum is a string too, and stays
         return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
     if isinstance(value, msgspec.Struct):
         changed = {}

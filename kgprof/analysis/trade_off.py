@@ -17,7 +17,6 @@ from kgprof.measures.times import PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
-KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
 QUANTITIES: tuple[tuple[Unit, Callable[[m.RunReport], m.Spread | m.Skipped]], ...] = (
     (PER_CANDIDATE, lambda run: run.ms_per_candidate),
     (PER_EVALUATION, uncounted_evaluation),
@@ -68,7 +67,7 @@ def weigh(
         net=times.guarded,
         net_always=times.always,
         verdict=verdict,
-        text=text if verdict == NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
+        text=text if verdict == m.ReadVerdict.NOT_OBSERVED else f"{text}{_price(sync_us)}{_worth(saved_us, times)}",
     )
 
 
@@ -189,19 +188,22 @@ def _saved_by_evaluation(
 
 def _judged(
     guarded: m.RunKey, always: m.RunKey, times: _Times, reads: float | m.Skipped, *, where: str, results_differ: bool
-) -> tuple[str, str]:
+) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     if isinstance(times.guarded, m.Skipped) or isinstance(times.always, m.Skipped) or results_differ:
-        return NOT_OBSERVED, f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+        text = f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+        return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
-        return NOT_OBSERVED, f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+        text = f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+        return m.ReadVerdict.NOT_OBSERVED, text
     figures = f"{_figure(guarded, times.guarded, times.unit)}, {_figure(always, times.always, times.unit)}"
     if times.doubt:
-        return INCONCLUSIVE, f"{figures}: {times.doubt}"
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {times.doubt}"
     keeps = times.guarded.median < times.always.median
     slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
     words = "the read with the work behind it" if keeps else "the work done in every step"
-    return KEEP if keeps else REMOVE, f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
+    text = f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
+    return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
 
 
 def _why_not(guarded: m.RunKey, always: m.RunKey, times: _Times) -> str:

@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.measures.times import (
+    FEWEST_TO_RANK,
+    PER_CANDIDATE,
+    PER_EVALUATION,
+    PER_STEP,
+    STEPS_DIFFER,
+    Unit,
+    slow_first_words,
+)
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
 
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-# How the recorder begins its note on a first evaluation unlike the others (kgprof.record.timing).
-FIRST_EVALUATION_NOTE = "the first evaluation took"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +75,10 @@ def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
-    """Each message once, with all its runs; some name theirs already."""
+    """Each message once, with all its runs."""
     runs: dict[str, list[str]] = {}
     for finding in findings:
-        named = f"{finding.run.slug}: " if finding.run else ""
-        slugs = runs.setdefault(finding.message.removeprefix(named), [])
+        slugs = runs.setdefault(finding.message, [])
         slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
     return tuple(f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items())
 
@@ -88,9 +93,11 @@ def _headlines(
     """(status, sentence), worst first."""
     lines: list[tuple[str, str]] = []
     if interrupted:
-        ended = sum(run.exit.outcome == "ok" for run in runs)
+        ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
         lines.append((INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete"))
-    lines += [(FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in ("ok", "interrupted")]
+    lines += [
+        (FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
+    ]
     lines += [(FAILED, died) for run in runs if (died := second_death(run))]
     lines += [(FAILED, died) for run in runs for died in ([] if interrupted else _lost_rounds(run))]
     errors = [finding for finding in findings if finding.level is m.Level.ERROR]
@@ -100,7 +107,7 @@ def _headlines(
 
 def second_death(run: m.RunReport) -> str:
     """How its second process ended, the one of MEMORY and KERNELS; empty where that ended well or never was."""
-    if run.probe_exit is None or run.probe_exit.outcome in ("ok", "interrupted"):
+    if run.probe_exit is None or run.probe_exit.outcome in (m.Outcome.OK, m.Outcome.INTERRUPTED):
         return ""
     return f"{run.key.slug}: its second process {run.probe_exit.words}"
 
@@ -233,8 +240,8 @@ def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spre
         ranges = f"{_range(best, unit)} against {_range(time, unit)}"
         return f"too noisy to rank (range {ranges} {unit.name})"
     for run in (first, against):
-        if note := next((note for note in run.notes if note.startswith(FIRST_EVALUATION_NOTE)), ""):
-            return f"too noisy to rank (in {run.key.slug} {note})"
+        if run.slow_first:
+            return f"too noisy to rank (in {run.key.slug} {slow_first_words(run.slow_first)})"
     return ""
 
 
@@ -279,7 +286,7 @@ def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     missing = _without_agreement(runs)
     unknown = f" ({missing})" if missing else ""
-    near = any(agreement.verdict == "near-ties" for agreement in compared)
+    near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
     words = f"results equal but for {plural(ties, 'near-tie')}" if near else "results equal"
     return Remark(text=f"{words}{unknown}", attention=bool(missing))
 

@@ -149,8 +149,8 @@ class Seen:
 
     def lacking(self, source: str) -> str:
         """Why a source was not there."""
-        found = next((line for line in self.unavailable if line.startswith(f"capture {source} ")), "")
-        return found.partition(" unavailable: ")[2] or found
+        lost = next((one for one in self.unavailable if one.capture == source), None)
+        return "" if lost is None else lost.words if lost.incomplete else lost.why
 
     def findings(self, rule: str) -> set[int]:
         return {

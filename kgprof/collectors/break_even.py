@@ -5,7 +5,7 @@ from __future__ import annotations
 from kgprof import model as m
 from kgprof.collectors import device_idle, graph_breaks, recompiles
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.economics import NOT_OBSERVED, economics
+from kgprof.measures.economics import economics
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
@@ -46,7 +46,7 @@ RULES = (NEVER_BREAKS_EVEN,)
 def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
     found = (run.once(economics) for run in evidence.runs)
-    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != NOT_OBSERVED)
+    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != m.Payoff.NOT_OBSERVED)
 
 
 def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
@@ -54,9 +54,9 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
 
 
 def _level(event: m.Economics) -> m.Level | None:
-    if event.verdict == "never":
+    if event.verdict == m.Payoff.NEVER:
         return NEVER_BREAKS_EVEN.level
-    return m.Level.NOTE if event.verdict == "level" or _late(event.cold) else None
+    return m.Level.NOTE if event.verdict == m.Payoff.LEVEL or _late(event.cold) else None
 
 
 def _late(cold: m.BreakEven | m.Skipped) -> bool:

@@ -28,7 +28,7 @@ NOTHING_MEASURED = m.Rule(
         "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
         "--mode default. Where no time was measured, the log of the run says how its process ended."
     ),
-    topic=m.Topic.RECORDING,
+    topic=m.Topic.COVERAGE,
     seen_in=((),),
     can_cost=(),
     judged_from_times=False,
@@ -93,7 +93,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 
 def _compiled_nothing(event: CoverageEvent) -> m.Finding:
-    message = f"{event.run.slug}: mode {event.run.mode} was asked for, and nothing was compiled"
+    message = f"mode {event.run.mode} was asked for, and nothing was compiled"
     return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 

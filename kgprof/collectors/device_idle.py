@@ -140,7 +140,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if expected else rule.level,
-        message=f"{event.run.slug}: {_words(event)}",
+        message=_words(event),
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
         detail=_detail(event),

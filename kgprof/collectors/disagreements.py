@@ -46,7 +46,7 @@ SOURCES_DISAGREE = m.Rule(
         "the program replaces torch's log settings or resets Dynamo while it runs, let it not; otherwise report it "
         "with the Recording attached."
     ),
-    topic=m.Topic.RECORDING,
+    topic=m.Topic.SOURCES,
     seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
     can_cost=(),
     judged_from_times=True,
@@ -90,8 +90,7 @@ def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
 
 
 def _unavailable(compiled: object) -> set[str]:
-    lines = compiled.capture_unavailable if isinstance(compiled, m.CompilePass) else ()
-    return {name for name in (TRACE, FRAMES, GRAPHS) if any(f"capture {name} " in line for line in lines)}
+    return {one.capture for one in compiled.capture_unavailable} if isinstance(compiled, m.CompilePass) else set()
 
 
 def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
@@ -163,7 +162,7 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     memory, source = run.record.memory, run.source
     if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or memory.syncs.left_out:
         return
-    if any(line.startswith(f"capture {SYNC_HOOKS} ") for line in memory.capture_unavailable):
+    if any(one.capture == SYNC_HOOKS for one in memory.capture_unavailable):
         return
     seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
     certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too

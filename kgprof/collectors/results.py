@@ -104,7 +104,7 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
     return m.Finding(
         rule=RESULT_DIFFERS.id,
         level=m.Level.ERROR,
-        message=f"{event.run.slug}: {detail}{note}",
+        message=f"{detail}{note}",
         run=event.run,
         count=max(agreement.differing, agreement.reference_differing, 1),
         fingerprint=fingerprint(RESULT_DIFFERS.id, event.run),
@@ -115,7 +115,7 @@ def _unfinished(event: ResultEvent) -> m.Finding:
     return m.Finding(
         rule=WORK_UNFINISHED.id,
         level=m.Level.ERROR,
-        message=f"{event.run.slug}: {event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
+        message=f"{event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
         run=event.run,
         count=event.unfinished,
         fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),

@@ -266,7 +266,7 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
 def _is_symptom(finding: m.Finding) -> bool:
     """It says that something is slow, or that the report cannot be relied on, and not why."""
     rule = rule_of(finding)
-    return bool(rule.symptom_of) or rule.topic is m.Topic.RECORDING
+    return bool(rule.symptom_of) or rule.topic in (m.Topic.SOURCES, m.Topic.COVERAGE)
 
 
 def _loses_graphs(finding: m.Finding) -> bool:
@@ -284,14 +284,13 @@ def _of_finding(
     run: m.RunKey | None, compared: m.ComparedFinding, explains: float | m.Skipped, claimed: Sequence[Part] = ()
 ) -> m.Cause:
     finding, new = compared.finding, compared.status is m.FindingStatus.NEW
-    message = finding.message.removeprefix(f"{run.slug}: ") if run else finding.message
     status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
     return m.Cause(
         cause=m.CauseKind.FINDING,
         rule=finding.rule,
-        subject=message,
+        subject=finding.message,
         run=run,
-        text=f"{status} {finding.rule} {message}",
+        text=f"{status} {finding.rule} {finding.message}",
         seen_in_traces=tuple(part.text for part in claimed[:2]),
         explains_us=explains,
         fingerprint=finding.fingerprint,
@@ -304,7 +303,7 @@ def _of_finding(
 
 def _results(run: _Run) -> Iterator[Ranked]:
     findings, subject = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS], "results changed"
-    words = [f"{finding.rule} {finding.message}" for finding in findings]
+    words = [f"{finding.rule} {finding.alone}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
         text, first = f"{subject}: {'; '.join(words[:4])}", next(iter(findings), None)

@@ -65,7 +65,7 @@ def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
     for new in (each.finding for each in compared.findings if each.fails):
         where = f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
         slug = f"{new.run.slug}: " if new.run else ""
-        text = f"{slug}new {new.rule}{where}: {new.message.removeprefix(slug)}"
+        text = f"{slug}new {new.rule}{where}: {new.message}"
         yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
     for run in compared.runs:
         for cause in run.causes:

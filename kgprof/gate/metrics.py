@@ -13,7 +13,7 @@ from kgprof.wording import plural
 SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 # Without these, no compilation is seen at all; of the others each has a second source.
-INDISPENSABLE = ("capture structured trace unavailable", "capture compilation unavailable")
+INDISPENSABLE = ("structured trace", "compilation")  # captures without which COMPILE shows nothing
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
 
 
@@ -114,9 +114,13 @@ def _no_pass(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
 def _no_capture(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
     if metric.in_memory:
         return ""
-    assert isinstance(run.compile, m.CompileSummary)
-    missing = next((line for line in run.compile.capture_unavailable if line.startswith(INDISPENSABLE)), "")
-    return missing or (run.records_lacking if metric.rules else "")
+    return nothing_captured(run) or (run.records_lacking if metric.rules else "")
+
+
+def nothing_captured(run: m.RunReport) -> str:
+    """Which capture was missing where COMPILE could show nothing; empty where none was."""
+    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
+    return next((one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), "")
 
 
 def _no_compilation(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:

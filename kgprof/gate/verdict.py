@@ -19,7 +19,7 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate.budgets import EXCEEDED, OPTION, Budget
-from kgprof.gate.metrics import BY_NAME, INDISPENSABLE, READS, compiled_nothing, counts
+from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
 _FAILS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
@@ -45,7 +45,7 @@ def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fai
 
 
 def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
-    if finding.accepted or rule_of(finding).topic is m.Topic.RECORDING:
+    if finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
         return False  # the gate says itself when sources disagree and when nothing was compiled
     if judging := _judging(finding, budgets):
         return any(budget.status == EXCEEDED for budget in judging)
@@ -107,7 +107,7 @@ def _failures(
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
         *(f"{b.run.slug}: {said(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
-        *(f"{finding.rule} {finding.message}" for finding in severe),
+        *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {e.rule} in {place(e)} expired on {e.expires}" for e in entries if e.status == EXPIRED),
     ]
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
@@ -125,8 +125,7 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
 
 
 def _why_not(run: m.RunReport) -> str:
-    lines = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    known = next((line for line in lines if line.startswith(INDISPENSABLE)), "")
+    known = nothing_captured(run)
     return f" ({known})" if known else ""
 
 
@@ -143,7 +142,7 @@ def _inconclusive(
     disagreed = [f for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted]
     texts = [
         *unseen,
-        *(f"{finding.rule} {finding.message}" for finding in disagreed),
+        *(f"{finding.rule} {finding.alone}" for finding in disagreed),
         *(f"the budget {b.scope}:{b.metric.name} is for a run that there is not" for b in _idle(profile, scopes)),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]

@@ -17,7 +17,6 @@ from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_STEP, Unit,
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
-PAYS, LEVEL, NEVER, NOT_OBSERVED = "pays", "level", "never", "not observed"
 ROUNDS_TO_JUDGE = 3  # on both sides: with fewer the spread of one process' own samples is the better one
 ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds 2 or more starts it on warm caches")
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
@@ -52,7 +51,7 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
     if not isinstance(recording.agreement, m.Agreement):
         return False
     judged = dict(recording.agreement.runs).get(key)
-    return isinstance(judged, m.RunAgreement) and judged.verdict == "different"
+    return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
 def _economics(
@@ -61,7 +60,7 @@ def _economics(
     cold_s, warm_s = _cold_s(run), _warm_s(run)
     eager_s = NO_EAGER if eager is None else _cold_s(eager)
     times = _times(run, eager)
-    verdict = NOT_OBSERVED if results_differ else times.verdict
+    verdict = m.Payoff.NOT_OBSERVED if results_differ else times.verdict
     cold = _break_even(cold_s, eager_s, times, verdict, run)
     started_s = warm_s.median if isinstance(warm_s, m.Spread) else warm_s
     return m.Economics(
@@ -78,7 +77,7 @@ def _economics(
         cold=cold,
         warm=_break_even(started_s, _warm_eager_s(eager, eager_s), times, verdict, run),
         verdict=verdict,
-        text=_text(run.key, cold_s, times, cold, verdict),
+        text=_text(cold_s, times, cold, verdict),
     )
 
 
@@ -146,12 +145,12 @@ class _Times:
         return (self.eager.median - self.compiled.median) * self.to_us
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> m.Payoff:
         if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
-            return NOT_OBSERVED
+            return m.Payoff.NOT_OBSERVED
         if self._below(self.compiled, self.eager):
-            return PAYS
-        return NEVER if self._below(self.eager, self.compiled) else LEVEL
+            return m.Payoff.PAYS
+        return m.Payoff.NEVER if self._below(self.eager, self.compiled) else m.Payoff.LEVEL
 
     def _below(self, first: m.Spread, second: m.Spread) -> bool:
         """All of ``first`` under all of ``second``; steps of one process are many and have outliers."""
@@ -189,7 +188,7 @@ def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | N
 
 
 def _break_even(
-    started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: str, run: m.RunRecord
+    started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: m.Payoff, run: m.RunRecord
 ) -> m.BreakEven | m.Skipped:
     for missing in (started_s, eager_s, times.saved_us):
         if isinstance(missing, m.Skipped):
@@ -198,8 +197,8 @@ def _break_even(
     assert not isinstance(eager_s, m.Skipped)
     assert not isinstance(times.saved_us, m.Skipped)
     assert isinstance(times.compiled, m.Spread)
-    if verdict != PAYS:
-        return RESULTS_DIFFER if verdict == NOT_OBSERVED else NOT_FASTER
+    if verdict != m.Payoff.PAYS:
+        return RESULTS_DIFFER if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
     units = max(0.0, started_s - eager_s) * 1e6 / times.saved_us
     return _counted(units, units * times.compiled.median * times.to_us / 1e6, times.unit, run)
 
@@ -220,23 +219,23 @@ def _counted(units: float, after_s: float, unit: Unit, run: m.RunRecord) -> m.Br
 # ---------------------------------------------------------------- in words
 
 
-def _text(key: m.RunKey, cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: str) -> str:
-    if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == NOT_OBSERVED:
+def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
+    if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
         missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
-        return f"{key.slug}: it was not weighed against eager: {missing.reason}"
+        return f"it was not weighed against eager: {missing.reason}"
     figures = (
         f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
         f"({_samples(times)})"
     )
     took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
-    if verdict == NEVER:
-        return f"{key.slug}: it never earns back{took or ' what compiling takes'}: {figures}"
-    if verdict == LEVEL:
+    if verdict == m.Payoff.NEVER:
+        return f"it never earns back{took or ' what compiling takes'}: {figures}"
+    if verdict == m.Payoff.LEVEL:
         lost = took or " what compiling takes"
-        return f"{key.slug}: it is not faster than eager beyond the noise, so nothing earns back{lost}: {figures}"
+        return f"it is not faster than eager beyond the noise, so nothing earns back{lost}: {figures}"
     if isinstance(cold, m.Skipped):
-        return f"{key.slug}: it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
-    return f"{key.slug}: it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
+        return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
+    return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
 
 
 def _ranged(time: m.Spread, unit: Unit) -> str:

@@ -28,7 +28,6 @@ SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks tak
 ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a cache
 ROWS = 50  # the largest, in the Profile
 
-MEMORY, COMPUTE, LATENCY, IMPOSSIBLE = "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
 RULE = (
     "The ideal time of a launch is the longer of its bytes at the rate of the measured copy and its operations at the "
     "rate of the measured matmul of their type. Latency-bound: the median launch takes more than "
@@ -306,7 +305,7 @@ def _median(ceilings: Iterable[m.Ceiling], operation: str, dtype: str) -> float 
     return next((one.median for one in ceilings if (one.operation, one.dtype) == (operation, dtype)), None)
 
 
-def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> str | m.Skipped:
+def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> m.Bound | m.Skipped:
     """As RULE says."""
     if isinstance(ideal, m.Skipped):
         return ideal
@@ -314,7 +313,7 @@ def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> 
         return m.Skipped(reason="the trace says that it took no time")
     share = max(ideal.memory_us, ideal.compute_us) / median_us
     if share > ABOVE:
-        return IMPOSSIBLE
+        return m.Bound.IMPOSSIBLE
     if share < NEAR and (median_us < SHORT_US or few_blocks):
-        return LATENCY
-    return MEMORY if ideal.memory_us >= ideal.compute_us else COMPUTE
+        return m.Bound.LATENCY
+    return m.Bound.MEMORY if ideal.memory_us >= ideal.compute_us else m.Bound.COMPUTE

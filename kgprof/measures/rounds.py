@@ -94,4 +94,4 @@ def _lost(records: Sequence[m.RoundRecord]) -> Iterator[str]:
 
 
 def _how(ended: m.Exit) -> str:
-    return "ended without writing its times" if ended.outcome == "ok" else ended.words
+    return "ended without writing its times" if ended.outcome == m.Outcome.OK else ended.words

@@ -66,6 +66,10 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
 
 
+def slow_first_words(ratio: float) -> str:
+    return f"the first evaluation took {ratio:.2f} times the median of the others"
+
+
 def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Seconds a whole evaluation."""
     if isinstance(timing, m.Skipped):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.options import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
@@ -59,10 +61,16 @@ class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
         return self.overflow / self.candidates if self.candidates else 0.0
 
 
+class AgreementVerdict(StrEnum):
+    EQUAL = "equal"
+    NEAR_TIES = "near-ties"  # equal but for them
+    DIFFERENT = "different"
+
+
 class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     """How the result vector of one run compares with the baseline run's (all of it) and the reference's (a sample)."""
 
-    verdict: str  # "equal", "near-ties" (equal but for them), "different"
+    verdict: AgreementVerdict
     compared: int  # entries compared with the baseline run
     differing: int
     near_ties: int  # of these: the reference's path has a top-2 gap below the threshold

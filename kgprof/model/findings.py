@@ -22,8 +22,10 @@ class Topic(StrEnum):
     CUDA_GRAPHS = "CUDA graphs"
     TENSORS = "tensors"
     RESULTS = "results"
-    RECORDING = "recording"  # whether the report can be relied on
+    SOURCES = "sources"  # whether those of one fact agree
+    COVERAGE = "coverage"  # whether anything was measured
     TIME = "time"
+    UNKNOWN = "unknown"  # of a rule that this version does not have
 
 
 class Witness(StrEnum):
@@ -82,7 +84,7 @@ def unknown_rule(name: str, level: Level) -> Rule:
         why="",
         example="",
         remedy="",
-        topic=Topic.RECORDING,
+        topic=Topic.UNKNOWN,
         seen_in=((),),
         can_cost=(),
         judged_from_times=False,
@@ -116,7 +118,7 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
 class Finding(Model, frozen=True, kw_only=True):
     rule: str  # the rule's id
     level: Level
-    message: str
+    message: str  # without the run, which stands beside it
     run: RunKey | None = None
     location: Location | None = None
     count: int = 1
@@ -126,12 +128,23 @@ class Finding(Model, frozen=True, kw_only=True):
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
 
+    @property
+    def alone(self) -> str:
+        """The message where nothing stands beside it: with the run, unless a place says what it is about."""
+        return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
+
+
+class PracticeStatus(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_OBSERVED = "not observed"
+
 
 class ChecklistItem(Model, frozen=True, kw_only=True):
-    """One practice that torch.compile rewards, looked at on this program. ``status``: pass, fail, not observed."""
+    """One practice that torch.compile rewards, looked at on this program."""
 
     id: str  # "static-shapes"; never reused
     title: str
-    status: str
+    status: PracticeStatus
     evidence: str  # what was seen, with its figures; or why nothing was
     findings: tuple[str, ...] = ()  # fingerprints of the findings that speak against it

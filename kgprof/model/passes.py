@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.compile_records import Sources
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.sync_records import SyncRecords
 from kgprof.model.tensor_records import TensorRecords
 
 
+class Outcome(StrEnum):
+    OK = "ok"
+    RAISED = "raised"
+    EXITED = "exited"  # a script, by sys.exit
+    TIMED_OUT = "timed-out"
+    KILLED = "killed"
+    INTERRUPTED = "interrupted"
+    NOT_STARTED = "not started"  # a round
+
+
 class Exit(Model, frozen=True, kw_only=True):
-    """How a child ended.
+    """How a child ended."""
 
-    ``outcome``: ok, raised, exited (a script: sys.exit), timed-out, killed, interrupted; not started (of a round).
-    """
-
-    outcome: str
+    outcome: Outcome
     message: str = ""  # the exception's last line, or the signal's name
     traceback: str = ""
     during: str = ""  # the pass that was running
@@ -73,7 +82,7 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     call_us: tuple[float, ...]  # microseconds of each call
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
-    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+    capture_unavailable: tuple[Unavailable, ...] = ()
     calls: int | None = (
         None  # of a script: how many steps there were, of which ``call_us`` has the first; None: as many
     )
@@ -93,7 +102,8 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     step_us: tuple[tuple[float, ...], ...]
     evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
     stopped_early: str = ""  # why fewer evaluations than asked for
-    notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them, a slow first one)
+    notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
+    slow_first: float | None = None  # the first evaluation over the median of the others, where it took longer
     machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")
 
 
@@ -169,4 +179,4 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     tensors: TensorRecords | Skipped
     peaks: MemoryPeaks | Skipped
     sources: Sources = Sources()  # of the project files that the probes' stacks name
-    capture_unavailable: tuple[str, ...] = ()  # "capture X unavailable: why"
+    capture_unavailable: tuple[Unavailable, ...] = ()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.structs import Model, Skipped, Tagged
+
+
+class Bound(StrEnum):
+    """What keeps a kernel from being faster, against what the card was measured to do."""
+
+    MEMORY = "memory-bound"
+    COMPUTE = "compute-bound"
+    LATENCY = "latency-bound"
+    IMPOSSIBLE = "above the ceiling"
 
 
 class Ceiling(Model, frozen=True, kw_only=True):
@@ -43,7 +54,7 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     flops: int | Skipped
     bytes_per_s: float | Skipped
     flops_per_s: float | Skipped
-    bound: str | Skipped  # "memory-bound", "compute-bound", "latency-bound", "above the ceiling"
+    bound: Bound | Skipped
     of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kgprof.model.evaluation import Evaluation, RunAgreement
+from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import Location
 from kgprof.model.holistic import HolisticCheck
 from kgprof.model.host import FlameGraph, HostBreakdown
@@ -12,7 +12,7 @@ from kgprof.model.kernels import KernelBreakdown
 from kgprof.model.options import RunKey
 from kgprof.model.passes import Compilation, Exit, MemoryPeaks
 from kgprof.model.recording import ScriptRun
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread
 
 
@@ -37,7 +37,7 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
     compilations: tuple[Compilation, ...]
-    capture_unavailable: tuple[str, ...]
+    capture_unavailable: tuple[Unavailable, ...]
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(
         reason="this Recording holds no records of the compiler"
     )  # in the order of the calls
@@ -82,6 +82,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     log: LogExcerpt
     memory: MemorySummary | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
+    slow_first: float | None = None  # as TimingPass.slow_first
     script: ScriptRun | None = None  # None: a workload with steps of its own
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
@@ -91,7 +92,7 @@ class RunReport(Model, frozen=True, kw_only=True):
 
     @property
     def results_differ(self) -> bool:
-        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == "different"
+        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == AgreementVerdict.DIFFERENT
 
     @property
     def how_it_ended(self) -> str:

@@ -26,6 +26,18 @@ class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
     reason: str
 
 
+class Unavailable(Model, frozen=True, kw_only=True):
+    """A source of facts that this torch, or this way of recording, does not offer, or of whose facts a part is lost."""
+
+    capture: str  # the source's name: "structured trace"
+    why: str
+    incomplete: bool = False  # a part of it was seen
+
+    @property
+    def words(self) -> str:
+        return f"capture {self.capture} {'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
+
+
 def decode_json(data: bytes | str, kind: type[T]) -> T:
     """Typed JSON. Raises msgspec.DecodeError (ValidationError when the shape is wrong)."""
     return msgspec.json.decode(data, type=kind)

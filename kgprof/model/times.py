@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.findings import Location
 from kgprof.model.options import PassName, RunKey
 from kgprof.model.passes import MachineSpeed
@@ -70,11 +72,19 @@ class BreakEven(Tagged, frozen=True, kw_only=True, tag="breakeven"):
     after_s: float  # so many compiled steps (or candidates) take
 
 
+class Payoff(StrEnum):
+    """What compiling a run comes to against its eager twin."""
+
+    PAYS = "pays"
+    LEVEL = "level"  # not faster beyond the noise
+    NEVER = "never"
+    NOT_OBSERVED = "not observed"
+
+
 class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
     """One compiled run against the same strategy in mode eager.
 
     ``cold_s``, ``warm_s`` and ``eager_s``: what the calls before steady state took beyond as many steady ones.
-    ``verdict``: pays, level, never, not observed.
     """
 
     run: RunKey
@@ -89,15 +99,19 @@ class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
     saved_us: float | Skipped  # by each step or candidate; negative: it takes longer
     cold: BreakEven | Skipped
     warm: BreakEven | Skipped
-    verdict: str
+    verdict: Payoff
     text: str  # the same in a sentence, with the figures
 
 
-class TradeOff(Model, frozen=True, kw_only=True):
-    """Work behind a read of its predicate (``guarded``) against the same work done in every step (``always``).
+class ReadVerdict(StrEnum):
+    KEEP = "keep the read"
+    REMOVE = "remove it"
+    INCONCLUSIVE = "inconclusive"
+    NOT_OBSERVED = "not observed"
 
-    ``verdict``: keep the read, remove it, inconclusive, not observed.
-    """
+
+class TradeOff(Model, frozen=True, kw_only=True):
+    """Work behind a read of its predicate (``guarded``) against the same work done in every step (``always``)."""
 
     guarded: RunKey
     always: RunKey
@@ -108,5 +122,5 @@ class TradeOff(Model, frozen=True, kw_only=True):
     saved_per: str = "step"  # what ``saved_us`` is of; "evaluation": a step of the two is not the same work
     net: Spread | Skipped  # the quantity that decides, of the guarded run
     net_always: Spread | Skipped  # and of the other
-    verdict: str
+    verdict: ReadVerdict
     text: str  # the same in a sentence, with the figures

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ _LONGEST_HEAD = 2**22  # bytes before the events; a rank's process groups take s
 _START_BYTES = 64  # of which a part may lie in the next piece
 
 Column = npt.NDArray[np.int64]
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,31 +343,44 @@ def _event(value: Any) -> _Event | None:
 # ---------------------------------------------------------------- from events to columns
 
 
+class _Index(dict[K, int]):
+    """Each key's place, in the order in which they are first asked for."""
+
+    def __missing__(self, key: K) -> int:
+        self[key] = place = len(self)
+        return place
+
+
 class _Gathered:
     """Columns in the making: an array a part and field."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
-        self._categories: dict[str, int] = {}
-        self._names: dict[str, int] = {}
-        self._threads: dict[tuple[int | str, int | str], int] = {}
+        self._categories: _Index[str] = _Index()
+        self._names: _Index[str] = _Index()
+        self._threads: _Index[tuple[int | str, int | str]] = _Index()
         self._shapes: dict[LaunchShape, int] = {}
         self._known_shapes: dict[tuple[Any, ...], int] = {}
         self._impossible = 0
 
     def add(self, events: list[_Event]) -> None:
-        every = [event for event in events if event.ph == "X"]
-        complete = [event for event in every if abs(event.ts) <= _LATEST_US and 0 <= event.dur <= _LATEST_US]
-        self._impossible += len(every) - len(complete)
+        complete = [event for event in events if event.ph == "X"]
+        start_us = np.array([event.ts for event in complete], np.float64)
+        duration_us = np.array([event.dur for event in complete], np.float64)
+        possible = (np.abs(start_us) <= _LATEST_US) & (duration_us >= 0) & (duration_us <= _LATEST_US)
+        if not possible.all():
+            self._impossible += int((~possible).sum())
+            complete = [event for event, kept in zip(complete, possible.tolist(), strict=True) if kept]
+            start_us, duration_us = start_us[possible], duration_us[possible]
         arguments = [event.args or _NO_ARGUMENTS for event in complete]
         categories, names, threads = self._categories, self._names, self._threads
         self._parts.append(
             (
-                np.array([categories.setdefault(e.cat, len(categories)) for e in complete], np.int32),
-                np.array([names.setdefault(e.name, len(names)) for e in complete], np.int32),
-                np.array([threads.setdefault((e.pid, e.tid), len(threads)) for e in complete], np.int32),
-                _nanoseconds([e.ts for e in complete]),
-                _nanoseconds([e.dur for e in complete]),
+                np.array([categories[e.cat] for e in complete], np.int32),
+                np.array([names[e.name] for e in complete], np.int32),
+                np.array([threads[e.pid, e.tid] for e in complete], np.int32),
+                np.rint(start_us * 1000).astype(np.int64),
+                np.rint(duration_us * 1000).astype(np.int64),
                 _numbers([a.stream for a in arguments]),
                 _numbers([a.correlation for a in arguments]),
                 np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
@@ -452,10 +466,6 @@ def _extent(value: Any) -> tuple[int, ...]:
 
 def _is_whole(value: Any) -> bool:
     return _whole(value) is not None
-
-
-def _nanoseconds(microseconds: list[float]) -> Column:
-    return np.rint(np.array(microseconds, np.float64) * 1000).astype(np.int64)
 
 
 def _numbers(values: list[int | None]) -> Column:

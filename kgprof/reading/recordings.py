@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -118,11 +119,13 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         exit=ended,
         probe_exit=probe_exit,
         compile=_read_if_there(run / "compile.json", m.CompilePass | m.Skipped) or missing,  # type: ignore[arg-type]
-        timing=_read_if_there(run / "timing.json", m.TimingPass | m.Skipped) or missing,  # type: ignore[arg-type]
+        timing=_with_slow_first(
+            _read_if_there(run / "timing.json", m.TimingPass | m.Skipped) or missing  # type: ignore[arg-type]
+        ),
         trace=_read_if_there(run / "trace.json", m.TracePass | m.Skipped) or missing,  # type: ignore[arg-type]
         host=_read_if_there(run / "host.json", m.HostPass | m.Skipped) or missing,  # type: ignore[arg-type]
         stack=_read_if_there(run / "stack.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
-        or (older if ended.outcome == "ok" else missing),
+        or (older if ended.outcome == m.Outcome.OK else missing),
         kernels=_read_if_there(run / "kernels.json", m.TracePass | m.Skipped)  # type: ignore[arg-type]
         or not_probed,
         memory=_read_if_there(run / "memory.json", m.MemoryPass | m.Skipped) or not_probed,  # type: ignore[arg-type]
@@ -135,6 +138,48 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         script=_read_if_there(run / SCRIPT, m.ScriptRun),
         holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or _no_holistic(),  # type: ignore[arg-type]
         rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
+    )
+
+
+# Recordings and Profiles that an older kgprof wrote, which put into sentences what are fields now.
+_SLOW_FIRST = re.compile(r"the first evaluation took (?P<ratio>[\d.]+) times the median of the others")
+_CAPTURE = re.compile(r"capture (?P<capture>.+?) (?P<how>unavailable|incomplete): (?P<why>.*)", re.DOTALL)
+_CAPTURES_AS_SENTENCES = re.compile(rb'"capture_unavailable":\s*\[\s*"')
+
+
+def with_captures_as_fields(data: bytes) -> bytes:
+    """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises DecodeError."""
+    return _captures_as_fields(data) if _CAPTURES_AS_SENTENCES.search(data) else data
+
+
+def _captures_as_fields(data: bytes) -> bytes:
+    def walk(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walk(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: lost(each) if key == "capture_unavailable" else walk(each) for key, each in value.items()}
+
+    def lost(sentences: Any) -> Any:
+        return [
+            {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
+            if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence))
+            else sentence
+            for sentence in sentences
+        ]
+
+    return msgspec.json.encode(walk(msgspec.json.decode(data)))
+
+
+def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipped:
+    if isinstance(timing, m.Skipped) or not (
+        matches := [match for note in timing.notes if (match := _SLOW_FIRST.fullmatch(note))]
+    ):
+        return timing
+    return msgspec.structs.replace(
+        timing,
+        notes=tuple(note for note in timing.notes if not _SLOW_FIRST.fullmatch(note)),
+        slow_first=float(matches[0]["ratio"]),
     )
 
 
@@ -204,9 +249,9 @@ def _no_holistic() -> m.Skipped:
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(outcome="interrupted", message="kgprof itself ended before this run did")
+        return m.Exit(outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
-    return m.Exit(outcome="interrupted", message=f"never started: {why}")
+    return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:
@@ -236,7 +281,7 @@ def _read_if_there(path: Path, kind: type[T]) -> T | None:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        return m.decode_json(path.read_bytes(), kind)
+        return m.decode_json(with_captures_as_fields(path.read_bytes()), kind)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     except msgspec.DecodeError as error:

@@ -237,9 +237,9 @@ class _Child:
         finally:
             self._end()
         if interrupted:
-            return Ended(exit=self._exit("interrupted", "Ctrl-C"))
+            return Ended(exit=self._exit(m.Outcome.INTERRUPTED, "Ctrl-C"))
         if timed_out:
-            return Ended(exit=self._exit("timed-out", f"no end within {timeout_s:g} s (--timeout)"))
+            return Ended(exit=self._exit(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)"))
         return self._judge(left_alone)
 
     def _await_news(self, timeout_s: float) -> None:
@@ -257,25 +257,25 @@ class _Child:
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
         if code < 0:
-            return Ended(exit=self._exit("killed", _signal_name(-code)))
+            return Ended(exit=self._exit(m.Outcome.KILLED, _signal_name(-code)))
         match self._last_word:
             case Failed() as failed:
-                outcome = "exited" if failed.exited else "raised"
+                outcome = m.Outcome.EXITED if failed.exited else m.Outcome.RAISED
                 ended = self._exit(outcome, failed.message, failed.traceback)
-                if outcome == "raised" and not left_alone:  # on its way out with 1; the signal's number is ours
+                if outcome is m.Outcome.RAISED and not left_alone:  # on its way out with 1; the signal's number is ours
                     ended = msgspec.structs.replace(ended, exit_code=1)
                 return Ended(exit=ended, failed=failed)
             case Done() if code == 0:
-                return Ended(exit=self._exit("ok"))
-        return Ended(exit=self._exit("raised", f"the process ended itself with exit code {code}"))
+                return Ended(exit=self._exit(m.Outcome.OK))
+        return Ended(exit=self._exit(m.Outcome.RAISED, f"the process ended itself with exit code {code}"))
 
-    def _exit(self, outcome: str, message: str = "", traceback: str = "") -> m.Exit:
+    def _exit(self, outcome: m.Outcome, message: str = "", traceback: str = "") -> m.Exit:
         return m.Exit(
             outcome=outcome,
             message=message,
             traceback=traceback,
-            during="" if outcome == "ok" else self._phase,
-            exit_code=0 if outcome == "ok" else self._process.returncode,
+            during="" if outcome is m.Outcome.OK else self._phase,
+            exit_code=0 if outcome is m.Outcome.OK else self._process.returncode,
             elapsed_s=round(time.monotonic() - self._began, 3),
         )
 

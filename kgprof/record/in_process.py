@@ -154,9 +154,9 @@ class InProcess:
 
     def _exit(self) -> m.Exit:
         if self._failure is None:
-            return m.Exit(outcome="ok", exit_code=0)
+            return m.Exit(outcome=m.Outcome.OK, exit_code=0)
         failed = describe_failure(self._failure)
-        return m.Exit(outcome="raised", message=failed.message, traceback=failed.traceback, exit_code=1)
+        return m.Exit(outcome=m.Outcome.RAISED, message=failed.message, traceback=failed.traceback, exit_code=1)
 
     def _compile_pass(self) -> m.CompilePass:
         return m.CompilePass(

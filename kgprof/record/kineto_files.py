@@ -268,7 +268,7 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
         folder, key, m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
     )
     # How the program ended is not in its trace.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
 def _keep(source: Path, kept: Path) -> None:

@@ -158,7 +158,7 @@ def _bring(output: Path, launched: Launch, rank: int, key: m.RunKey, recording: 
     folder = output / layout.FOLDER
     if recording is None:
         why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
-        store.write_exit(folder, key, m.Exit(outcome="killed", message=why))
+        store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
         return
     there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
     shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)

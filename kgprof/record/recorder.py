@@ -36,7 +36,7 @@ UNASKED = {
     m.PassName.STACK: "a script is run once, and without stacks; --passes with stack in it runs it once more",
     m.PassName.KERNELS: "a script is not compiled a second time for the names of Inductor's C++ kernels",
 }
-NOT_REPEATED = m.Exit(outcome="not started", message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
@@ -205,7 +205,7 @@ class _Recording:
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
         if lacking := self._what_is_lacking(key):
-            store.write_exit(self.folder, key, m.Exit(outcome="raised", message=lacking, during="prepare"))
+            store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
         return ended.outcome == "ok"

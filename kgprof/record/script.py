@@ -337,7 +337,8 @@ class Capture:
         return self._window.result
 
     def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> m.CompilePass:
-        lost = ("capture torch logs incomplete: the program called torch._logging.set_logs itself",) if own_logs else ()
+        why = "the program called torch._logging.set_logs itself"
+        lost = (m.Unavailable(capture="torch logs", why=why, incomplete=True),) if own_logs else ()
         return m.CompilePass(
             call_us=call_us,
             steady_from=self._options.warmup,

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Protocol
 
+from kgprof import model as m
+
 
 class Source(Protocol):
     """Listens from enter to exit. Exit restores everything that enter touched, also when the workload raised."""
@@ -34,6 +36,6 @@ def listening(sources: Iterable[Source]) -> Iterator[None]:
         yield
 
 
-def unavailable(sources: Iterable[Source]) -> tuple[str, ...]:
-    """One line for each source that this torch does not offer."""
-    return tuple(f"capture {s.name} unavailable: {s.unavailable}" for s in sources if s.unavailable)
+def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
+    """Each source that this torch does not offer."""
+    return tuple(m.Unavailable(capture=s.name, why=s.unavailable) for s in sources if s.unavailable)

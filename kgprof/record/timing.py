@@ -167,13 +167,11 @@ def _why_early(done: int, wanted: int, what: str, budget_s: float) -> str:
 
 
 def _with_notes(timing: m.TimingPass, frames_compiled: int) -> m.TimingPass:
-    notes = []
-    if frames_compiled:
-        notes.append(f"torch compiled during TIMING ({frames_compiled} frames): some samples hold compilation")
+    compiled = f"torch compiled during TIMING ({frames_compiled} frames): some samples hold compilation"
+    slow_first = None
     if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
-        ratio = walls[0] / statistics.median(walls[1:])
-        notes.append(f"the first evaluation took {ratio:.2f} times the median of the others")
-    return replace(timing, notes=tuple(notes))
+        slow_first = walls[0] / statistics.median(walls[1:])
+    return replace(timing, notes=(compiled,) if frames_compiled else (), slow_first=slow_first)
 
 
 def _frames_seen_by_dynamo() -> int:

@@ -86,7 +86,7 @@ class CompileSources:
     def compilations(self) -> tuple[m.Compilation, ...]:
         return tuple(compilations(self._trace.records))
 
-    def unavailable(self) -> tuple[str, ...]:
+    def unavailable(self) -> tuple[m.Unavailable, ...]:
         return unavailable(self.sources) + _switched_off()
 
 
@@ -110,9 +110,9 @@ def _timed_call(session: Session, device: torch.device, calls: CallIndex) -> flo
         return (time.perf_counter_ns() - began) / 1e3
 
 
-def _switched_off() -> tuple[str, ...]:
+def _switched_off() -> tuple[m.Unavailable, ...]:
     by = compilation_switched_off_by(os.environ)
-    return (f"capture compilation unavailable: {by} is set, so torch.compile compiles nothing",) if by else ()
+    return (m.Unavailable(capture="compilation", why=f"{by} is set, so torch.compile compiles nothing"),) if by else ()
 
 
 def compilation_switched_off_by(environment: Mapping[str, str]) -> str:

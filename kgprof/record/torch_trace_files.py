@@ -290,16 +290,16 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
         store.write_pass(folder, key, name, m.Skipped(reason=NOT_THERE))
     store.write_evaluation(folder, key, m.Skipped(reason=NOT_THERE))
     # How the process ended is not in its trace; the gate must not take a program for dead that wrote all it had.
-    store.write_exit(folder, key, m.Exit(outcome="ok"))
+    store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
 def _compile_pass(file: TraceFile, options: m.Options) -> m.CompilePass:
-    lost = tuple(f"capture structured trace incomplete: {problem}" for problem in file.problems())
+    lost = (m.Unavailable(capture="structured trace", why=why, incomplete=True) for why in file.problems())
     return m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
-        capture_unavailable=(*lost, *(f"capture {name} unavailable: {NOT_THERE}" for name in UNSEEN)),
+        capture_unavailable=(*lost, *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN)),
         calls=0,
     )
 

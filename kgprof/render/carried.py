@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import RULES
 from kgprof.errors import InputError
+from kgprof.reading.recordings import with_captures_as_fields
 
 T = TypeVar("T")
 
@@ -150,8 +151,9 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path=path,
             hint="update kgprof",
         )
+    data = with_captures_as_fields(data)
     if any("topic" not in rule for rule in head.rules):
-        data = _with_facts(data)
+        return _without_names(_of_json(_with_facts(data), m.Profile, path))
     return _of_json(data, m.Profile, path)
 
 
@@ -164,6 +166,8 @@ class _Head(msgspec.Struct):
 
 def _with_facts(data: bytes) -> bytes:
     """A Profile whose rules do not state their facts yet, with those of today's rules."""
+    from kgprof.collectors import RULES  # with numpy, which no other report needs
+
     document = msgspec.json.decode(data)
     known = {rule.id: rule for rule in RULES}
     for rule in document["rules"]:
@@ -171,6 +175,27 @@ def _with_facts(data: bytes) -> bytes:
         for fact in FACTS:
             rule[fact] = getattr(stated, fact)
     return msgspec.json.encode(document)
+
+
+def _without_names(profile: m.Profile) -> m.Profile:
+    """A Profile of the same time, in which sentences about a whole run began with its name."""
+
+    def bare(finding: m.Finding) -> m.Finding:
+        named = f"{finding.run.slug}: " if finding.run else ""
+        return replace(finding, message=finding.message.removeprefix(named))
+
+    runs = tuple(
+        replace(run, economics=replace(run.economics, text=run.economics.text.removeprefix(f"{run.key.slug}: ")))
+        if isinstance(run.economics, m.Economics)
+        else run
+        for run in profile.runs
+    )
+    compared = profile.comparison
+    if compared is not None:
+        compared = replace(
+            compared, findings=tuple(replace(one, finding=bare(one.finding)) for one in compared.findings)
+        )
+    return replace(profile, runs=runs, findings=tuple(map(bare, profile.findings)), comparison=compared)
 
 
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:

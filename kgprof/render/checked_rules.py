@@ -26,12 +26,12 @@ def was_watched(rule: m.Rule, run: m.RunReport, device: str) -> bool:
 def _captured(run: m.RunReport, witness: m.Witness) -> bool:
     """Whether COMPILE had this hook or log of torch's."""
     return isinstance(run.compile, m.CompileSummary) and not any(
-        line.startswith(f"capture {witness} unavailable") for line in run.compile.capture_unavailable
+        lost.capture == witness and not lost.incomplete for lost in run.compile.capture_unavailable
     )
 
 
 def _weighed(run: m.RunReport) -> bool:
-    return isinstance(run.economics, m.Economics) and run.economics.verdict != "not observed"
+    return isinstance(run.economics, m.Economics) and run.economics.verdict is not m.Payoff.NOT_OBSERVED
 
 
 _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {

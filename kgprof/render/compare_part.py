@@ -355,7 +355,7 @@ def _finding(
     return FindingRow(
         rule=finding.rule,
         level=finding.level.value,
-        message=same.words,
+        message=finding.message,
         place=_where(finding.location, profile),
         runs=", ".join(same.runs[: limits.lines]),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",

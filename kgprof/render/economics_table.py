@@ -39,7 +39,7 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
 
 def sentences(profile: m.Profile) -> tuple[str, ...]:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand there."""
-    return tuple(one.text for one in weighed(profile) if one.verdict == "pays")
+    return tuple(f"{one.run.slug}: {one.text}" for one in weighed(profile) if one.verdict == m.Payoff.PAYS)
 
 
 def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:

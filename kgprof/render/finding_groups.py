@@ -12,10 +12,9 @@ from kgprof.render.quantity import count, figure, span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """Findings that have the rule, level, words, place and acceptance of ``first``."""
+    """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
     members: tuple[m.Finding, ...]
-    words: str  # without the run's name
 
     @property
     def first(self) -> m.Finding:
@@ -29,7 +28,7 @@ class Grouped:
     @property
     def times(self) -> str:
         """How often in a run; empty for once, or where the words say it."""
-        return times([finding.count for finding in self.members], self.words)
+        return times([finding.count for finding in self.members], self.first.message)
 
     @property
     def cost(self) -> str:
@@ -40,21 +39,16 @@ class Grouped:
 
     @property
     def message(self) -> str:
-        return f"{', '.join(self.runs)}: {self.words}" if self.runs else self.words
+        return f"{', '.join(self.runs)}: {self.first.message}" if self.runs else self.first.message
 
 
 def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
     """In the order in which each was first met."""
     groups: dict[object, list[m.Finding]] = {}
     for finding in findings:
-        key = (finding.rule, finding.level, finding.location, words(finding), finding.accepted)
+        key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
         groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(members=tuple(same), words=words(same[0])) for same in groups.values())
-
-
-def words(finding: m.Finding) -> str:
-    """Some messages begin with the run, so that they can stand alone; here it is said beside them."""
-    return finding.message.removeprefix(f"{finding.run.slug}: ") if finding.run else finding.message
+    return tuple(Grouped(members=tuple(same)) for same in groups.values())
 
 
 def times(counts: Sequence[int], said: str) -> str:
@@ -77,7 +71,7 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
 def with_cost(finding: m.Finding) -> str:
     """The message, and what it was measured to cost."""
     cost = finding.cost
-    return f"{finding.message}; costs {said_cost([cost])}" if isinstance(cost, m.FindingCost) else finding.message
+    return f"{finding.alone}; costs {said_cost([cost])}" if isinstance(cost, m.FindingCost) else finding.alone
 
 
 def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:

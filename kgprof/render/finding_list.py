@@ -125,7 +125,7 @@ def _line(
     return FindingLine(
         anchor=anchor,
         runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
-        message=one_line(same.words, 2 * limits.name),
+        message=one_line(same.first.message, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
         weight=max((weights.index(one) for one in _weights(same)), default=-1),
@@ -148,7 +148,7 @@ def _fails(same: Grouped, failing: frozenset[m.Finding], limits: Limits) -> str:
         return ""
     if len(members) == len(same.members):
         return "Fails the gate."
-    runs = Grouped(members=members, words=same.words).runs
+    runs = Grouped(members=members).runs
     return f"Fails the gate in {one_line(', '.join(runs[: limits.lines]), limits.name)}."
 
 

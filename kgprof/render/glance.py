@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.render import breakdown
 from kgprof.render.finding_list import FindingLine, FindingList
 from kgprof.render.limits import Limits
@@ -112,7 +111,8 @@ def _trust(profile: m.Profile) -> Iterator[str]:
         yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
-    disagreeing = sum(finding.rule == SOURCES_DISAGREE.id for finding in profile.findings)
+    about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}
+    disagreeing = sum(finding.rule in about_sources for finding in profile.findings)
     if disagreeing:
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
     gaps = gathered(profile.omissions)
@@ -122,7 +122,7 @@ def _trust(profile: m.Profile) -> Iterator[str]:
 
 def _agreement(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
     verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, m.RunAgreement)]
-    different = verdicts.count("different")
+    different = verdicts.count(m.AgreementVerdict.DIFFERENT)
     if different:
         yield f"results DIFFER in {count(different)} of {plural(len(verdicts), 'run')}"
     elif verdicts:

@@ -12,7 +12,11 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure
 from kgprof.render.table import Fact, timed
 
-STATUSES = ("fail", "pass", "not observed")  # in the order in which they are shown
+STATUSES = (
+    m.PracticeStatus.FAIL,
+    m.PracticeStatus.PASS,
+    m.PracticeStatus.NOT_OBSERVED,
+)  # in the order in which they are shown
 MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )

@@ -185,7 +185,7 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     ]
     if profile.comparison is not None:
         fixed = compare_words.of_status(profile.comparison.findings, m.FindingStatus.FIXED)
-        told += [("note", f"fixed: {found.finding.rule}: {found.finding.message}") for found in fixed[:LIMIT]]
+        told += [("note", f"fixed: {found.finding.rule}: {found.finding.alone}") for found in fixed[:LIMIT]]
         told += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:

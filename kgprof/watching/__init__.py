@@ -255,7 +255,7 @@ class Watch:
             return ()
         run = recording.runs[0]
         passes = [found for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
-        return tuple(line for found in passes for line in found.capture_unavailable)
+        return tuple(lost.words for found in passes for lost in found.capture_unavailable)
 
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:

@@ -315,7 +315,7 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
             differing += wrong
             remarks.append(remark if len(ours) == 1 else f"{name}: {remark}")
     return m.RunAgreement(
-        verdict="different" if differing else "equal",
+        verdict=m.AgreementVerdict.DIFFERENT if differing else m.AgreementVerdict.EQUAL,
         compared=compared,
         differing=differing,
         near_ties=0,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
-from kgprof.analysis.verdict import FIRST_EVALUATION_NOTE
+from kgprof.measures.times import slow_first_words
 from kgprof.model import (
     CompileSummary,
     Exit,
@@ -218,9 +218,9 @@ def test_a_spread_that_reaches_the_baselines_is_too_noisy_to_rank() -> None:
     )
 
 
-def timed(record: RunRecord, *evaluation_s: float, notes: tuple[str, ...] = ()) -> RunRecord:
+def timed(record: RunRecord, *evaluation_s: float, slow_first: float | None = None) -> RunRecord:
     assert isinstance(record.timing, TimingPass)
-    timing = msgspec.structs.replace(record.timing, evaluation_s=evaluation_s, notes=notes)
+    timing = msgspec.structs.replace(record.timing, evaluation_s=evaluation_s, slow_first=slow_first)
     return msgspec.structs.replace(record, timing=timing)
 
 
@@ -237,21 +237,12 @@ def test_one_evaluation_is_not_enough_to_rank(once: str) -> None:
 
 
 def test_a_first_evaluation_unlike_the_others_is_too_noisy_to_rank() -> None:
-    note = f"{FIRST_EVALUATION_NOTE} 1.60 times the median of the others"
-    fused = timed(run(FUSED), 0.32, 0.2, 0.2, notes=(note,))
+    fused = timed(run(FUSED), 0.32, 0.2, 0.2, slow_first=1.6)
 
     found = said(recording(run(EAGER, evaluation_s=0.5), fused, agreement=BOTH_EQUAL))
 
     assert found.status == "attention"
-    assert f"too noisy to rank (in fused.default {note})" in found.text
-
-
-def test_the_recorders_note_begins_as_the_verdict_expects() -> None:
-    from kgprof.record import timing as recorder
-
-    noted = recorder._with_notes(TimingPass(clock="x", step_us=(), evaluation_s=(9.0, 1.0, 1.0)), 0)
-
-    assert [note.startswith(FIRST_EVALUATION_NOTE) for note in noted.notes] == [True]
+    assert f"too noisy to rank (in fused.default {slow_first_words(1.6)})" in found.text
 
 
 def test_an_evaluation_that_counts_nothing_is_ranked_by_its_whole_time() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.analysis.buffer_copies import BufferCopies, CopyCost
-from kgprof.analysis.checklist import FAIL, NOT_OBSERVED, PASS, Seen, _copies_together, checklist
+from kgprof.analysis.checklist import Seen, _copies_together, checklist
 from kgprof.model import (
     ChecklistItem,
     Level,
     PassName,
+    PracticeStatus,
     Recording,
     RunKey,
     RunRecord,
@@ -97,7 +98,7 @@ CASES = {
 def test_it_passes_it_fails_and_it_is_not_observed(practice: str, load: Load) -> None:
     found = [items(load(*program))[practice] for program in CASES[practice]]
 
-    assert [item.status for item in found] == [PASS, FAIL, NOT_OBSERVED]
+    assert [item.status for item in found] == [PracticeStatus.PASS, PracticeStatus.FAIL, PracticeStatus.NOT_OBSERVED]
     assert all(item.evidence for item in found)
 
 
@@ -107,13 +108,13 @@ def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, lo
 
     statuses = [items(load(RUNTIME, program))[practice].status for program in programs]
 
-    assert statuses == [PASS, NOT_OBSERVED, NOT_OBSERVED]
+    assert statuses == [PracticeStatus.PASS, PracticeStatus.NOT_OBSERVED, PracticeStatus.NOT_OBSERVED]
 
 
 def test_a_profile_of_the_device_passes_and_a_cpu_has_none(load: Load) -> None:
     found = [items(load(*where))["device-profiled"].status for where in ((H200, "cond"), (COMPILER, "two_breaks"))]
 
-    assert found == [PASS, NOT_OBSERVED]
+    assert found == [PracticeStatus.PASS, PracticeStatus.NOT_OBSERVED]
 
 
 def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
@@ -127,9 +128,9 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
     unseen = [items(one)["cond-costs-cuda-graphs"] for one in (graphed, load(RUNTIME, "cond_predicate"))]
 
     # then
-    assert failed.status == FAIL
+    assert failed.status == PracticeStatus.FAIL
     assert "KGP30" in failed.evidence
-    assert [item.status for item in unseen] == [NOT_OBSERVED, NOT_OBSERVED]
+    assert [item.status for item in unseen] == [PracticeStatus.NOT_OBSERVED, PracticeStatus.NOT_OBSERVED]
     assert unseen[1].evidence == "no run with torch.cond asked for CUDA graphs"
 
 
@@ -157,15 +158,15 @@ def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:
     (run,) = recording.runs
     eager = with_run(recording, key=RunKey(strategy=run.key.strategy, mode="eager"))
 
-    assert items(recording)["few-reads"].status == FAIL
-    assert items(eager)["few-reads"].status == NOT_OBSERVED
+    assert items(recording)["few-reads"].status == PracticeStatus.FAIL
+    assert items(eager)["few-reads"].status == PracticeStatus.NOT_OBSERVED
 
 
 def test_a_note_speaks_against_nothing(load: Load) -> None:
     profile = analyse(load(RUNTIME, "rows_interleaved"))
 
     assert {found.level for found in profile.findings if found.rule == "KGP404"} == {Level.NOTE}
-    assert {item.id: item.status for item in profile.checklist}["no-writes-inside"] == PASS
+    assert {item.id: item.status for item in profile.checklist}["no-writes-inside"] == PracticeStatus.PASS
 
 
 def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresses(load: Load) -> None:
@@ -174,7 +175,7 @@ def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresse
 
     moves, stays = (items(load(RUNTIME, name))["buffers-allocated-once"] for name in names)
 
-    assert (moves.status, stays.status) == (PASS, PASS)
+    assert (moves.status, stays.status) == (PracticeStatus.PASS, PracticeStatus.PASS)
     assert "none lives from call to call" in moves.evidence
     assert "none lives from call to call" not in stays.evidence
 
@@ -214,13 +215,17 @@ def trade_off(verdict: str, mode: str = "default") -> TradeOff:
     [
         (
             (trade_off("remove it"), trade_off("keep the read")),
-            FAIL,
+            PracticeStatus.FAIL,
             "guarded.default takes longer than always.default",
         ),
-        ((trade_off("keep the read"),), PASS, "guarded.default takes less than always.default"),
-        ((trade_off("inconclusive"),), NOT_OBSERVED, "the verdict is: inconclusive"),
-        ((trade_off("remove it", mode="eager"),), NOT_OBSERVED, "the workload declares no alternatives to weigh"),
-        ((), NOT_OBSERVED, "the workload declares no alternatives to weigh"),
+        ((trade_off("keep the read"),), PracticeStatus.PASS, "guarded.default takes less than always.default"),
+        ((trade_off("inconclusive"),), PracticeStatus.NOT_OBSERVED, "the verdict is: inconclusive"),
+        (
+            (trade_off("remove it", mode="eager"),),
+            PracticeStatus.NOT_OBSERVED,
+            "the workload declares no alternatives to weigh",
+        ),
+        ((), PracticeStatus.NOT_OBSERVED, "the workload declares no alternatives to weigh"),
     ],
 )
 def test_a_read_is_judged_by_its_trade_off(
@@ -246,11 +251,11 @@ def copies(kernels: float, buffers: int) -> BufferCopies:
 @pytest.mark.parametrize(
     ("program", "buffers", "status"),
     [
-        ((H200, "normalised"), (copies(4.0, 4),), FAIL),
-        ((H200, "normalised"), (copies(2.0, 10),), PASS),
-        ((H200, "normalised"), (copies(2.0, 2),), PASS),  # too few to be worth it
-        ((COMPILER, "two_breaks"), (copies(4.0, 4),), NOT_OBSERVED),
-        ((H200, "normalised"), (), NOT_OBSERVED),
+        ((H200, "normalised"), (copies(4.0, 4),), PracticeStatus.FAIL),
+        ((H200, "normalised"), (copies(2.0, 10),), PracticeStatus.PASS),
+        ((H200, "normalised"), (copies(2.0, 2),), PracticeStatus.PASS),  # too few to be worth it
+        ((COMPILER, "two_breaks"), (copies(4.0, 4),), PracticeStatus.NOT_OBSERVED),
+        ((H200, "normalised"), (), PracticeStatus.NOT_OBSERVED),
     ],
 )
 def test_copies_one_by_one_fail_on_a_gpu_alone(
@@ -274,4 +279,4 @@ def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
     for kept in ("key", "exit", "probe_exit", "script", "evaluation"):
         fields.pop(kept, None)
 
-    assert {item.status for item in items(with_run(recording, **fields)).values()} == {NOT_OBSERVED}
+    assert {item.status for item in items(with_run(recording, **fields)).values()} == {PracticeStatus.NOT_OBSERVED}

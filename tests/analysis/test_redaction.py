@@ -121,7 +121,7 @@ def test_a_user_whose_name_is_a_word_is_left_out_of_paths_only(user: str) -> Non
 # ---------------------------------------------------------------- a Profile
 
 # These choose how a renderer goes on: they are words of the model and come from nowhere else.
-WORDS = ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties", "passes")
+WORDS = ("kind", "verdict", "level", "status", "outcome", "bound", "measured_in", "observer", "side", "ties", "passes")
 FIXED = ("created_utc", "unit", "basis", "device", "fused_kinds", "rules")
 
 

@@ -11,7 +11,7 @@ import pytest
 from kgprof import cli
 from kgprof.cli import selftest
 from kgprof.cli.selftest import UNAVAILABLE, WORKS, WRONG, Answers, Checked
-from kgprof.model import CompilePass, MemoryPass, PassName, Recording, RunRecord, Skipped, decode_json
+from kgprof.model import CompilePass, MemoryPass, PassName, Recording, RunRecord, Skipped, Unavailable, decode_json
 from kgprof.model.ceiling_records import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.model.compile_records import CompileRecords, KernelOrigins
 from kgprof.model.sync_records import SyncRecords
@@ -108,7 +108,9 @@ def test_frames_that_were_not_seen_are_wrong_and_a_hook_that_is_missing_is_unava
     compiled = recording.runs[0].compile
     assert isinstance(compiled, CompilePass)
     unseen = msgspec.structs.replace(records_of(recording), frames=())
-    missing = msgspec.structs.replace(compiled, capture_unavailable=("capture frame hook unavailable: no such class",))
+    missing = msgspec.structs.replace(
+        compiled, capture_unavailable=(Unavailable(capture="frame hook", why="no such class"),)
+    )
 
     wrong = selftest.compare(with_run(recording, records=unseen))
     lacking = selftest.compare(with_run(recording, records=unseen, compile=missing))

@@ -32,7 +32,7 @@ def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
         cold=cold,
         warm=UNKNOWN,
         verdict=verdict,
-        text="batched.default: in words",
+        text="in words",
     )
 
 
@@ -57,8 +57,8 @@ def test_slower_is_a_warning_level_or_late_a_note_and_what_pays_is_none(event: E
 def test_the_finding_says_the_figures_and_when() -> None:
     never, late = diagnose((weighed("never"), weighed("pays", after(48))))
 
-    assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "batched.default: in words")
-    assert late.message == "batched.default: in words: that is 48 hours of steps"
+    assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "in words")
+    assert late.message == "in words: that is 48 hours of steps"
     assert never.fingerprint == late.fingerprint
 
 
@@ -73,7 +73,7 @@ def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
 
     assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
     assert finding.message == (
-        "batched.default: it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
+        "it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
         "in mode eager 5.00 ms (TIMING, medians, in one process each)"
     )
 

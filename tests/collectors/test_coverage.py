@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.collectors import coverage
-from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord
+from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord, Unavailable
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, died, recording, run
 
@@ -20,7 +20,9 @@ def diagnosed(recorded: Recording) -> list[tuple[Level, RunKey | None, str]]:
 def without_capture(recorded: RunRecord) -> RunRecord:
     assert isinstance(recorded.compile, CompilePass)
     compiled = msgspec.structs.replace(
-        recorded.compile, compilations=(), capture_unavailable=("capture compilations unavailable: no such hook",)
+        recorded.compile,
+        compilations=(),
+        capture_unavailable=(Unavailable(capture="compilations", why="no such hook"),),
     )
     return msgspec.structs.replace(recorded, compile=compiled)
 
@@ -38,7 +40,7 @@ def test_one_time_is_enough() -> None:
 
 def test_a_compiled_mode_that_compiled_nothing_is_a_warning() -> None:
     assert diagnosed(recording(run(EAGER), run(FUSED, compiled=0))) == [
-        (Level.WARNING, FUSED, "fused.default: mode default was asked for, and nothing was compiled")
+        (Level.WARNING, FUSED, "mode default was asked for, and nothing was compiled")
     ]
 
 

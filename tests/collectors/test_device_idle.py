@@ -21,8 +21,7 @@ def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() ->
 
     assert (finding.rule, finding.level, finding.run) == (DEVICE_IDLE.id, Level.WARNING, RUN)
     assert finding.message == (
-        "fused.default: the device does nothing in 95 % of a step: 20 us of work in 400 us, with 4.0 launches, "
-        "one every 100.0 us"
+        "the device does nothing in 95 % of a step: 20 us of work in 400 us, with 4.0 launches, one every 100.0 us"
     )
     assert finding.cost == FindingCost(
         value=380.0,
@@ -44,8 +43,7 @@ def test_many_short_kernels_are_bound_by_their_launches() -> None:
 
     assert (finding.rule, finding.level) == (LAUNCH_BOUND.id, Level.WARNING)
     assert finding.message == (
-        "fused.default: the device does nothing in 80 % of a step: 80 us of work in 400 us, with 40.0 launches, "
-        "one every 10.0 us"
+        "the device does nothing in 80 % of a step: 80 us of work in 400 us, with 40.0 launches, one every 10.0 us"
     )
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors import disagreements
-from kgprof.model import Finding, Level
+from kgprof.model import Finding, Level, Unavailable
 from kgprof.model.sync_records import SyncRecord
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
@@ -106,16 +106,16 @@ def test_a_graph_that_only_one_of_them_saw() -> None:
 @pytest.mark.parametrize(
     "missing",
     [
-        "capture frame hook unavailable: this torch has none",
-        "capture structured trace unavailable: this torch has none",
+        Unavailable(capture="frame hook", why="this torch has none"),
+        Unavailable(capture="structured trace", why="this torch has none"),
     ],
 )
-def test_a_source_that_was_not_there_contradicts_nothing(missing: str) -> None:
+def test_a_source_that_was_not_there_contradicts_nothing(missing: Unavailable) -> None:
     assert diagnosed(*written.a_contradiction(), unavailable=(missing,)) == ()
 
 
 def test_the_graph_hook_alone_may_be_missing() -> None:
-    missing = "capture graph hook unavailable: this torch has none"
+    missing = Unavailable(capture="graph hook", why="this torch has none")
     without = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
 
     assert diagnosed(*without, unavailable=(missing,)) == ()
@@ -223,7 +223,7 @@ def test_what_one_of_them_sees_alone_by_its_nature_is_no_contradiction(alone: Sy
 
 
 def test_reads_are_compared_on_a_gpu_and_where_both_hooks_were_whole() -> None:
-    missing = ("capture sync hooks unavailable: sync_debug: RuntimeError: no such mode",)
+    missing = (Unavailable(capture="sync hooks", why="sync_debug: RuntimeError: no such mode"),)
 
     assert of_reads(SEEN, device="cpu") == []
     assert of_reads(SEEN, left_out=1) == []

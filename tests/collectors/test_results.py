@@ -20,7 +20,7 @@ def test_a_different_result_is_an_error_with_its_counts() -> None:
     assert found == Finding(
         rule="KGP501",
         level=Level.ERROR,
-        message="fused.default: 12 of 100 results differ from batched.eager and 0 of 50 differ from the reference",
+        message="12 of 100 results differ from batched.eager and 0 of 50 differ from the reference",
         run=FUSED,
         count=12,
         fingerprint=found.fingerprint,
@@ -45,7 +45,7 @@ def test_unfinished_candidates_are_an_error_with_their_number() -> None:
     assert (found.rule, found.level, found.message, found.count) == (
         "KGP502",
         Level.ERROR,
-        "fused.default: 7 of 100 candidates are unfinished",
+        "7 of 100 candidates are unfinished",
         7,
     )
 

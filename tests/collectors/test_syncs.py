@@ -13,7 +13,7 @@ import pytest
 
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass, Unavailable
 from kgprof.model.sync_records import Frame, SyncRecord
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
@@ -466,7 +466,7 @@ def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:
     "fields",
     [
         {"left_out": 1},
-        {"capture_unavailable": ("capture sync hooks unavailable: dispatch: RuntimeError: no such library",)},
+        {"capture_unavailable": (Unavailable(capture="sync hooks", why="dispatch: RuntimeError: no such library"),)},
         {"syncs": Skipped(reason="no hooks")},
         {"trace": False},
     ],

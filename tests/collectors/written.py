@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kgprof.collectors.cuda_graphs import LAUNCH
-from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass
+from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass, Unavailable
 from kgprof.model.compile_records import (
     CompileRecords,
     GraphRuns,
@@ -250,7 +250,7 @@ def records(*lines: Any, left_out: int = 0, program: str = PROGRAM) -> CompileRe
     )
 
 
-def run(*lines: Any, calls: int = CALLS, unavailable: tuple[str, ...] = (), **fields: Any) -> RunRecord:
+def run(*lines: Any, calls: int = CALLS, unavailable: tuple[Unavailable, ...] = (), **fields: Any) -> RunRecord:
     passed = CompilePass(
         call_us=(2e6, *(1000.0 for _ in range(calls - 1))),
         steady_from=3,

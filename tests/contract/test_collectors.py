@@ -13,43 +13,9 @@ from kgprof.collectors import COLLECTORS, RULES, Collector
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule
 from kgprof.reading.evidence import Evidence
 from tests.analysis import recordings
-from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written, written_device, written_syncs, written_tensors
+from tests.analysis.recordings import EAGER, FUSED, recording, run
 from tests.contract.moved import moved, without_git
-
-CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
-DIRTY: dict[str, Recording] = {
-    "KGP101": written.recording(*written.a_break()),
-    "KGP102": written.recording(*written.a_skipped_frame()),
-    "KGP103": written.recording(*written.recompiled(10)),
-    "KGP104": written.recording(*written.to_the_limit(2, 4, 6, 8, limit=10, reason="len(xs) == 2")),
-    "KGP105": written.recording(*written.to_the_limit(1, 2, 3, 4, limit=5, reason="G['TALLY'] == 1")),
-    "KGP106": written.recording(*written.a_bypass()),
-    "KGP107": written.recording(*written.a_failure()),
-    "KGP201": written_syncs.a_read(),
-    "KGP202": written_syncs.a_read_predicate(),
-    "KGP203": written_syncs.a_copy_that_costs_nothing_here(),
-    "KGP301": written.on_cuda(*written.compiled_once(), written.skipped_graph("mutated inputs", written.LOOP)),
-    "KGP302": written.on_cuda(*written.compiled_once(), *written.partitioned("cpu ops", written.LOOP)),
-    "KGP303": written.on_cuda(*written.compiled_once(), launches=0),
-    "KGP304": written.on_cuda(*written.a_rerecording(), launches=4),
-    "KGP305": written_tensors.a_copied_input(),
-    "KGP401": written_tensors.a_moving_input(),
-    "KGP402": written_tensors.a_returned_input(),
-    "KGP403": written_tensors.two_results_of_one(),
-    "KGP404": written_tensors.a_written_argument(),
-    "KGP405": written_tensors.a_written_window(),
-    "KGP406": written_tensors.a_refused_branch(),
-    "KGP501": recording(
-        run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, "different", differing=3))
-    ),
-    "KGP502": recording(run(EAGER), run(FUSED, unfinished=7)),
-    "KGP503": written.recording(*written.a_contradiction()),
-    "KGP504": recording(died(EAGER), died(FUSED)),
-    "KGP601": written_device.steps(step_us=400.0, kernels=4, kernel_us=5.0),
-    "KGP602": written_device.steps(step_us=400.0, kernels=40, kernel_us=2.0),
-    "KGP603": recording(run(EAGER), run(COMPILED, evaluation_s=0.9)),
-}
+from tests.contract.rule_cases import CASES, CLEAN
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 every_collector = pytest.mark.parametrize("collector", COLLECTORS, ids=lambda module: module.__name__)
@@ -76,13 +42,13 @@ def test_every_module_with_rules_is_listed() -> None:
     assert {m for m in modules if hasattr(m, "RULES")} == set(COLLECTORS)
 
 
-def test_every_rule_has_a_dirty_case() -> None:
-    assert set(DIRTY) == {rule.id for rule in RULES}
+def test_every_rule_has_its_case() -> None:
+    assert set(CASES) == {rule.id for rule in RULES}
 
 
 @every_rule
 def test_the_dirty_case_is_found_and_the_clean_one_is_not(rule: Rule) -> None:
-    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(DIRTY[rule.id]))}
+    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(CASES[rule.id].written))}
     assert rule.id not in {finding.rule for finding in collectors.findings(Evidence(CLEAN))}
 
 
@@ -90,13 +56,14 @@ def test_the_dirty_case_is_found_and_the_clean_one_is_not(rule: Rule) -> None:
 def test_a_collector_speaks_for_its_own_rules_only(collector: Collector) -> None:
     own = {rule.id for rule in collector.RULES}
 
-    for dirty in DIRTY.values():
-        assert {finding.rule for finding in collector.diagnose(collector.collect(Evidence(dirty)))} <= own
+    for case in CASES.values():
+        dirty = Evidence(case.written)
+        assert {finding.rule for finding in collector.diagnose(collector.collect(dirty))} <= own
 
 
 @every_rule
 def test_a_fingerprint_survives_other_figures_and_tells_runs_apart(rule: Rule) -> None:
-    found = collectors.findings(Evidence(DIRTY[rule.id]))
+    found = collectors.findings(Evidence(CASES[rule.id].written))
 
     assert all(re.fullmatch(r"[0-9a-f]{12}", finding.fingerprint) for finding in found)
     assert len({finding.fingerprint for finding in found}) == len(found)
@@ -108,7 +75,7 @@ def fingerprints(recording: Recording) -> list[tuple[str, str]]:
 
 @every_rule
 def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file(rule: Rule) -> None:
-    here = DIRTY[rule.id]
+    here = CASES[rule.id].written
 
     there = moved(here, {"/src/shop": "/home/runner/work/shop/shop", "/lib": "/opt/conda/lib/python3.12"}, lines=7)
 
@@ -120,7 +87,9 @@ def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file
 def test_a_fingerprint_is_the_same_under_two_prefixes_of_an_installed_workload(rule: Rule) -> None:
     one, other = (f"{prefix}/lib/python3.12/site-packages/shop" for prefix in ("/home/a/.venv", "/opt/conda/envs/b"))
 
-    here, there = (without_git(moved(DIRTY[rule.id], {"/src/shop": folder}), own=folder) for folder in (one, other))
+    here, there = (
+        without_git(moved(CASES[rule.id].written, {"/src/shop": folder}), own=folder) for folder in (one, other)
+    )
 
     assert rule.id in dict(fingerprints(here))
     assert fingerprints(there) == fingerprints(here)

@@ -18,14 +18,14 @@ from kgprof.errors import (
 )
 from kgprof.gate import judge
 from kgprof.gate.verdict import amount
-from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped
+from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped, Unavailable
 from kgprof.model.sync_records import SyncRecord
 from kgprof.render import by_name
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
 from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings
 
-NO_HOOKS = "capture sync hooks unavailable: dispatch: AttributeError: no library"
+NO_HOOKS = Unavailable(capture="sync hooks", why="dispatch: AttributeError: no library")
 
 
 def gate_of(judged: Profile) -> Gate:
@@ -212,7 +212,7 @@ def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:
 def test_nothing_compiled_because_it_is_switched_off_names_the_variable() -> None:
     bare = run(FUSED, compiled=0)
     assert isinstance(bare.compile, CompilePass)
-    line = "capture compilation unavailable: TORCH_COMPILE_DISABLE=1 is set, so torch.compile compiles nothing"
+    line = Unavailable(capture="compilation", why="TORCH_COMPILE_DISABLE=1 is set, so torch.compile compiles nothing")
     off = msgspec.structs.replace(bare, compile=msgspec.structs.replace(bare.compile, capture_unavailable=(line,)))
 
     judged = judge(profile(runs=(off,)), settings())
@@ -368,8 +368,8 @@ def test_an_accepted_read_is_off_the_number() -> None:
     [
         ({"left_out": 3}, "3 reads are beyond what MEMORY keeps"),
         ({"calls": 3}, "MEMORY watched 3 steps, and warm-up takes 3"),
-        ({"capture_unavailable": (NO_HOOKS,)}, NO_HOOKS),
-        ({"capture_unavailable": ("capture tensor probe unavailable: why",)}, ""),
+        ({"capture_unavailable": (NO_HOOKS,)}, NO_HOOKS.words),
+        ({"capture_unavailable": (Unavailable(capture="tensor probe", why="why"),)}, ""),
         ({"syncs": Skipped(reason="the hooks were not there")}, "the hooks were not there"),
     ],
     ids=["cut off", "no step after warm-up", "no hooks", "another probe is missing", "no records"],

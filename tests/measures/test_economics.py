@@ -86,7 +86,7 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     assert found.cold.candidates == Skipped(reason="the workload counts no candidates")
     assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
     assert found.text == (
-        "batched.default: it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
+        "it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
         "takes 0.500 ms, in mode eager 1.00 ms (TIMING, medians, in one process each)"
     )
 
@@ -171,7 +171,7 @@ def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> Non
     assert alone.cold_s == pytest.approx(4.1)
     assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
     assert another.verdict == "pays"  # both are held against another strategy's results
-    assert wrong.text == "batched.default: it was not weighed against eager: results differ"
+    assert wrong.text == "it was not weighed against eager: results differ"
 
 
 def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economics() -> None:

@@ -14,15 +14,21 @@ from kgprof.measures import kernels
 from kgprof.measures.kernels import NOT_COMPILED
 from kgprof.measures.roofline import (
     CALLS_DIFFER,
-    COMPUTE,
-    IMPOSSIBLE,
-    LATENCY,
-    MEMORY,
     NO_WORK,
     NOT_GENERATED,
     ON_THE_BUS,
 )
-from kgprof.model import BoundTotal, Ceiling, KernelBreakdown, KernelLaunches, PassName, Roofline, RunKey, Skipped
+from kgprof.model import (
+    Bound,
+    BoundTotal,
+    Ceiling,
+    KernelBreakdown,
+    KernelLaunches,
+    PassName,
+    Roofline,
+    RunKey,
+    Skipped,
+)
 from kgprof.model.ceiling_records import Ceilings, CeilingSamples
 from kgprof.model.compile_records import CompiledKernel, CompiledKernels, KernelOrigin, KernelWork, SourceLine
 from kgprof.reading import kineto, recordings
@@ -106,19 +112,23 @@ MIB_40 = KernelWork(bytes_moved=40_000_000)  # 10 us at the card's 4 TB/s
 @pytest.mark.parametrize(
     ("work", "duration_us", "bound", "of_ceiling"),
     [
-        pytest.param(MIB_40, 12.5, MEMORY, 0.8, id="near the copy"),
-        pytest.param(MIB_40, 100.0, MEMORY, 0.1, id="far off, but long"),
-        pytest.param(KernelWork(bytes_moved=4_000_000), 4.0, LATENCY, 0.25, id="far off and short"),
-        pytest.param(KernelWork(bytes_moved=4_000_000), 2.0, MEMORY, 0.5, id="short, and half of the ceiling"),
-        pytest.param(MIB_40, 9.5, MEMORY, 10 / 9.5, id="a little faster than the median copy"),
-        pytest.param(MIB_40, 5.0, IMPOSSIBLE, 2.0, id="faster than the card"),
+        pytest.param(MIB_40, 12.5, Bound.MEMORY, 0.8, id="near the copy"),
+        pytest.param(MIB_40, 100.0, Bound.MEMORY, 0.1, id="far off, but long"),
+        pytest.param(KernelWork(bytes_moved=4_000_000), 4.0, Bound.LATENCY, 0.25, id="far off and short"),
+        pytest.param(KernelWork(bytes_moved=4_000_000), 2.0, Bound.MEMORY, 0.5, id="short, and half of the ceiling"),
+        pytest.param(MIB_40, 9.5, Bound.MEMORY, 10 / 9.5, id="a little faster than the median copy"),
+        pytest.param(MIB_40, 5.0, Bound.IMPOSSIBLE, 2.0, id="faster than the card"),
         pytest.param(
-            KernelWork(bytes_moved=4_000_000, flops=2_000_000_000, dtype="float32"), 25.0, COMPUTE, 0.8, id="a product"
+            KernelWork(bytes_moved=4_000_000, flops=2_000_000_000, dtype="float32"),
+            25.0,
+            Bound.COMPUTE,
+            0.8,
+            id="a product",
         ),
         pytest.param(
             KernelWork(bytes_moved=80_000_000, flops=2_000_000_000, dtype="float32"),
             25.0,
-            MEMORY,
+            Bound.MEMORY,
             0.8,
             id="thin product",
         ),
@@ -138,7 +148,7 @@ def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bou
 ) -> None:
     row = generated(tmp_path, 500.0, MIB_40, shape={"blocks per SM": 0.03})
 
-    assert (row.bound, row.of_ceiling) == (LATENCY, pytest.approx(0.02))
+    assert (row.bound, row.of_ceiling) == (Bound.LATENCY, pytest.approx(0.02))
 
 
 def test_how_it_was_launched_stands_in_the_row(tmp_path: Path) -> None:
@@ -154,7 +164,7 @@ def test_what_the_trace_does_not_hold_is_not_measured(tmp_path: Path) -> None:
 
     absent = Skipped(reason="the trace does not hold it")
     assert {row.grid, row.block, row.registers, row.shared_bytes, row.warps, row.occupancy_percent} == {absent}
-    assert row.bound == MEMORY
+    assert row.bound == Bound.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -235,10 +245,10 @@ def test_a_library_kernel_has_the_work_of_the_call_that_launched_it_and_a_fill_b
     found = product(tmp_path, fill, shaped(40, 25, 2, name=PRODUCT))
 
     assert {row.name: (row.bytes_moved, row.bound) for row in found.rows} == {
-        PRODUCT: (4_000_000, COMPUTE),
-        "Memset (Device)": (64, LATENCY),
+        PRODUCT: (4_000_000, Bound.COMPUTE),
+        "Memset (Device)": (64, Bound.LATENCY),
     }
-    assert found.placed == (BoundTotal(what=COMPUTE, total_us=25.0), BoundTotal(what=LATENCY, total_us=1.0))
+    assert found.placed == (BoundTotal(what=Bound.COMPUTE, total_us=25.0), BoundTotal(what=Bound.LATENCY, total_us=1.0))
     assert (found.placed_us, found.unplaced) == (26.0, ())
 
 
@@ -264,7 +274,7 @@ def test_what_inductor_did_not_generate_is_not_placed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "moved", "bound"),
     [
-        ("Memcpy DtoD (Device -> Device)", 80_000_000, MEMORY),
+        ("Memcpy DtoD (Device -> Device)", 80_000_000, Bound.MEMORY),
         ("Memcpy HtoD (Pinned -> Device)", 40_000_000, Skipped(reason=ON_THE_BUS)),
     ],
 )

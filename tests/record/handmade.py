@@ -34,6 +34,7 @@ from kgprof.model import (
     StrategyPlan,
     TimingPass,
     TracePass,
+    Unavailable,
 )
 from kgprof.reading import layout, recordings
 from kgprof.record import store
@@ -117,7 +118,7 @@ def _compile_pass(per_step: float) -> CompilePass:
         call_us=(2e6, *(per_step * 1.05 for _ in range(4))),
         steady_from=2,
         compilations=(compilation,),
-        capture_unavailable=("capture recompiles unavailable: invented",),
+        capture_unavailable=(Unavailable(capture="recompiles", why="invented"),),
     )
 
 

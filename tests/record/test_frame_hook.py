@@ -213,5 +213,6 @@ def test_a_torch_without_the_class_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     with listening([hook]):
         pass
 
-    (line,) = unavailable([hook])
-    assert line.startswith("capture frame hook unavailable: this torch has no torch._dynamo.convert_frame.CatchErr")
+    (lost,) = unavailable([hook])
+    assert lost.capture == "frame hook"
+    assert lost.why.startswith("this torch has no torch._dynamo.convert_frame.CatchErr")

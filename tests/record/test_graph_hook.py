@@ -133,8 +133,9 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     with listening([hook]):
         pass
 
-    (line,) = unavailable([hook])
-    assert line.startswith("capture graph hook unavailable: this torch has no OutputGraph.install_global_unsafe")
+    (lost,) = unavailable([hook])
+    assert lost.capture == "graph hook"
+    assert lost.why.startswith("this torch has no OutputGraph.install_global_unsafe")
 
 
 @pytest.mark.parametrize(

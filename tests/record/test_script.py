@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kgprof.measures.host_stacks import flame_graph
-from kgprof.model import FlameGraph, HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass
+from kgprof.model import FlameGraph, HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass, Unavailable
 from kgprof.reading import kineto, layout
 from kgprof.record import children
 from kgprof.record.script import renumbered
@@ -247,7 +247,7 @@ doubled(torch.ones(4))
     assert isinstance(done.run.trace, TracePass)
     assert len(done.run.trace.step_us) == 2  # whole ones of 12, before its own session began
     assert done.compiled.capture_unavailable == (
-        "capture torch logs incomplete: the program called torch._logging.set_logs itself",
+        Unavailable(capture="torch logs", why="the program called torch._logging.set_logs itself", incomplete=True),
     )
     assert "the program itself set TORCHINDUCTOR_MAX_AUTOTUNE" in done.notes
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]

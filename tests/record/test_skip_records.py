@@ -7,6 +7,7 @@ import logging
 import pytest
 import torch._dynamo
 
+from kgprof.model import Unavailable
 from kgprof.record import skip_records
 from kgprof.record.skip_records import LOGGERS, SkipRecords
 from kgprof.record.source import listening, unavailable
@@ -55,5 +56,5 @@ def test_a_torch_without_the_loggers_is_said(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
     assert unavailable([source]) == (
-        "capture skip records unavailable: this torch has no logger torch._dynamo.no_such.__graph_breaks",
+        Unavailable(capture="skip records", why="this torch has no logger torch._dynamo.no_such.__graph_breaks"),
     )

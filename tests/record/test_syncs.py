@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import kgprof
 from kgprof.collectors.syncs import READ, cause_of
-from kgprof.model import Options
+from kgprof.model import Options, Unavailable
 from kgprof.model.sync_records import SyncRecord, SyncRecords
 from kgprof.record import project_sources, syncs
 from kgprof.record.call_index import CallIndex
@@ -653,7 +653,7 @@ def test_a_torch_without_a_hook_is_said_and_the_others_listen(monkeypatch: pytes
         calls_cpu(values())
         reads_item(values())
 
-    assert unavailable([hooks]) == ("capture sync hooks unavailable: dispatch: RuntimeError: no such library",)
+    assert unavailable([hooks]) == (Unavailable(capture="sync hooks", why="dispatch: RuntimeError: no such library"),)
     assert places(hooks.records().records) == [("Tensor.cpu", line("cpu"))]
     assert hooked() == before
 
@@ -673,7 +673,8 @@ def test_a_torch_that_hides_what_it_compiles_is_said(method: str, words: str, mo
         reads_item(values())
 
     (said,) = unavailable([hooks])
-    assert said.startswith(f"capture sync hooks unavailable: {words}")
+    assert said.capture == "sync hooks"
+    assert said.why.startswith(words)
     assert places(hooks.records().records) == [(READ, line("item"))]
 
 

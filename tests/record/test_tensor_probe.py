@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 
+from kgprof.model import Unavailable
 from kgprof.model.tensor_records import GraphInput, WatchedGraph
 from kgprof.record import tensor_probe
 from kgprof.record.call_index import CallIndex
@@ -380,7 +381,9 @@ def test_an_error_of_its_own_does_not_fail_the_compilation(monkeypatch: pytest.M
 
     assert torch.equal(result, torch.zeros(3))
     assert unavailable([probe]) == (
-        "capture tensor probe unavailable: Dynamo's graph could not be read: ZeroDivisionError: division by zero",
+        Unavailable(
+            capture="tensor probe", why="Dynamo's graph could not be read: ZeroDivisionError: division by zero"
+        ),
     )
     assert (probe.records().graphs, probe.records().left_out) == ((), 1)
 
@@ -392,8 +395,9 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     with probe:
         pass
 
-    (line,) = unavailable([probe])
-    assert line.startswith("capture tensor probe unavailable: this torch has no OutputGraph.compile_subgraph or")
+    (lost,) = unavailable([probe])
+    assert lost.capture == "tensor probe"
+    assert lost.why.startswith("this torch has no OutputGraph.compile_subgraph or")
 
 
 def test_the_records_grow_with_states_and_not_with_calls() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kgprof.model import CompilePass, Options, Skipped
+from kgprof.model import CompilePass, Options, Skipped, Unavailable
 from kgprof.record import kept_records, torch_trace
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import listening, unavailable
@@ -247,7 +247,7 @@ def test_a_users_torch_logs_are_not_overruled(monkeypatch: pytest.MonkeyPatch) -
         assert torch_loggers() == before
 
     assert unavailable([source]) == (
-        "capture torch logs unavailable: TORCH_LOGS is set, so the log holds what it asks for",
+        Unavailable(capture="torch logs", why="TORCH_LOGS is set, so the log holds what it asks for"),
     )
 
 
@@ -259,7 +259,7 @@ def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatc
         pass
 
     assert unavailable([source]) == (
-        "capture structured trace unavailable: this torch has no logger torch.__no_such_trace",
+        Unavailable(capture="structured trace", why="this torch has no logger torch.__no_such_trace"),
     )
 
 
@@ -269,5 +269,5 @@ def test_compilation_that_is_switched_off_is_said(tmp_path: Path, monkeypatch: p
     found, _ = recorded(Stepping(), tmp_path)
 
     assert found.capture_unavailable == (
-        "capture compilation unavailable: TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing",
+        Unavailable(capture="compilation", why="TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing"),
     )

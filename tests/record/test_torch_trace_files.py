@@ -165,11 +165,11 @@ def test_what_only_hooks_see_is_said_to_be_unavailable(tmp_path: Path) -> None:
     (run, _) = recorded(TWO_RANKS, tmp_path).runs
 
     assert isinstance(run.compile, CompilePass)
-    assert [line.split(" unavailable")[0] for line in run.compile.capture_unavailable] == [
-        "capture frame hook",
-        "capture graph hook",
-        "capture cuda graph log",
-        "capture torch logs",
+    assert [lost.capture for lost in run.compile.capture_unavailable] == [
+        "frame hook",
+        "graph hook",
+        "cuda graph log",
+        "torch logs",
     ]
     assert isinstance(run.timing, Skipped)
     assert run.timing.reason == torch_trace_files.NOT_THERE

@@ -200,12 +200,12 @@ def findings() -> Profile:
     missing = Skipped(reason="40 of 5,040 candidates are unfinished")
     runs[5] = msgspec.structs.replace(runs[5], evaluation=unfinished, ms_per_candidate=missing)
     found = (
-        _finding("KGP501", Level.ERROR, KEYS[3], "torch_cond.default: 12 of 5,040 results differ from batched.eager"),
-        _finding("KGP502", Level.ERROR, KEYS[5], "fused.default: 40 of 5,040 candidates are unfinished"),
-        _finding("KGP504", Level.WARNING, KEYS[1], "batched.default: mode default was asked for, nothing was compiled"),
+        _finding("KGP501", Level.ERROR, KEYS[3], "12 of 5,040 results differ from batched.eager"),
+        _finding("KGP502", Level.ERROR, KEYS[5], "40 of 5,040 candidates are unfinished"),
+        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was asked for, nothing was compiled"),
         _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand"),
     )
-    verdict = Verdict(status="failed", text=found[0].message, reasons=tuple(f.message for f in found[1:]))
+    verdict = Verdict(status="failed", text=found[0].alone, reasons=tuple(f.alone for f in found[1:]))
     profile = _profile(tuple(runs), CPU, "cpu")
     return msgspec.structs.replace(profile, verdict=verdict, findings=found)
 
@@ -228,7 +228,7 @@ def as_is() -> Profile:
         notes=("the first step was left out of the samples: it held a compilation",),
     )
     note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
-    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.message,))
+    verdict = Verdict(status="ok", text="train_step.as-is takes 5.21 ms/step", reasons=(note.alone,))
     profile = _profile((run,), CPU, "cpu")
     return msgspec.structs.replace(
         profile, workload="train.py:train_step", baseline=None, verdict=verdict, findings=(note,)
@@ -1340,14 +1340,14 @@ def _economics(key: RunKey) -> Economics | Skipped:
         cold=BreakEven(steps=6200.0, candidates=306_346.0, after_s=18.2),
         warm=BreakEven(steps=841.0, candidates=41_575.0, after_s=2.47),
         verdict="pays",
-        text=f"{key.slug}: it has earned back the 14.2 s that compiling takes on a cold cache after 6,200 steps",
+        text="it has earned back the 14.2 s that compiling takes on a cold cache after 6,200 steps",
     )
     if key == KEYS[1]:
         return pays
     if key == KEYS[3]:
         slower = Skipped(reason="it is not faster than eager beyond the noise")
         return msgspec.structs.replace(
-            pays, saved_us=-4.0, cold=slower, warm=slower, verdict="never", text=f"{key.slug}: it never earns back"
+            pays, saved_us=-4.0, cold=slower, warm=slower, verdict="never", text="it never earns back"
         )
     return msgspec.structs.replace(
         pays,
@@ -1357,7 +1357,7 @@ def _economics(key: RunKey) -> Economics | Skipped:
         cold=unseen,
         warm=unseen,
         verdict="not observed",
-        text=f"{key.slug}: it was not weighed against eager: {unseen.reason}",
+        text=f"it was not weighed against eager: {unseen.reason}",
     )
 
 

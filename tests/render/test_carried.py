@@ -223,9 +223,15 @@ def test_every_level_that_carries_something_gives_a_profile() -> None:
             assert isinstance(carried.carried_in(page_with_text(text)).profile, Profile)
 
 
-def test_a_profile_whose_rules_state_no_facts_has_those_of_todays_rules() -> None:
-    now = msgspec.structs.replace(profiles.clean(), rules=(*RULES, unknown_rule("KGP999", Level.NOTE)))
+def test_an_earlier_profile_has_the_facts_of_todays_rules_and_no_run_in_its_messages() -> None:
+    now = msgspec.structs.replace(profiles.findings(), rules=(*RULES, unknown_rule("KGP999", Level.NOTE)))
     before = msgspec.json.decode(encode_json(now))
+    for finding in before["findings"]:
+        if run := finding["run"]:
+            finding["message"] = f"{run['strategy']}.{run['mode']}: {finding['message']}"
+    for run in before["runs"]:
+        if run["economics"]["kind"] == "economics":
+            run["economics"]["text"] = f"{run['key']['strategy']}.{run['key']['mode']}: {run['economics']['text']}"
     for rule in before["rules"]:
         for fact in carried.FACTS:
             del rule[fact]

@@ -35,10 +35,10 @@ def test_equal_messages_are_one_with_all_their_runs() -> None:
     ]
 
 
-def test_a_message_that_names_its_run_is_the_same_in_another() -> None:
-    findings = (found("batched.eager: odd"), found("batched.default: odd", second=True))
-
-    assert [group.message for group in grouped(findings)] == ["batched.eager, batched.default: odd"]
+def test_a_message_that_stands_alone_names_its_run_where_no_place_tells() -> None:
+    assert found("odd").alone == "batched.eager: odd"
+    assert found("odd", place=HERE).alone == "odd"
+    assert found("odd", run=False).alone == "odd"
 
 
 def test_other_places_and_no_run_stay_apart() -> None:

@@ -173,7 +173,7 @@ def _draw(random: np.random.Generator, rows: Rows, count: int) -> Rows:
     return random.choice(rows, size=min(count, len(rows)), replace=False)
 
 
-def _verdict(differing: int, near_ties: int) -> str:
+def _verdict(differing: int, near_ties: int) -> m.AgreementVerdict:
     if not differing:
-        return "equal"
-    return "near-ties" if near_ties == differing else "different"
+        return m.AgreementVerdict.EQUAL
+    return m.AgreementVerdict.NEAR_TIES if near_ties == differing else m.AgreementVerdict.DIFFERENT
