@@ -58,8 +58,8 @@ def test_a_folder_a_page_and_a_document_say_the_same(
 
     assert (code, err) == (1, "")
     verdict = next(line for line in out.splitlines() if line.startswith("FAILED: "))
-    assert verdict.startswith("FAILED: fused.default: step +20.0 % (95 % ")
-    assert "; likely cause: step.py:41: new KGP201 Tensor.item reads 1 value a step" in verdict
+    assert "fused.default" in verdict
+    assert "step.py:41: new KGP201" in verdict
     assert "fused.default  step" in out
     assert "+20.0 %" in out
 
@@ -99,7 +99,7 @@ def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pyte
     [
         ("report.html", "<!doctype html><title>another tool</title></html>", "no report.html of kgprof's"),
         ("report.json", "{", "no Profile"),
-        ("report.json", '{"schema_version": 1}', "no Profile"),
+        ("report.json", f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}', "no Profile"),
         ("report.json", "[" * 100_000, "no Profile"),
         ("report.json", "", "no Profile"),
     ],

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kgprof import model as m
 
-BOTH, NEW, GONE = "both", "new", "gone"
-
 _Name = tuple[str, m.KernelKind | None]
 _Side = Mapping[_Name, tuple[float, int]]  # microseconds and how many, of the whole window
 
@@ -104,7 +102,7 @@ class _Sides:
         return m.Change(
             name=name[0],
             kind=name[1],
-            status=NEW if before is None else GONE if after is None else BOTH,
+            status=m.Presence.NEW if before is None else m.Presence.GONE if after is None else m.Presence.BOTH,
             before_us=before_us / self._before,
             after_us=after_us / self._after,
             delta_us=after_us / self._after - before_us / self._before,

@@ -11,11 +11,10 @@ from kgprof import model as m
 from kgprof.analysis.trace_diff import difference
 from kgprof.compare import flame_diff, verdict
 from kgprof.compare.causes import explained, overall
-from kgprof.compare.environment import OF_THE_MEASUREMENT, declared_changes, environment_changes, option_changes
 from kgprof.compare.findings import compared_findings
-from kgprof.compare.machine import drift_words, machine_drift
+from kgprof.compare.intervals import drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
-from kgprof.errors import UsageError
+from kgprof.errors import EXIT_OK, UsageError
 from kgprof.wording import relative
 
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
@@ -29,14 +28,26 @@ METHOD = (
     "Welch's, which holds nothing of what changed on the machine between the two recordings; wider where a loop "
     "changed of which the rounds do not tell how the time follows it"
 )
-_STAGES = (
-    ("capture", "capture_s"),
-    ("frontend", "frontend_s"),
-    ("scheduling", "scheduling_s"),
-    ("code generation", "code_generation_s"),
-    ("machine code", "machine_code_s"),
-    ("caching", "caching_s"),
+_STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
+
+# Names, and the fields of Environment that they stand for. The commit is meant to differ. The kernel's release, the
+# memory's size and the probe of the compiler change from one machine of a CI pool to the next and move no time alone.
+_FACTS = (
+    ("GPU or CPU in use", "device_name"),
+    ("driver", "driver"),
+    ("torch", "torch"),
+    ("triton", "triton"),
+    ("CUDA", "cuda"),
+    ("Python", "python"),
+    ("CPU", "cpu_name"),
+    ("CPU cores", "cpu_count"),
+    ("threads of torch's", "torch_threads"),
+    ("C++ compiler", "compiler"),
+    ("kgprof", "kgprof"),
 )
+# They say where things are put or written down, not what runs.
+_WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
+_OF_THE_MEASUREMENT = ("--steps", "--warmup")  # they leave a step what it is
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,14 +72,26 @@ def compare(
     a comparison as a side, or two workloads.
     """
     _refuse(base, head, sources)
-    environment, options = environment_changes(base, head), option_changes(base, head)
+    environment, options = _environment_changes(base, head), _option_changes(base, head)
     comparable = settings.allow_different_environment or not environment
-    budgets = {**DEFAULT_BUDGETS, **settings.budgets}
     findings = compared_findings(base, head, settings.fail_on)
-    doubt = "" if comparable else _other_environment(environment)
-    of_the_work = tuple(change for change in options if change.name not in OF_THE_MEASUREMENT)
-    loops = OTHER_LOOPS if environment else None
-    runs = tuple(_run(key, base, head, budgets, findings, doubt, of_the_work, loops) for key in _keys(base, head))
+    doubt = ""
+    if not comparable:
+        first = "; ".join(f"{change.name} {change.base} -> {change.head}" for change in environment[:3])
+        more = f"; and {len(environment) - 3} more" if len(environment) > 3 else ""
+        doubt = f"the environments differ: {first}{more}"
+    both = _Both(
+        base={run.key: run for run in base.runs},
+        head={run.key: run for run in head.runs},
+        budgets={**DEFAULT_BUDGETS, **settings.budgets},
+        findings=findings,
+        doubt=doubt,
+        settings=tuple(change for change in options if change.name not in _OF_THE_MEASUREMENT),
+        loops=OTHER_LOOPS if environment else None,
+        root=head.environment.source_root,
+    )
+    runs = tuple(both.compared(key) for key in {**both.head, **both.base})  # in head's order
+    same = base.created_utc == head.created_utc and base.runs == head.runs
     compared = m.Comparison(
         base=_side(base, sources[0]),
         head=_side(head, sources[1]),
@@ -77,40 +100,33 @@ def compare(
         fail_on=settings.fail_on,
         runs=runs,
         findings=findings,
-        causes=overall(runs, [one for one in findings if one.finding.run is None]),
+        causes=overall(runs, [finding for finding in findings if finding.finding.run is None]),
         settings=options,
         method=METHOD,
-        notes=_notes(base, head),
+        notes=("both sides are the same recording",) if same else (),
     )
-    found = verdict.reasons(base, head, compared)
+    reasons = verdict.reasons(base, head, compared)
     return msgspec.structs.replace(
         head,
         comparison=compared,
-        verdict=verdict.verdict(found, compared, head.environment.source_root),
-        exit_code=verdict.exit_code(found),
+        verdict=verdict.verdict(reasons, compared, head.environment.source_root),
+        exit_code=reasons[0].exit_code if reasons else EXIT_OK,
     )
 
 
 def _refuse(base: m.Profile, head: m.Profile, sources: tuple[str, str]) -> None:
+    workloads = []
     for side, source in ((base, sources[0]), (head, sources[1])):
         if side.comparison is not None:
             hint = "give the two Recordings or reports that it was made from"
             raise UsageError(f"{source} is a comparison, and no side of one", hint=hint)
-    before, after = _workload(base), _workload(head)
+        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name.
+        named = relative(side.workload, side.environment.source_root)
+        workloads.append(named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./"))
+    before, after = workloads
     if before != after:
         hint = "compare two recordings of one workload"
         raise UsageError(f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint)
-
-
-def _workload(profile: m.Profile) -> str:
-    """As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name."""
-    named = relative(profile.workload, profile.environment.source_root)
-    return named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./")
-
-
-def _keys(base: m.Profile, head: m.Profile) -> tuple[m.RunKey, ...]:
-    """In head's order; what only base has comes last."""
-    return tuple(dict.fromkeys([*(run.key for run in head.runs), *(run.key for run in base.runs)]))
 
 
 def _side(profile: m.Profile, source: str) -> m.ComparedSide:
@@ -126,90 +142,111 @@ def _side(profile: m.Profile, source: str) -> m.ComparedSide:
     )
 
 
-def _other_environment(changes: tuple[m.EnvironmentChange, ...]) -> str:
-    said = "; ".join(f"{change.name} {change.base} -> {change.head}" for change in changes[:3])
-    more = f"; and {len(changes) - 3} more" if len(changes) > 3 else ""
-    return f"the environments differ: {said}{more}"
-
-
-def _notes(base: m.Profile, head: m.Profile) -> tuple[str, ...]:
-    if base.created_utc == head.created_utc and base.runs == head.runs:
-        return ("both sides are the same recording",)
-    return ()
-
-
 # ---------------------------------------------------------------- one run
 
 
-def _run(
-    key: m.RunKey,
-    base: m.Profile,
-    head: m.Profile,
-    budgets: Mapping[str, float],
-    findings: tuple[m.ComparedFinding, ...],
-    doubt: str,
-    options: tuple[m.SettingChange, ...],
-    loops: m.Skipped | None,
-) -> m.RunComparison:
-    """``loops``: why those of the two machines cannot be compared."""
-    before, after = _named(base, key), _named(head, key)
-    if before is None or after is None:
-        return m.RunComparison(run=key, status="new" if before is None else "gone")
-    machine = loops or machine_drift(before, after)
-    sides = Sides(
-        base=before,
-        head=after,
-        settings=(*options, *declared_changes(before, after)),
-        drift=() if isinstance(machine, m.Skipped) else machine,
-        doubt=doubt,
-    )
-    mine = [one for one in findings if one.finding.run == key]
-    found = explained(
-        sides,
-        metrics(sides, budgets, mine),
-        difference(before.kernels, after.kernels, run=key, against=key),
-        mine,
-        head.environment.source_root,
-    )
-    return msgspec.structs.replace(
-        found,
-        phases=_phases(before, after),
-        flame=flame_diff.of_runs(before, after),
-        machine=machine,
-        notes=(*found.notes, *_of_the_machine(machine, before, after)),
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Both:
+    """The runs of both sides, and what holds for all of them."""
 
+    base: Mapping[m.RunKey, m.RunReport]
+    head: Mapping[m.RunKey, m.RunReport]
+    budgets: Mapping[str, float]
+    findings: tuple[m.ComparedFinding, ...]
+    doubt: str
+    settings: tuple[m.SettingChange, ...]  # that make a step other work
+    loops: m.Skipped | None  # why those that time the two machines cannot be compared
+    root: str
 
-def _of_the_machine(
-    machine: tuple[m.MachineDrift, ...] | m.Skipped, base: m.RunReport, head: m.RunReport
-) -> tuple[str, ...]:
-    """What a reader of times that have an interval must know of the machine."""
-    if not isinstance(machine, m.Skipped):
-        said = drift_words(machine)
-        return (said,) if said else ()
-    if isinstance(base.rounds, m.Rounds) and isinstance(head.rounds, m.Rounds):
-        return (f"whether the machine itself was slower in head's rounds is not known: {machine.reason}",)
-    return ()
-
-
-def _named(profile: m.Profile, key: m.RunKey) -> m.RunReport | None:
-    return next((run for run in profile.runs if run.key == key), None)
+    def compared(self, key: m.RunKey) -> m.RunComparison:
+        if key not in self.base or key not in self.head:
+            return m.RunComparison(run=key, status=m.Presence.GONE if key in self.base else m.Presence.NEW)
+        before, after = self.base[key], self.head[key]
+        machine = self.loops or machine_drift(before, after)
+        # The settings that an evaluation declares: batch size, depth, dtype ...
+        was, now = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (before, after))
+        sides = Sides(
+            base=before,
+            head=after,
+            settings=(*self.settings, *_setting_changes(was, now)),
+            drift=() if isinstance(machine, m.Skipped) else machine,
+            doubt=self.doubt,
+        )
+        mine = [compared for compared in self.findings if compared.finding.run == key]
+        trace = difference(before.kernels, after.kernels, run=key, against=key)
+        causes = explained(sides, metrics(sides, self.budgets, mine), trace, mine, self.root)
+        if not isinstance(machine, m.Skipped):
+            note = drift_words(machine)
+        elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
+            note = f"whether the machine itself was slower in head's rounds is not known: {machine.reason}"
+        else:
+            note = ""
+        return msgspec.structs.replace(
+            causes,
+            phases=_phases(before, after),
+            flame=flame_diff.of_runs(before, after),
+            machine=machine,
+            notes=(*causes.notes, note) if note else causes.notes,
+        )
 
 
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
     """Empty where not every compilation of a side has its stages: seconds that nobody knows were not saved."""
-    before, after = _stages(base), _stages(head)
-    if not before or not after:
-        return ()
+    sides: list[list[float]] = []
+    for run in (base, head):
+        compilations = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
+        known = [made.stages for made in compilations if not isinstance(made.stages, m.Skipped)]
+        if not known or len(known) < len(compilations):
+            return ()
+        fields = [f"{name.replace(' ', '_')}_s" for name in _STAGES]
+        sides.append([sum(getattr(stages, field) for stages in known) for field in fields])
+    seconds = zip(_STAGES, *sides, strict=True)
+    return tuple(m.PhaseChange(name=name, base_s=before, head_s=after) for name, before, after in seconds)
+
+
+# ---------------------------------------------------------------- what is not the same around them
+
+
+def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.EnvironmentChange, ...]:
+    """Empty where times may be compared."""
+
+    def facts(side: m.Profile) -> dict[str, str]:
+        values = {name: getattr(side.environment, field) for name, field in _FACTS}
+        words = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
+        return {"device": side.device, **words}
+
+    def flags(side: m.Profile) -> dict[str, str]:
+        return {
+            f"environment variable {name}": relative(value, side.environment.source_root)
+            for name, value in sorted(side.environment.flags.items())
+            if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")  # those are compared as options
+        }
+
+    was, now = facts(base), facts(head)
+    before, after = flags(base), flags(head)
+    changes = [(name, was[name], now[name]) for name in now]
+    changes += [(name, before.get(name, "not set"), after.get(name, "not set")) for name in sorted({*before, *after})]
+    return tuple(m.EnvironmentChange(name=name, base=old, head=new) for name, old, new in changes if old != new)
+
+
+def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
+    """Of what the command line says about the work; how long it was measured is no part of that."""
+
+    def options(given: m.Options) -> dict[str, str]:
+        return {
+            "the workload's own options": " ".join(given.workload_args),
+            "--seed": str(given.seed),
+            "backend": given.backend or "inductor",
+            "--steps": str(given.steps),
+            "--warmup": str(given.warmup),
+        }
+
+    return _setting_changes(options(base.options), options(head.options))
+
+
+def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[m.SettingChange, ...]:
     return tuple(
-        m.PhaseChange(
-            name=name, base_s=sum(getattr(s, name_s) for s in before), head_s=sum(getattr(s, name_s) for s in after)
-        )
-        for name, name_s in _STAGES
+        m.SettingChange(name=name, base=before.get(name, ""), head=after.get(name, ""))
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name)
     )
-
-
-def _stages(run: m.RunReport) -> list[m.CompileStages]:
-    compilations = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
-    known = [one.stages for one in compilations if not isinstance(one.stages, m.Skipped)]
-    return known if len(known) == len(compilations) else []

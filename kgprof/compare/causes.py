@@ -1,135 +1,185 @@
 """What a regression is put down to, with what each cause explains of it, and what is left.
 
-What the causes do not account for is the remainder. Facts that need no clock (a CUDA graph less, other results, a new
-finding) are causes also where no time can be called worse.
+A new finding takes over the parts that its rule can be the reason of; each part is counted with one cause, and what the
+causes do not account for is the remainder. Facts that need no clock (a CUDA graph less, other results, a new finding)
+are causes also where no time can be called worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from kgprof import model as m
-from kgprof.compare.claims import timed, untimed
-from kgprof.compare.facts import facts, results, settings
-from kgprof.compare.intervals import WORSE
-from kgprof.compare.metrics import STEP, Sides
-from kgprof.compare.order import CLOCKLESS, in_order
-from kgprof.compare.parts import parts
-from kgprof.compare.slower import Slower, longer, named, slower, trace_scale
+from kgprof.collectors import rule_of
+from kgprof.compare import metrics, parts
+from kgprof.compare.metrics import Sides, named, plain, timed
+from kgprof.compare.parts import Part, Slower
+from kgprof.compare.results import changed_results
 from kgprof.wording import short
+
+MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
+CLOCKLESS = m.Skipped(reason="how much of the time is its doing is not known")
+OTHERS = m.Skipped(reason="counted with another cause")
+
+_LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """What is known about one run: ``seen`` are the parts of the traces' difference, in their own microseconds."""
+
+    sides: Sides
+    compared: Sequence[m.ComparedMetric]
+    findings: Sequence[m.ComparedFinding]
+    seen: Sequence[Part]
+    slower: Slower | None
+    root: str
+
+    def worse(self, name: str) -> m.ComparedMetric | None:
+        metric = named(self.compared, name)
+        return metric if metric is not None and metric.verdict is m.MetricVerdict.WORSE else None
+
+    @property
+    def new(self) -> list[m.Finding]:
+        return [each.finding for each in self.findings if each.status is m.FindingStatus.NEW]
+
+    @property
+    def lost_graphs(self) -> str:
+        """Empty where no launch of a CUDA graph is gone, or where nothing is launched in its place."""
+        lost, calls = self.worse(metrics.GRAPH_LAUNCHES), named(self.compared, metrics.LAUNCH_CALLS)
+        if lost is None or calls is None or isinstance(calls.ratio, m.Skipped) or calls.ratio < 1:
+            return ""
+        return f"{_from_to(lost)} launches of CUDA graphs a step"
+
+    @property
+    def by_setting(self) -> str:
+        return f" ({self.sides.other_settings})" if self.sides.settings else ""
+
+    def cause(
+        self,
+        kind: m.CauseKind,
+        text: str,
+        explains_us: float | m.Skipped = CLOCKLESS,
+        *,
+        subject: str = "",
+        finding: m.Finding | None = None,
+        location: m.Location | None = None,
+    ) -> m.Cause:
+        """``finding``: what says so."""
+        return m.Cause(
+            cause=kind,
+            rule=finding.rule if finding else "",
+            subject=subject,
+            run=self.sides.head.key,
+            text=text,
+            explains_us=explains_us,
+            fingerprint=finding.fingerprint if finding else "",
+            location=finding.location if finding else location,
+        )
 
 
 def explained(
     sides: Sides,
-    metrics: Sequence[m.ComparedMetric],
+    compared: Sequence[m.ComparedMetric],
     trace: m.TraceDifference,
     findings: Sequence[m.ComparedFinding],
     root: str,
 ) -> m.RunComparison:
     """One run's causes, with the sums. ``findings``: those of this run."""
-    found = parts(trace, sides.base, sides.head, root)
-    worse = slower(sides, metrics, trace, found)
-    causes = in_order(
-        [
-            *results(sides, findings),
-            *settings(sides, metrics),
-            *facts(sides, metrics, found, worse, root),
-            *(timed(sides, metrics, findings, worse) if worse else untimed(sides, findings)),
-        ]
-    )
-    delta, explained_us = _sums(sides, worse, causes, metrics)
+    seen = parts.parts(trace, sides.base, sides.head, root)
+    worse = parts.slower(sides, compared, trace, seen)
+    run = _Run(sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root)
+    of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
+    causes = in_order([*_results(run), *_settings(run), *_facts(run), *of_the_time])
+    decides = next((metric for of in metrics.TIMES if (metric := timed(compared, of)) and metric.decides), None)
+    delta_us: float | m.Skipped
+    explained_us: float | m.Skipped
+    remainder_us: float | m.Skipped
+    if worse is None:
+        step = timed(compared, m.TimeOf.STEP)
+        delta_us = parts.longer(step) if step else m.Skipped(reason="there is no time")
+        explained_us = m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
+        remainder_us = delta_us if isinstance(delta_us, m.Skipped) else explained_us
+    else:
+        decides, delta_us = worse.metric, worse.delta_us
+        explained_us = sum((us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0)
+        remainder_us = delta_us - explained_us
+    window = next((row for row in trace.window if row.name == "window"), None)
     return m.RunComparison(
         run=sides.head.key,
-        status="both",
-        metrics=tuple(metrics),
-        decided_by=_decided_by(metrics, worse),
+        status=m.Presence.BOTH,
+        metrics=tuple(compared),
+        decided_by=decides.name if decides else "",
         per=worse.per if worse else "step",
-        delta_us=delta,
+        delta_us=delta_us,
         explained_us=explained_us,
-        remainder_us=_less(delta, explained_us),
-        traced_us=_traced(trace),
-        scale=worse.scale if worse else trace_scale(metrics, trace),
+        remainder_us=remainder_us,
+        traced_us=window.delta_us if window else m.Skipped(reason=trace.missing or "there is no trace"),
+        scale=worse.scale if worse else parts.trace_scale(compared, trace),
         trace=trace,
         settings=sides.settings,
         causes=causes,
-        notes=_notes(sides, worse, trace),
+        notes=tuple(_notes(sides, worse, window)),
     )
 
 
-# ---------------------------------------------------------------- the sums
-
-
-def _decided_by(metrics: Sequence[m.ComparedMetric], worse: Slower | None) -> str:
+def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Iterator[str]:
     if worse is not None:
-        return worse.metric.name
-    return next((metric.name for metric in metrics if metric.time_of and metric.decides), "")
-
-
-def _sums(
-    sides: Sides, worse: Slower | None, causes: Sequence[m.Cause], metrics: Sequence[m.ComparedMetric]
-) -> tuple[float | m.Skipped, float | m.Skipped]:
-    """The difference, and what the causes explain of it."""
-    if worse is None:
-        step = named(metrics, STEP)
-        delta = longer(step) if step else m.Skipped(reason="there is no time")
-        return delta, m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
-    us = [cause.explains_us for cause in causes if not isinstance(cause.explains_us, m.Skipped)]
-    return worse.delta_us, sum(us, 0.0)
-
-
-def _less(one: float | m.Skipped, other: float | m.Skipped) -> float | m.Skipped:
-    if isinstance(one, m.Skipped):
-        return one
-    return other if isinstance(other, m.Skipped) else one - other
-
-
-def _traced(trace: m.TraceDifference) -> float | m.Skipped:
-    window = next((row for row in trace.window if row.name == "window"), None)
-    return window.delta_us if window else m.Skipped(reason=trace.missing or "there is no trace")
-
-
-def _notes(sides: Sides, worse: Slower | None, trace: m.TraceDifference) -> tuple[str, ...]:
-    said = []
-    if worse is not None and worse.metric.verdict != WORSE:
-        said.append("the interval does not settle it; it is explained because the samples lie apart")
-    if worse is not None and isinstance(worse.scale, m.Skipped):
-        said.append(f"the traces explain nothing here: {worse.scale.reason}")
-    elif worse is not None and not isinstance(worse.scale, m.Skipped):
-        taken = f"a microsecond of the traces is taken for {short(worse.scale)} of TIMING's"
-        window = _traced(trace)
-        shown = "" if isinstance(window, m.Skipped) else f"the traced step differs by {short(window, sign='+')} us; "
-        said.append(f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}")
-    before, after = sides.base.kernels, sides.head.kernels
-    traced = [side.measured_in.upper() for side in (before, after) if isinstance(side, m.KernelBreakdown)]
+        if worse.metric.verdict is not m.MetricVerdict.WORSE:
+            yield "the interval does not settle it; it is explained because the samples lie apart"
+        if isinstance(worse.scale, m.Skipped):
+            yield f"the traces explain nothing here: {worse.scale.reason}"
+        else:
+            taken = f"a microsecond of the traces is taken for {short(worse.scale)} of TIMING's"
+            shown = f"the traced step differs by {short(window.delta_us, sign='+')} us; " if window else ""
+            yield f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
+    both = (sides.base.kernels, sides.head.kernels)
+    traced = [side.measured_in.upper() for side in both if isinstance(side, m.KernelBreakdown)]
     if len(set(traced)) > 1:
-        said.append(f"base was traced in {traced[0]} and head in {traced[1]}")
-    return tuple(said)
+        yield f"base was traced in {traced[0]} and head in {traced[1]}"
 
 
-# ---------------------------------------------------------------- of all runs
+# ---------------------------------------------------------------- their order
+
+
+# In which order causes are told. Within one the larger share comes first, and of two alike the one that was made first.
+RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    rank: int
+    cause: m.Cause
+    share: float = 0.0
+
+
+def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
+    """A finding or a fact stands where it comes first, and nowhere else. A part of the time that is known is told
+    however many there are, so that it is not left to the remainder."""
+    causes: dict[tuple[str, str], m.Cause] = {}
+    for each in sorted(ranked, key=lambda each: (each.rank, -each.share)):
+        causes.setdefault((each.cause.cause, each.cause.fingerprint or each.cause.text), each.cause)
+    return tuple(
+        cause
+        for place, cause in enumerate(causes.values())
+        if place < MOST_CAUSES or not isinstance(cause.explains_us, m.Skipped)
+    )
 
 
 def overall(runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding]) -> tuple[m.Cause, ...]:
     """Of all runs: first what each puts first, that of the slowest run before the others', and so on; each kind at each
     place once. ``whole``: findings of no run."""
     ranked = sorted(runs, key=lambda run: -relative_time(run))
-    found: dict[tuple[str, str, object], m.Cause] = {}
+    causes: dict[object, m.Cause] = {}
     for cause in chain.from_iterable(zip_longest(*(run.causes for run in ranked))):
         if cause is not None:
-            found.setdefault((cause.cause, _rule(cause), _place(cause)), cause)
-    unplaced = [
-        m.Cause(
-            cause="finding",
-            text=f"new {one.finding.rule} {one.finding.message}",
-            explains_us=CLOCKLESS,
-            fingerprint=one.finding.fingerprint,
-            location=one.finding.location,
-        )
-        for one in whole
-        if one.status == "new"
-    ]
-    return (*found.values(), *unplaced)
+            place = (cause.location.file, cause.location.line) if cause.location else None
+            about = "" if cause.fingerprint and place else cause.subject or cause.text
+            causes.setdefault((cause.cause, cause.rule, place, about), cause)
+    new = [_of_finding(None, compared, CLOCKLESS) for compared in whole if compared.status is m.FindingStatus.NEW]
+    return (*causes.values(), *new)
 
 
 def relative_time(run: m.RunComparison) -> float:
@@ -140,15 +190,188 @@ def relative_time(run: m.RunComparison) -> float:
     return metric.ratio
 
 
-def _rule(cause: m.Cause) -> str:
-    words = cause.text.split()
-    return next((word for word in words[:5] if word.startswith("KGP")), "") if cause.fingerprint else ""
+# ---------------------------------------------------------------- causes of time
 
 
-def _place(cause: m.Cause) -> object:
-    """Where it is and what it is about. Of a finding with a place that alone, of settings the text with its figures, of
-    the rest what stands before them."""
-    where = (cause.location.file, cause.location.line) if cause.location else None
-    if cause.fingerprint and where:
-        return where
-    return where, cause.text if cause.cause == "setting" else cause.text.partition(": ")[0]
+def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
+    """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare parts."""
+    key, left = run.sides.head.key, list(slower.parts)
+    if us := slower.more_steps_us:
+        text = f"{slower.more_steps}{run.by_setting}"
+        yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), us / slower.delta_us)
+    for compared in _to_tell(run):
+        finding, can = compared.finding, rule_of(compared.finding).can_cost
+        mine, shared = _claimed(can, slower, left)
+        us = sum(part.us for part in mine)
+        if mine and slower.is_a_share(us):
+            left = [part for part in left if part not in mine]
+            yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
+        else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
+            leads = (shared or (can and not slower.accounted_for)) and finding.level is not m.Level.NOTE
+            rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
+            yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
+    if lost := run.lost_graphs:  # the launches and the host's time are theirs
+        mine, shared = _claimed(_LAUNCHING, slower, left)
+        us = sum(part.us for part in mine)
+        left = [part for part in left if part not in mine]
+        why = next((finding for finding in run.new if _loses_graphs(finding)), None)
+        text = f"{lost}: {why.rule} {why.message}" if why else lost
+        explains = us if mine else OTHERS if shared else CLOCKLESS
+        cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, finding=why)
+        yield Ranked(REASON, cause, us / slower.delta_us)
+    for part in left:
+        if slower.is_a_share(part.us):
+            kind = m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
+            cause = run.cause(kind, part.text, part.us, subject=part.subject, location=part.location)
+            yield Ranked(PART, cause, part.us / slower.delta_us)
+    # Kernels that are each too little to be told, and together are not.
+    small = [part for part in left if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))]
+    us = sum(part.us for part in small)
+    if slower.is_a_share(us) and slower.metric.verdict is m.MetricVerdict.WORSE:
+        text = f"{len(small):,} further kernels, each of them below {100 * parts.LEAST_SHARE:.0f} % of it"
+        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
+
+
+def _claimed(can: Sequence[m.CostKind], slower: Slower, left: Sequence[Part]) -> tuple[list[Part], bool]:
+    """The parts that are left of those that it can be the reason of, and whether another cause has some of them."""
+    mine = [part for part in slower.parts if part.kind in can and part.us > 0]
+    return [part for part in mine if part in left], any(part not in left for part in mine)
+
+
+def _untimed(run: _Run) -> Iterator[Ranked]:
+    """No time is worse: a new finding is what there is to tell, but for one that is judged from times.
+
+    One that can cost time comes before one that cannot.
+    """
+    for compared in _to_tell(run, lost_graphs=False):
+        if not rule_of(compared.finding).judged_from_times:
+            rank = SYMPTOM if _is_symptom(compared.finding) else REASON
+            share = 0.5 * bool(rule_of(compared.finding).can_cost) - _weight(compared)
+            yield Ranked(rank, _of_finding(run.sides.head.key, compared, CLOCKLESS), share)
+
+
+def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
+    """New, or more often than before; located and severe ones claim first. Results and lost graphs have causes of
+    their own. Counts of some rules move by one with the number of steps that were watched."""
+    told, graphs = [], lost_graphs and bool(run.lost_graphs)
+    for compared in run.findings:
+        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (graphs and _loses_graphs(compared.finding))
+        doubled = compared.grew and compared.head_count >= 2 * compared.base_count
+        more = doubled and compared.finding.level is not m.Level.NOTE
+        if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
+            told.append(compared)
+    return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
+
+
+def _is_symptom(finding: m.Finding) -> bool:
+    """It says that something is slow, or that the report cannot be relied on, and not why."""
+    rule = rule_of(finding)
+    return bool(rule.symptom_of) or rule.topic in (m.Topic.SOURCES, m.Topic.COVERAGE)
+
+
+def _loses_graphs(finding: m.Finding) -> bool:
+    """About CUDA graphs that are not launched; a copy before a replay costs no launch of the host's."""
+    rule = rule_of(finding)
+    return rule.topic is m.Topic.CUDA_GRAPHS and m.CostKind.LAUNCHES in rule.can_cost
+
+
+def _weight(compared: m.ComparedFinding) -> int:
+    severity = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 3}[compared.finding.level]
+    return severity + (compared.finding.location is None) + (compared.status is not m.FindingStatus.NEW)
+
+
+def _of_finding(
+    run: m.RunKey | None, compared: m.ComparedFinding, explains: float | m.Skipped, claimed: Sequence[Part] = ()
+) -> m.Cause:
+    finding, new = compared.finding, compared.status is m.FindingStatus.NEW
+    status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
+    return m.Cause(
+        cause=m.CauseKind.FINDING,
+        rule=finding.rule,
+        subject=finding.message,
+        run=run,
+        text=f"{status} {finding.rule} {finding.message}",
+        seen_in_traces=tuple(part.text for part in claimed[:2]),
+        explains_us=explains,
+        fingerprint=finding.fingerprint,
+        location=finding.location,
+    )
+
+
+# ---------------------------------------------------------------- causes that need no clock
+
+
+def _results(run: _Run) -> Iterator[Ranked]:
+    findings, subject = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS], "results changed"
+    words = [f"{finding.rule} {finding.alone}" for finding in findings]
+    words += changed_results(run.sides.base, run.sides.head)
+    if words:
+        text, first = f"{subject}: {'; '.join(words[:4])}", next(iter(findings), None)
+        yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, finding=first))
+
+
+def _settings(run: _Run) -> Iterator[Ranked]:
+    """All together, and first of all, unless they are told with the steps that they make more of."""
+    text = "; ".join(f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in run.sides.settings)
+    if text and run.worse(metrics.STEPS):
+        yield Ranked(FACT, run.cause(m.CauseKind.SETTING, text, OTHERS))
+    elif text:
+        yield Ranked(RESULT, run.cause(m.CauseKind.SETTING, text), 1.0)
+
+
+def _facts(run: _Run) -> list[Ranked]:
+    """What is a cause of the time already is left out. Where the traces account for little of it, because they were
+    made in other minutes than TIMING, what can be counted in them comes before what they timed.
+
+    Those with the larger share are told first; of copies and launches what there is more of.
+    """
+    worse, told = run.slower, []
+    steps = run.worse(metrics.STEPS)
+    if steps and not (worse and worse.more_steps_us):
+        text = f"{_from_to(steps)} steps an evaluation{run.by_setting}"
+        told.append(Ranked(FACT, run.cause(m.CauseKind.STEPS, text), 7.0))
+    peak = run.worse(metrics.ALLOCATED) or run.worse(metrics.RESERVED) or run.worse(metrics.RESIDENT)
+    if peak:
+        sizes = [f"{side / 2**20:,.1f} MiB" for side in (peak.base, peak.head) if not isinstance(side, m.Skipped)]
+        told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0))
+    compiled = run.worse(metrics.COMPILATIONS) or run.worse(metrics.COMPILE) or run.worse(metrics.WARM_COMPILE)
+    if compiled:
+        text = f"{compiled.name} {_from_to(compiled)} {compiled.unit}"
+        told.append(Ranked(FACT, run.cause(m.CauseKind.COMPILE, text), 3.0))
+    counted = list(_counted(run))
+    if worse is None or not worse.shown:
+        return told + counted
+    if worse.accounted_for:
+        return told
+    in_time = {str(part.kind) for part in worse.parts if worse.is_a_share(part.us)}
+    return told + [replace(each, rank=COUNTED) for each in counted if each.cause.cause not in in_time]
+
+
+def _counted(run: _Run) -> Iterator[Ranked]:
+    """CUDA graphs, copies, launches and calls of Python's functions."""
+
+    def share(more: float) -> float:
+        """Between 5 and 6, larger for more."""
+        return 5.0 + max(0.0, more) / (1 + max(0.0, more))
+
+    if run.lost_graphs:
+        yield Ranked(FACT, run.cause(m.CauseKind.CUDA_GRAPHS, run.lost_graphs), 8.0)
+    more = [part for part in run.seen if part.more >= parts.LEAST_MORE]
+    copies = [part for part in more if part.kind is m.CostKind.COPIES]
+    for part in copies:
+        yield Ranked(FACT, run.cause(m.CauseKind.COPIES, part.text, subject=part.subject), share(part.more))
+    kernels = run.worse(metrics.KERNELS)
+    only_copies = sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
+    if kernels and not only_copies:
+        launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
+        subject = f"{_from_to(kernels)} kernels a step"
+        text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
+        cause = run.cause(m.CauseKind.LAUNCHES, text, subject=subject)
+        yield Ranked(FACT, cause, share(sum(part.more for part in launched)))
+    calls = parts.more_calls(run.sides.base, run.sides.head, run.root)
+    if calls is not None:
+        yield Ranked(FACT, run.cause(m.CauseKind.HOST, calls.text, location=calls.location), 4.5)
+
+
+def _from_to(metric: m.ComparedMetric) -> str:
+    return f"{plain(metric.base)} -> {plain(metric.head)}"

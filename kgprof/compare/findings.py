@@ -16,10 +16,9 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.wording import shared
 
-NEW, FIXED, UNCHANGED = "new", "fixed", "unchanged"
 _LEVELS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
-_STATUS = {NEW: 0, FIXED: 1, UNCHANGED: 2}
+_STATUS = {status: order for order, status in enumerate(m.FindingStatus)}
 _FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[m.Finding, str], Hashable]
@@ -27,22 +26,24 @@ _Name = Callable[[m.Finding, str], Hashable]
 
 def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m.ComparedFinding, ...]:
     """Of runs that both sides have, and of whole Profiles; new ones first, of those the severest first."""
-    common = {run.key for run in base.runs} & {run.key for run in head.runs}
-    before, after = _of(base, common), _of(head, common)
+    common = {None, *({run.key for run in base.runs} & {run.key for run in head.runs})}
+    before, after = ([finding for finding in side.findings if finding.run in common] for side in (base, head))
     pairs: list[tuple[m.Finding, m.Finding]] = []
-    for name in _NAMES:
+    for name in (_by_fingerprint, _by_line, _by_function):
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
-    found = [
-        *(_compared(NEW, finding, 0, finding.count, fail_on) for finding in after),
-        *(_compared(FIXED, finding, finding.count, 0, fail_on) for finding in before),
-        *(_compared(UNCHANGED, new, old.count, new.count, fail_on) for old, new in pairs),
+    new, fixed, unchanged = m.FindingStatus
+    compared = [
+        *(_compared(new, finding, 0, finding.count, fail_on) for finding in after),
+        *(_compared(fixed, finding, finding.count, 0, fail_on) for finding in before),
+        *(_compared(unchanged, finding, was.count, finding.count, fail_on) for was, finding in pairs),
     ]
-    return tuple(sorted(found, key=_order))
 
+    def order(each: m.ComparedFinding) -> tuple[object, ...]:
+        finding = each.finding
+        return (_STATUS[each.status], _SEVERITY[finding.level], finding.rule, *_order_within(finding))
 
-def _of(profile: m.Profile, runs: set[m.RunKey]) -> list[m.Finding]:
-    return [finding for finding in profile.findings if finding.run is None or finding.run in runs]
+    return tuple(sorted(compared, key=order))
 
 
 def _matched(
@@ -78,22 +79,17 @@ def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
     return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
 
 
-_NAMES: tuple[_Name, ...] = (_by_fingerprint, _by_line, _by_function)
-
-
-def _compared(status: str, finding: m.Finding, base_count: int, head_count: int, fail_on: str) -> m.ComparedFinding:
-    fails = status == NEW and finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times
+def _compared(
+    status: m.FindingStatus, finding: m.Finding, base_count: int, head_count: int, fail_on: str
+) -> m.ComparedFinding:
+    judged = finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times and not finding.accepted
     return m.ComparedFinding(
         status=status,
         finding=finding,
         base_count=base_count,
         head_count=head_count,
-        fails=fails and not finding.accepted,
+        fails=status is m.FindingStatus.NEW and judged,
     )
-
-
-def _order(one: m.ComparedFinding) -> tuple[object, ...]:
-    return (_STATUS[one.status], _SEVERITY[one.finding.level], one.finding.rule, *_order_within(one.finding))
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

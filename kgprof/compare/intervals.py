@@ -21,6 +21,11 @@ The loop is measured with an error too, and that makes a slope too small (W. A. 
 the slope is as seen and what it is without that error; where the error is half of the movement or more, no slope is
 seen. Nor is one used beyond FARTHEST: a dispatch mode that the program left on makes the loop take three times as long.
 And the interval is no wider than a step that follows the loop not at all and one that follows it wholly need.
+
+The loop of the device moves little and then all at once, when a GPU throttles or a CPU's cores are taken, so that no
+slope can be seen. There, as where the host's loop shows none, ``widened`` makes the interval what it would be if the
+step had slowed down as much as the loop may have: what is outside of the budget then is the program's under either
+reading.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
+from kgprof import model as m
+
 FEWEST_ROUNDS = 2  # on either side: of one there is no variance
 MOST_ROUNDS = 1000  # that are worth naming: beyond, the effect is too near to the budget to settle
 
@@ -37,7 +44,13 @@ STILL = 1e-12  # sum of squares of a loop's logarithms: it took the same time to
 FARTHEST = math.log(1.5)  # between the sides: beyond, more than the minute differs
 SEEN = 0.5  # the share of the loop's movement within the sides that is the machine's and not the error of timing it
 
-WORSE, SAME, BETTER, INCONCLUSIVE = "worse", "same", "better", "inconclusive"
+LEAST_DRIFT = 0.005  # below it a drift is nothing to a budget, however sure
+# A loop that may have taken so many times as long, or so many times less, shows a machine that was not steady, also
+# where chance could do it: one busy program on one of two cores made the device's loop take 0.7 to 49 times as long,
+# and an unchanged evaluation 51 to 153 times, because OpenMP's threads wait for each other.
+UNSTEADY = 1.5
+HOST, DEVICE = "host", "device"
+ONE_ROUND = m.Skipped(reason="with fewer than two rounds a side there is no interval")
 
 # Student's t, two-sided 95 %, by degrees of freedom: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
 # Between entries the one before is taken, which makes the interval wider and never narrower.
@@ -62,13 +75,13 @@ class Interval:
     machine: float | None = None  # how much of it is the machine's and not the program's; None: not known
     slope: float = 0.0  # by which the time follows the host's loop
 
-    def verdict(self, budget: float) -> str:
+    def verdict(self, budget: float) -> m.MetricVerdict:
         """``budget``: the share by which head may take longer, 0.05 for 5 %."""
         if self.low > 1 + budget:
-            return WORSE
+            return m.MetricVerdict.WORSE
         if self.high < 1 / (1 + budget):
-            return BETTER
-        return SAME if self.high <= 1 + budget else INCONCLUSIVE
+            return m.MetricVerdict.BETTER
+        return m.MetricVerdict.SAME if self.high <= 1 + budget else m.MetricVerdict.INCONCLUSIVE
 
 
 def t_quantile(degrees: float) -> float:
@@ -84,7 +97,7 @@ def interval(base: Sequence[float], head: Sequence[float]) -> Interval | None:
         return None
     below, above = [math.log(x) for x in base], [math.log(x) for x in head]
     middle = fmean(above) - fmean(below)
-    half = _half_width(variance(below), len(below), variance(above), len(above))
+    half = _half_width((variance(below), variance(above)), (len(below), len(above)))
     return Interval(
         base=math.exp(fmean(below)),
         head=math.exp(fmean(above)),
@@ -94,18 +107,35 @@ def interval(base: Sequence[float], head: Sequence[float]) -> Interval | None:
     )
 
 
-def _half_width(base: float, base_rounds: int, head: float, head_rounds: int) -> float:
-    """``base`` and ``head`` are variances of logarithms."""
-    parts = base / base_rounds, head / head_rounds
-    error = sum(parts)
-    if error == 0:
-        return 0.0
-    return t_quantile(_satterthwaite(parts, (base_rounds, head_rounds))) * math.sqrt(error)
+def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> float:
+    """Of the difference of two means of logarithms."""
+    parts = variances[0] / rounds[0], variances[1] / rounds[1]
+    return t_quantile(_satterthwaite(parts, rounds)) * math.sqrt(sum(parts)) if sum(parts) else 0.0
 
 
 def _satterthwaite(parts: tuple[float, float], rounds: tuple[int, int]) -> float:
     """Degrees of freedom of the sum of two squared errors."""
     return float(sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, rounds, strict=True)))
+
+
+def rounds_to_settle(base: Sequence[float], head: Sequence[float], budget: float) -> int | None:
+    """Rounds a side with which the interval would leave the budget's limit, were ratio and variances as they are now.
+
+    None where more than MOST_ROUNDS would be needed, or where there is no variance to reckon with.
+    """
+    measured = interval(base, head)
+    if measured is None:
+        return None
+    distance = abs(math.log(measured.ratio) - math.log1p(budget))
+    variances = variance([math.log(x) for x in base]), variance([math.log(x) for x in head])
+    return _fewest(lambda n: _half_width(variances, (n, n)) < distance)
+
+
+def _fewest(settled: Callable[[int], bool]) -> int | None:
+    return next((n for n in range(FEWEST_ROUNDS, MOST_ROUNDS + 1) if settled(n)), None)
+
+
+# ---------------------------------------------------------------- with the host's loop as covariate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,31 +147,34 @@ class Round:
 
 def adjusted(base: Sequence[Round], head: Sequence[Round]) -> Interval | None:
     """None where ``interval`` is, and where the loop tells no slope."""
-    outer = _either(base, head)
-    lines = () if outer is None else _lines(base, head)
-    if outer is None or not lines:
+    measured = interval([each.time for each in base], [each.time for each in head])
+    if measured is None or min(each.machine for each in (*base, *head)) <= 0:
+        return None
+    followed = interval([each.time / each.machine for each in base], [each.time / each.machine for each in head])
+    lines = _lines(base, head)
+    if followed is None or not lines:
         return None
     low = min(line.middle - line.half_width(line.rounds) for line in lines)
     high = max(line.middle + line.half_width(line.rounds) for line in lines)
     return replace(
-        outer,
+        measured,
         ratio=math.exp(lines[0].middle),
-        low=math.exp(max(low, math.log(outer.low))),
-        high=math.exp(min(high, math.log(outer.high))),
+        low=math.exp(max(low, math.log(min(measured.low, followed.low)))),
+        high=math.exp(min(high, math.log(max(measured.high, followed.high)))),
         machine=math.exp(lines[0].slope * lines[0].apart),
         slope=lines[0].slope,
     )
 
 
-def _either(base: Sequence[Round], head: Sequence[Round]) -> Interval | None:
-    """Welch's, for a step that follows the loop not at all and for one that follows it wholly."""
-    if min((one.machine for one in (*base, *head)), default=0.0) <= 0:
+def adjusted_to_settle(base: Sequence[Round], head: Sequence[Round], budget: float) -> int | None:
+    """As rounds_to_settle, of ``adjusted``. None too where the limit lies between the slope's two readings."""
+    if adjusted(base, head) is None:
         return None
-    measured = interval([one.time for one in base], [one.time for one in head])
-    followed = interval([one.time / one.machine for one in base], [one.time / one.machine for one in head])
-    if measured is None or followed is None:
+    lines = _lines(base, head)
+    beyond = [line.middle - math.log1p(budget) for line in lines]
+    if min(beyond) <= 0 <= max(beyond):
         return None
-    return replace(measured, low=min(measured.low, followed.low), high=max(measured.high, followed.high))
+    return _fewest(lambda n: all(line.half_width((n, n)) < abs(far) for line, far in zip(lines, beyond, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,15 +206,14 @@ class _Line:
 
 def _lines(base: Sequence[Round], head: Sequence[Round]) -> tuple[_Line, ...]:
     """With the slope as it is seen, and as it is without the error of the loop; empty where that error hides it."""
-    x = [[math.log(one.machine) for one in side] for side in (base, head)]
-    y = [[math.log(one.time) for one in side] for side in (base, head)]
+    x = [[math.log(each.machine) for each in side] for side in (base, head)]
+    y = [[math.log(each.time) for each in side] for side in (base, head)]
     squares = [_products(side, side) for side in x]
-    noise = sum((len(side) - 1) / len(side) * sum(one.error**2 for one in side) for side in (base, head))
+    noise = sum((len(side) - 1) / len(side) * sum(each.error**2 for each in side) for side in (base, head))
     moved, products = sum(squares), sum(map(_products, x, y))
     if moved < STILL or moved - noise < SEEN * moved or abs(fmean(x[1]) - fmean(x[0])) > FARTHEST:
         return ()
-    slopes = (min(1.0, max(0.0, products / over)) for over in (moved, moved - noise))
-    return tuple(_line(x, y, slope) for slope in slopes)
+    return tuple(_line(x, y, min(1.0, max(0.0, products / over))) for over in (moved, moved - noise))
 
 
 def _line(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]], slope: float) -> _Line:
@@ -201,29 +233,64 @@ def _products(x: Sequence[float], y: Sequence[float]) -> float:
     return sum((a - fmean(x)) * (b - fmean(y)) for a, b in zip(x, y, strict=True))
 
 
-def rounds_to_settle(base: Sequence[float], head: Sequence[float], budget: float) -> int | None:
-    """Rounds a side with which the interval would leave the budget's limit, were ratio and variances as they are now.
-
-    None where more than MOST_ROUNDS would be needed, or where there is no variance to reckon with.
-    """
-    found = interval(base, head)
-    if found is None:
-        return None
-    distance = abs(math.log(found.ratio) - math.log1p(budget))
-    spread = [variance([math.log(x) for x in side]) for side in (base, head)]
-    return _enough(lambda n: _half_width(spread[0], n, spread[1], n) < distance)
+# ---------------------------------------------------------------- was the machine itself slower
 
 
-def adjusted_to_settle(base: Sequence[Round], head: Sequence[Round], budget: float) -> int | None:
-    """As rounds_to_settle, of ``adjusted``. None too where the limit lies between the slope's two readings."""
-    lines = _lines(base, head) if adjusted(base, head) is not None else ()
-    if not lines:
-        return None
-    beyond = [line.middle - math.log1p(budget) for line in lines]
-    if min(beyond) <= 0 <= max(beyond):
-        return None
-    return _enough(lambda n: all(line.half_width((n, n)) < abs(far) for line, far in zip(lines, beyond, strict=True)))
+def rounds_of(run: m.RunReport, times: Sequence[float]) -> tuple[Round, ...]:
+    """``times``, one a round, each with the host's loop of its round; empty where that is not known of each."""
+    if not isinstance(run.rounds, m.Rounds) or isinstance(run.rounds.machine, m.Skipped):
+        return ()
+    loops, errors = run.rounds.machine.host_us, run.rounds.host_error
+    if not len(times) == len(loops) == len(errors):
+        return ()
+    each = zip(times, loops, errors, strict=True)
+    return tuple(Round(time=time, machine=us, error=error) for time, us, error in each)
 
 
-def _enough(settled: Callable[[int], bool]) -> int | None:
-    return next((n for n in range(FEWEST_ROUNDS, MOST_ROUNDS + 1) if settled(n)), None)
+def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
+    """Of both loops. Skipped with the reason of the side that has none."""
+    speeds = []
+    for run in (base, head):
+        speed = run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
+        if isinstance(speed, m.Skipped):
+            return speed
+        speeds.append(speed)
+    before, after = speeds
+    loops = ((HOST, before.host_us, after.host_us), (DEVICE, before.device_us, after.device_us))
+    drift = [(loop, interval(base_us, head_us)) for loop, base_us, head_us in loops]
+    return tuple(drift_of(loop, within) for loop, within in drift if within is not None) or ONE_ROUND
+
+
+def drift_of(loop: str, within: Interval) -> m.MachineDrift:
+    return m.MachineDrift(
+        loop=loop, base=within.base, head=within.head, ratio=within.ratio, low=within.low, high=within.high
+    )
+
+
+def widened(measured: Interval, drift: Sequence[m.MachineDrift]) -> Interval:
+    """To what it would be if the loops that drifted had not, by as much as they may have; of a time that waits for the
+    host by a share that is known, they have the rest."""
+    ends = [1.0, *(end for loop in notable(drift) for end in (loop.low, loop.high))]
+    rest = 1 - measured.slope
+    return replace(measured, low=measured.low / max(ends) ** rest, high=measured.high / min(ends) ** rest)
+
+
+def notable(drift: Sequence[m.MachineDrift]) -> tuple[m.MachineDrift, ...]:
+    """Those that are neither chance nor too little to matter, and those of which nothing is known."""
+    return tuple(
+        loop
+        for loop in drift
+        if (loop.beyond_chance and abs(loop.ratio - 1) >= LEAST_DRIFT) or max(loop.high, 1 / loop.low) > UNSTEADY
+    )
+
+
+def drift_words(drift: Sequence[m.MachineDrift]) -> str:
+    """ "the machine itself was 9.8 % slower in head's rounds (host loop, 95 % +6.3 % to +13.4 %)"; empty for none."""
+    each = [
+        f"{100 * abs(loop.ratio - 1):.1f} % {'slower' if loop.ratio > 1 else 'faster'} in head's rounds "
+        f"({loop.loop} loop, 95 % {100 * (loop.low - 1):+.1f} % to {100 * (loop.high - 1):+.1f} %)"
+        if loop.beyond_chance
+        else f"not steady ({loop.loop} loop, 95 % {loop.low:.2g} to {loop.high:.2g} times as long in head's rounds)"
+        for loop in notable(drift)
+    ]
+    return f"the machine itself was {' and '.join(each)}" if each else ""

@@ -1,72 +1,32 @@
 """Every quantity of one run on both sides: times with an interval over rounds, counts and sizes as they stand.
 
-A count that is not there on one side is not observed; it is never taken for zero.
+A count that is not there on one side is not observed; it is never taken for zero. TIMES and COUNTS are the tables of
+what is compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
-from kgprof.compare.intervals import (
-    BETTER,
-    FEWEST_ROUNDS,
-    INCONCLUSIVE,
-    MOST_ROUNDS,
-    SAME,
-    WORSE,
-    adjusted,
-    adjusted_to_settle,
-    interval,
-    rounds_to_settle,
-)
-from kgprof.compare.machine import DEVICE, LEAST_DRIFT, rounds_of, told, widened
+from kgprof.compare import intervals
 from kgprof.wording import short
 
-STEP, EVALUATION, UNIT = "step", "evaluation", "unit"  # what a time is the time of; the budget's name
+STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
 KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
 READS, STEPS = "reads a step", "steps an evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
-NOT_OBSERVED = "not observed"
 
-# Tolerances in percent, for what moves although the program does not. Of two runs of one program: the caching allocator
-# splits blocks in the order in which they come free; a process's resident set has the page cache, the imports and the
-# threads' arenas in it; how long g++ and Triton compile depends on whatever else runs on the machine.
-TOLERANCES: Mapping[str, float] = {
-    ALLOCATED: 1.0,
-    RESERVED: 10.0,
-    RESIDENT: 15.0,
-    COMPILE: 50.0,
-    WARM_COMPILE: 50.0,
-    # Steps of an evaluation differ in what they meet, and the traced ones are some of them.
-    KERNELS: 1.0,
-    LAUNCH_CALLS: 1.0,
-    GRAPH_LAUNCHES: 1.0,
-    READS: 1.0,
-}
-LEAST: Mapping[str, float] = {  # and below this much, in the metric's unit, a change is none
-    ALLOCATED: 2**20,
-    RESERVED: 32 * 2**20,
-    RESIDENT: 64 * 2**20,
-    COMPILE: 1.0,
-    WARM_COMPILE: 1.0,
-}
-FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
-ONE_ROUND = "{} timed in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
-ONE_ROUND_NOTES = tuple(ONE_ROUND.format(which) for which in ("both sides were", "base was", "head was"))
-NO_INTERVAL = m.Skipped(reason="with fewer than two rounds a side there is no interval")
-_SITES: Mapping[str, tuple[str, ...]] = {
-    BREAKS: (graph_breaks.GRAPH_BREAK.id,),
-    FRAMES: (skipped_frames.SKIPPED_FRAME.id,),
-    RECOMPILES: tuple(rule.id for rule in recompiles.RULES),
-}
+_Value = float | m.Skipped
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,304 +40,306 @@ class Sides:
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
 
     @property
-    def comparable(self) -> bool:
-        return not self.doubt
+    def other_settings(self) -> str:
+        return "; ".join(f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings)
 
     @property
     def other_step(self) -> str:
         """Why a step is not the same work on both sides; empty where it is."""
-        if self.settings:
-            return "; ".join(f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings)
         before, after = self.base.evaluation, self.head.evaluation
-        if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation) and before.steps != after.steps:
+        if self.settings or isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+            return self.other_settings or self._other_units_a_step
+        if before.steps != after.steps:
             return f"{before.steps:,} -> {after.steps:,} steps an evaluation"
+        return self._other_units_a_step
+
+    @property
+    def _other_units_a_step(self) -> str:
         was, now = self.base.unit.per_step, self.head.unit.per_step
-        if was and now and was != now:
-            return f"{was:,} -> {now:,} {self.head.unit.plural} a step"
-        return ""
+        return f"{was:,} -> {now:,} {self.head.unit.plural} a step" if was and now and was != now else ""
 
     @property
     def other_evaluation(self) -> str:
         """Why a whole evaluation is not; empty where it is."""
         before, after = self.base.evaluation, self.head.evaluation
-        if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation):
-            if before.units != after.units:
-                return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
-            if before.unfinished or after.unfinished:
-                return f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
-            return ""
-        return self.other_step
+        if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+            return self.other_step
+        if before.units != after.units:
+            return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
+        if before.unfinished or after.unfinished:
+            return f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
+        return ""
 
 
 def metrics(
     sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
 ) -> tuple[m.ComparedMetric, ...]:
     """``budgets``: percent, by metric."""
-    counts = [_count(sides, name, unit, of, budgets) for name, unit, of in _COUNTS]
     sites = [_sites(sides, name, rules, budgets, findings) for name, rules in _SITES.items()]
-    found = [*_times(sides, budgets), *sites, *counts]
-    return tuple(one for one in found if one is not None)
+    counts = [_count(sides, each, budgets) for each in COUNTS]
+    return tuple(metric for metric in (*_times(sides, budgets), *sites, *counts) if metric is not None)
 
 
-def plain(value: float | m.Skipped) -> str:
-    return NOT_OBSERVED if isinstance(value, m.Skipped) else short(value, 4)
+def timed(compared: Sequence[m.ComparedMetric], of: m.TimeOf) -> m.ComparedMetric | None:
+    return next((metric for metric in compared if metric.time_of is of), None)
+
+
+def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric | None:
+    return next((metric for metric in compared if metric.name == name), None)
+
+
+def _ratio(base: _Value, head: _Value) -> _Value:
+    if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+        return base if isinstance(base, m.Skipped) else head
+    return head / base if base else m.Skipped(reason="base is 0")
 
 
 # ---------------------------------------------------------------- times
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Time:
-    of: str
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time that TIMING measures."""
+
+    of: m.TimeOf
     unit: str  # empty: milliseconds for a unit of work
+    unit_us: float  # microseconds in its unit
     medians: Callable[[m.RunReport, m.Rounds], Sequence[float]]  # one a round
-    spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of one process
+    spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of the first process
+
+    def samples(self, run: m.RunReport) -> Sequence[float]:
+        """A median a round, without rounds that of the only process; empty where there is no such time, or one of 0."""
+        spread = self.spread(run)
+        if isinstance(spread, m.Skipped):
+            return ()
+        each = self.medians(run, run.rounds) if isinstance(run.rounds, m.Rounds) else (spread.median,)
+        return each if all(time > 0 for time in each) else ()
+
+    def middle(self, run: m.RunReport) -> _Value:
+        spread, samples = self.spread(run), self.samples(run)
+        if isinstance(spread, m.Skipped):
+            return spread
+        return geometric_mean(samples) if samples else m.Skipped(reason="no time above 0 was measured")
 
 
 def _unit_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
     if rounds.evaluation_s:
-        assert isinstance(run.evaluation, m.Evaluation)  # or there is no time for a unit
+        assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
         return [1000 * seconds / run.evaluation.units for seconds in rounds.evaluation_s]
     assert run.unit.per_step is not None
     return [us / 1000 / run.unit.per_step for us in rounds.step_us]
 
 
 _TIMES = (
-    _Time(of=STEP, unit="us", medians=lambda run, rounds: rounds.step_us, spread=lambda run: run.step),
-    _Time(
-        of=EVALUATION,
-        unit="s",
-        medians=lambda run, rounds: rounds.evaluation_s,
-        spread=lambda run: run.evaluation_time,
-    ),
-    _Time(of=UNIT, unit="", medians=_unit_medians, spread=lambda run: run.per_unit),
+    Time(STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
+    Time(EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
+    Time(UNIT, "", 1e3, _unit_medians, lambda run: run.per_unit),
 )
+TIMES: Mapping[m.TimeOf, Time] = {time.of: time for time in _TIMES}  # in the order in which they decide
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
-    """The step decides where it is the same work, the evaluation where that is, else the time of a unit, which a
-    budget of its own makes decide too."""
-    other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation}
-    on_both = {one.of for one in _TIMES if _samples(one, sides.base) and _samples(one, sides.head)}
-    deciding = {name for name in on_both & {STEP, EVALUATION} if not other_work[name]}
-    whole = sides.base.counts_units and sides.head.counts_units
-    if UNIT in on_both and (UNIT in budgets or (EVALUATION if whole else STEP) not in deciding):
+    """The step decides where it is the same work, the evaluation where that is, else the time of a unit of work, which
+    a budget of its own makes decide too."""
+    other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
+    on_both = {of for of, time in TIMES.items() if time.samples(sides.base) and time.samples(sides.head)}
+    deciding = {of for of in on_both - {UNIT} if not other_work[of]}
+    whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
+    if UNIT in on_both and (UNIT in budgets or whole not in deciding):
         deciding.add(UNIT)
-    known = [one for one in _TIMES if one.of != UNIT or _counts(sides.base) or _counts(sides.head)]
+    counted = any(run.counts_units or run.unit.per_step for run in (sides.base, sides.head))
     return [
-        _time(one, sides, budgets, other_work=other_work.get(one.of, ""), decides=one.of in deciding) for one in known
+        _time(time, sides, budgets.get(of, budgets[EVALUATION]), other_work[of], decides=of in deciding)
+        for of, time in TIMES.items()
+        if of is not UNIT or counted
     ]
 
 
-def _counts(run: m.RunReport) -> bool:
-    return run.counts_units or bool(run.unit.per_step)
-
-
-def _time(
-    one: _Time, sides: Sides, budgets: Mapping[str, float], *, other_work: str, decides: bool
-) -> m.ComparedMetric:
-    base, head = _samples(one, sides.base), _samples(one, sides.head)
-    budget = budgets.get(one.of, budgets[EVALUATION])
-    unit = one.unit or sides.head.unit.time
-    before, after = _middle(one, sides.base), _middle(one, sides.head)
+def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool) -> m.ComparedMetric:
+    """``budget``: percent."""
+    base, head = time.middle(sides.base), time.middle(sides.head)
+    rounds, work = (time.samples(sides.base), time.samples(sides.head)), sides.head.unit
     metric = m.ComparedMetric(
-        name=one.of if one.unit else unit,
+        name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
-        unit=unit,
-        time_of=one.of,
-        rate="" if one.unit else sides.head.unit.rate,
+        unit=time.unit or work.time,
+        time_of=time.of,
+        rate=work.rate if time.of is UNIT else "",
         measured_in=m.PassName.TIMING,
-        base=before,
-        head=after,
-        ratio=_ratio(before, after),
-        low=NO_INTERVAL,
-        high=NO_INTERVAL,
-        base_rounds=len(base),
-        head_rounds=len(head),
+        base=base,
+        head=head,
+        ratio=_ratio(base, head),
+        low=intervals.ONE_ROUND,
+        high=intervals.ONE_ROUND,
+        base_rounds=len(rounds[0]),
+        head_rounds=len(rounds[1]),
         budget_percent=budget if decides else None,
-        verdict=NOT_OBSERVED,
+        verdict=m.MetricVerdict.NOT_OBSERVED,
         decides=decides,
     )
-    gone = next((side for side in (before, after) if isinstance(side, m.Skipped)), None)
-    if gone is not None:
-        return replace(metric, note=gone.reason)
+    if isinstance(metric.ratio, m.Skipped):  # of a side without this time
+        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=metric.ratio.reason)
     if other_work:
-        return replace(metric, note=f"not the same work on both sides: {other_work}")
-    return _judged(metric, base, head, budget / 100, sides)
+        note = f"not the same work on both sides: {other_work}"
+        return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
+    return _judged(metric, rounds, sides, budget / 100)
 
 
 def _judged(
-    metric: m.ComparedMetric, base: Sequence[float], head: Sequence[float], budget: float, sides: Sides
+    metric: m.ComparedMetric, rounds: tuple[Sequence[float], Sequence[float]], sides: Sides, budget: float
 ) -> m.ComparedMetric:
-    machine = rounds_of(sides.base, base), rounds_of(sides.head, head)
-    alone = adjusted(*machine) if sides.drift and all(machine) else None
-    found = alone or interval(base, head)
-    unseen = [one for one in sides.drift if alone is None or one.loop == DEVICE]
-    if found is not None:
-        found = widened(found, unseen)
-        metric = replace(metric, ratio=found.ratio, low=found.low, high=found.high)
+    """By an interval, without the machine's part in it where that can be seen. ``rounds``: base's and head's."""
+    paired = intervals.rounds_of(sides.base, rounds[0]), intervals.rounds_of(sides.head, rounds[1])
+    alone = intervals.adjusted(*paired) if sides.drift and all(paired) else None
+    within = alone or intervals.interval(*rounds)
+    unseen = [drift for drift in sides.drift if alone is None or drift.loop == intervals.DEVICE]
+    if within is not None:
+        within = intervals.widened(within, unseen)
+        metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
     if alone is not None and alone.machine is not None:
         metric = replace(metric, machine=alone.machine)
+    undecided = replace(metric, verdict=m.MetricVerdict.INCONCLUSIVE)
     if sides.doubt:
-        return replace(metric, verdict=INCONCLUSIVE, note=sides.doubt)
-    if found is None:
-        few = [words for words, side in (("base", base), ("head", head)) if len(side) < FEWEST_ROUNDS]
+        return replace(undecided, undecided=m.Undecided.OTHER_ENVIRONMENT, note=sides.doubt)
+    if within is None:
+        few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
         which = "both sides were" if len(few) == 2 else f"{few[0]} was"
-        return replace(metric, verdict=INCONCLUSIVE, note=ONE_ROUND.format(which))
-    verdict = found.verdict(budget)
-    said = list(_of_the_machine(metric, unseen))
-    if verdict == SAME and found.low > 1:
-        said.append("slower, within the budget")
-    if verdict != INCONCLUSIVE:
-        return replace(metric, verdict=verdict, note="; ".join(said))
+        note = f"{which} timed in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
+        return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=note)
+    verdict, notes = within.verdict(budget), _of_the_machine(metric, unseen)
+    if verdict is m.MetricVerdict.SAME and within.low > 1:
+        notes.append("slower, within the budget")
+    if verdict is not m.MetricVerdict.INCONCLUSIVE:
+        return replace(metric, verdict=verdict, note="; ".join(notes))
     settle = None
-    if not told(unseen):
-        settle = adjusted_to_settle(*machine, budget) if alone else rounds_to_settle(base, head, budget)
-    said.append(f"the interval straddles the budget; {_need(settle, unseen)}")
-    return replace(metric, verdict=verdict, runs_to_settle=settle, note="; ".join(said))
+    if intervals.notable(unseen):
+        need = "both sides recorded again, beside one another in time, may settle it"
+    else:
+        settle = intervals.adjusted_to_settle(*paired, budget) if alone else intervals.rounds_to_settle(*rounds, budget)
+        need = f"about {settle} rounds a side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
+        need += " settle it"
+    note = "; ".join((*notes, f"the interval straddles the budget; {need}"))
+    return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
 
 
-def _need(settle: int | None, unseen: Sequence[m.MachineDrift]) -> str:
-    if told(unseen):
-        return "both sides recorded again, beside one another in time, may settle it"
-    return f"about {settle} rounds a side would settle it" if settle else f"{MOST_ROUNDS} rounds would not settle it"
-
-
-def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) -> Iterator[str]:
-    """What a reader who divides head by base must know, and one who wonders at a wide interval.
-
-    ``unseen``: of the drifts those that no slope is known of.
-    """
+def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) -> list[str]:
+    """What a reader who divides head by base must know, and one who wonders at a wide interval."""
+    notes = []
     if not isinstance(metric.machine, m.Skipped) and not isinstance(metric.ratio, m.Skipped):
-        share = 100 * (metric.machine - 1)
-        if abs(share) >= 100 * LEAST_DRIFT:
-            measured = 100 * (metric.ratio * metric.machine - 1)
-            yield f"{measured:+.1f} % as measured, {share:+.1f} % of it the machine's own"
-    if changed := told(unseen):
-        yield f"the interval allows for a {' and '.join(one.loop for one in changed)} that changed by itself"
-
-
-def round_times(time_of: str, run: m.RunReport) -> Sequence[float]:
-    """As _samples, of one of the times."""
-    return next((_samples(one, run) for one in _TIMES if one.of == time_of), ())
-
-
-def one_process(time_of: str, run: m.RunReport) -> m.Spread | m.Skipped:
-    """The samples of the first process."""
-    return next(one.spread(run) for one in _TIMES if one.of == time_of)
-
-
-def _samples(one: _Time, run: m.RunReport) -> Sequence[float]:
-    """A median a round, without rounds that of the only process; empty where there is no such time, or one of 0."""
-    spread = one.spread(run)
-    if isinstance(spread, m.Skipped):
-        return ()
-    found = one.medians(run, run.rounds) if isinstance(run.rounds, m.Rounds) else (spread.median,)
-    return found if all(time > 0 for time in found) else ()
-
-
-def _middle(one: _Time, run: m.RunReport) -> float | m.Skipped:
-    spread, samples = one.spread(run), _samples(one, run)
-    if isinstance(spread, m.Skipped):
-        return spread
-    return geometric_mean(samples) if samples else m.Skipped(reason="no time above 0 was measured")
-
-
-def _ratio(base: float | m.Skipped, head: float | m.Skipped) -> float | m.Skipped:
-    if isinstance(base, m.Skipped):
-        return base
-    if isinstance(head, m.Skipped):
-        return head
-    return head / base if base else m.Skipped(reason="base is 0")
+        share, measured = 100 * (metric.machine - 1), 100 * (metric.ratio * metric.machine - 1)
+        if abs(share) >= 100 * intervals.LEAST_DRIFT:
+            notes.append(f"{measured:+.1f} % as measured, {share:+.1f} % of it the machine's own")
+    if changed := intervals.notable(unseen):
+        loops = " and ".join(drift.loop for drift in changed)
+        notes.append(f"the interval allows for a {loops} that changed by itself")
+    return notes
 
 
 # ---------------------------------------------------------------- counts and sizes
 
 
-def _a_step(of: Callable[[m.KernelBreakdown], int | m.Skipped]) -> Callable[[m.RunReport], float | m.Skipped]:
+def _known(whole: T | m.Skipped, of: Callable[[T], _Value]) -> _Value:
+    return whole if isinstance(whole, m.Skipped) else of(whole)
+
+
+def _each_step(of: Callable[[m.KernelBreakdown], int | m.Skipped]) -> Callable[[m.RunReport], _Value]:
     """From the traced window to one step of it."""
 
-    def divided(run: m.RunReport) -> float | m.Skipped:
-        kernels = run.kernels
-        if isinstance(kernels, m.Skipped):
-            return kernels
+    def divided(kernels: m.KernelBreakdown) -> _Value:
         count = of(kernels)
         if isinstance(count, m.Skipped):
             return count
         return count / kernels.steps if kernels.steps else m.Skipped(reason="the trace marks no steps")
 
-    return divided
+    return lambda run: _known(run.kernels, divided)
 
 
-def _kernels(kernels: m.KernelBreakdown) -> int:
-    return sum(row.count for row in kernels.rows if row.generator != "framework")
+def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunReport], _Value]:
+    return lambda run: _known(run.memory, lambda memory: _known(memory.peaks, of))
 
 
-def _reads(run: m.RunReport) -> float | m.Skipped:
-    return run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A count or a size. Two recordings of one program differ by up to ``tolerance`` percent and ``least``."""
+
+    name: str
+    unit: str
+    of: Callable[[m.RunReport], _Value]
+    measured_in: m.PassName | None  # None: the pass of the trace
+    tolerance: float | None = None
+    least: float = 0.0  # in its unit
+    fewer_is_worse: bool = False
 
 
-def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunReport], float | m.Skipped]:
-    def peak(run: m.RunReport) -> float | m.Skipped:
-        found = run.memory.peaks if isinstance(run.memory, m.MemorySummary) else run.memory
-        return found if isinstance(found, m.Skipped) else of(found)
-
-    return peak
-
-
-def _first_call(run: m.RunReport) -> float | m.Skipped:
-    return run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
-
-
-def _compilations(run: m.RunReport) -> float | m.Skipped:
-    return run.compile if isinstance(run.compile, m.Skipped) else float(len(run.compile.compilations))
-
-
-def _warm_first_call(run: m.RunReport) -> float | m.Skipped:
-    warm = run.rounds if isinstance(run.rounds, m.Skipped) else run.rounds.warm_first_call
-    return warm if isinstance(warm, m.Skipped) else warm.median
-
-
-def _steps(run: m.RunReport) -> float | m.Skipped:
-    return run.evaluation if isinstance(run.evaluation, m.Skipped) else float(run.evaluation.steps)
-
-
-_COUNTS: tuple[tuple[str, str, Callable[[m.RunReport], float | m.Skipped]], ...] = (
-    (STEPS, "steps", _steps),
-    (READS, "reads/step", _reads),
-    (KERNELS, "kernels/step", _a_step(_kernels)),
-    (LAUNCH_CALLS, "launches/step", _a_step(lambda kernels: kernels.launches)),
-    (GRAPH_LAUNCHES, "launches/step", _a_step(lambda kernels: kernels.graph_launches)),
-    (ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes)),
-    (RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes)),
-    (RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes)),
-    (COMPILATIONS, "compilations", _compilations),
-    (COMPILE, "s", _first_call),
-    (WARM_COMPILE, "s", _warm_first_call),
+# Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching allocator splits
+# blocks in the order in which they come free; a process's resident set has the page cache, the imports and the threads'
+# arenas in it. How long g++ and Triton compile depends on whatever else runs on the machine.
+_TRACED, _COMPILER, _MIB = 1.0, 50.0, 2**20
+_MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.TIMING
+COUNTS = (
+    Count(STEPS, "steps", lambda run: _known(run.evaluation, lambda whole: float(whole.steps)), _TIMING),
+    Count(READS, "reads/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
+    Count(
+        KERNELS,
+        "kernels/step",
+        _each_step(lambda kernels: sum(row.count for row in kernels.rows if row.generator != "framework")),
+        None,
+        _TRACED,
+    ),
+    Count(LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED),
+    Count(
+        GRAPH_LAUNCHES,
+        "launches/step",
+        _each_step(lambda kernels: kernels.graph_launches),
+        None,
+        _TRACED,
+        fewer_is_worse=True,
+    ),
+    Count(ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes), _MEMORY, 1.0, _MIB),
+    Count(RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes), _MEMORY, 10.0, 32 * _MIB),
+    Count(RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes), _MEMORY, 15.0, 64 * _MIB),
+    Count(
+        COMPILATIONS,
+        "compilations",
+        lambda run: _known(run.compile, lambda summary: float(len(summary.compilations))),
+        _COMPILE,
+    ),
+    Count(COMPILE, "s", lambda run: _known(run.compile, lambda made: made.first_call_s), _COMPILE, _COMPILER, 1.0),
+    Count(
+        WARM_COMPILE,
+        "s",
+        lambda run: _known(run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median)),
+        _TIMING,
+        _COMPILER,
+        1.0,
+    ),
 )
-_MEASURED_IN = {
-    READS: m.PassName.MEMORY,
-    ALLOCATED: m.PassName.MEMORY,
-    RESERVED: m.PassName.MEMORY,
-    RESIDENT: m.PassName.MEMORY,
-    WARM_COMPILE: m.PassName.TIMING,
-    STEPS: m.PassName.TIMING,
+_SITES: Mapping[str, tuple[str, ...]] = {
+    BREAKS: (graph_breaks.GRAPH_BREAK.id,),
+    FRAMES: (skipped_frames.SKIPPED_FRAME.id,),
+    RECOMPILES: tuple(rule.id for rule in recompiles.RULES),
 }
 # Metrics that a budget can be put on, in percent of what base has.
-BUDGETED = (STEP, EVALUATION, UNIT, *_SITES, *(name for name, _, _ in _COUNTS))
+BUDGETED = (*m.TimeOf, *_SITES, *(each.name for each in COUNTS))
 
 
-def _count(
-    sides: Sides, name: str, unit: str, of: Callable[[m.RunReport], float | m.Skipped], budgets: Mapping[str, float]
-) -> m.ComparedMetric | None:
+def _count(sides: Sides, count: Count, budgets: Mapping[str, float]) -> m.ComparedMetric | None:
     """None where neither side can have it: a CPU run has no launches."""
-    base, head = of(sides.base), of(sides.head)
+    base, head, kernels = count.of(sides.base), count.of(sides.head), sides.head.kernels
     if isinstance(base, m.Skipped) and isinstance(head, m.Skipped):
         return None
-    measured_in = _MEASURED_IN.get(name, m.PassName.COMPILE if unit in ("s", "compilations") else None)
-    if measured_in is None and isinstance(sides.head.kernels, m.KernelBreakdown):
-        measured_in = sides.head.kernels.measured_in
-    return _counted(sides.head, name, unit, base, head, budgets, measured_in)
+    metric = m.ComparedMetric(
+        name=count.name,
+        run=sides.head.key,
+        unit=count.unit,
+        measured_in=count.measured_in or (kernels.measured_in if isinstance(kernels, m.KernelBreakdown) else None),
+        base=base,
+        head=head,
+        ratio=_ratio(base, head),
+        tolerance_percent=count.tolerance,
+        verdict=m.MetricVerdict.SAME,
+    )
+    return _counted(metric, budgets.get(count.name), least=count.least, fewer_is_worse=count.fewer_is_worse)
 
 
 def _sites(
@@ -390,47 +352,43 @@ def _sites(
     """Places, of recompiles events; notes are no breaks."""
     if not (isinstance(sides.base.compile, m.CompileSummary) and isinstance(sides.head.compile, m.CompileSummary)):
         return None
-    held = [f for f in findings if f.finding.run == sides.head.key and f.finding.rule in rules]
-    held = [f for f in held if f.finding.level is not m.Level.NOTE]
-    each = name == RECOMPILES
-    base = float(sum(f.base_count if each else f.status != "new" for f in held))
-    head = float(sum(f.head_count if each else f.status != "fixed" for f in held))
-    return _counted(sides.head, name, "events" if each else "sites", base, head, budgets, m.PassName.COMPILE)
-
-
-def _counted(
-    run: m.RunReport,
-    name: str,
-    unit: str,
-    base: float | m.Skipped,
-    head: float | m.Skipped,
-    budgets: Mapping[str, float],
-    measured_in: m.PassName | None,
-) -> m.ComparedMetric:
-    budget = budgets.get(name)
-    gone = next((side for side in (base, head) if isinstance(side, m.Skipped)), None)
-    return m.ComparedMetric(
+    held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in rules]
+    held = [each for each in held if each.finding.level is not m.Level.NOTE]
+    if name == RECOMPILES:
+        base, head = float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
+    else:
+        base = float(sum(each.status is not m.FindingStatus.NEW for each in held))
+        head = float(sum(each.status is not m.FindingStatus.FIXED for each in held))
+    metric = m.ComparedMetric(
         name=name,
-        run=run.key,
-        unit=unit,
-        measured_in=measured_in,
+        run=sides.head.key,
+        unit="events" if name == RECOMPILES else "sites",
+        measured_in=m.PassName.COMPILE,
         base=base,
         head=head,
         ratio=_ratio(base, head),
-        budget_percent=budget,
-        tolerance_percent=TOLERANCES.get(name),
-        verdict=NOT_OBSERVED if gone else _changed(name, base, head, budget or 0.0),  # type: ignore[arg-type]
-        decides=budget is not None,
-        note=gone.reason if gone else "",
+        verdict=m.MetricVerdict.SAME,
     )
+    return _counted(metric, budgets.get(name))
 
 
-def _changed(name: str, base: float, head: float, budget: float) -> str:
-    """``budget``: percent. Within what the metric moves by itself, or may move, it is the same."""
-    more = head - base if name not in FEWER_IS_WORSE else base - head
-    tolerance = max(TOLERANCES.get(name, 0.0) / 100 * max(base, head), LEAST.get(name, 0.0))
-    if abs(more) <= tolerance:
-        return SAME
+def _counted(
+    metric: m.ComparedMetric, budget: float | None, *, least: float = 0.0, fewer_is_worse: bool = False
+) -> m.ComparedMetric:
+    """Within what it moves by itself, or may move, it is the same. ``budget``: percent."""
+    metric = replace(metric, budget_percent=budget, decides=budget is not None)
+    base, head, unseen = metric.base, metric.head, m.MetricVerdict.NOT_OBSERVED
+    if isinstance(base, m.Skipped):
+        return replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=base.reason)
+    if isinstance(head, m.Skipped):
+        return replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=head.reason)
+    more = base - head if fewer_is_worse else head - base
+    if abs(more) <= max((metric.tolerance_percent or 0.0) / 100 * max(base, head), least):
+        return metric
     if more < 0:
-        return BETTER
-    return WORSE if more > budget / 100 * base else SAME
+        return replace(metric, verdict=m.MetricVerdict.BETTER)
+    return replace(metric, verdict=m.MetricVerdict.WORSE) if more > (budget or 0.0) / 100 * base else metric
+
+
+def plain(value: _Value) -> str:
+    return m.MetricVerdict.NOT_OBSERVED if isinstance(value, m.Skipped) else short(value, 4)

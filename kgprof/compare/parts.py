@@ -1,4 +1,9 @@
-"""What a step takes more than before, in parts that the two traces can tell apart. Microseconds a step of the trace.
+"""Where the time went: how much slower a run is, and in parts what of that its traces show.
+
+TIMING says how much slower; the traces say where, under an instrument that costs something. So a microsecond of the
+trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), or for less
+where the trace would explain more than there is: more steps, the parts of a step and what lies between the steps never
+come to more than the difference.
 
 Kernels of one name are launched n times and take t each: the difference of n·t is (change of n)·(mean t) for the
 launches and (mean n)·(change of t) for the kernel, which add up to it. Inductor numbers its kernels, so the numbers are
@@ -12,42 +17,57 @@ there is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from kgprof import model as m
+from kgprof.compare.metrics import TIMES, Sides, Time, timed
 from kgprof.wording import plural, relative, short, short_name
 
-KERNEL, REPLACED, LAUNCHES, COPIES, HOST = "kernel", "replaced", "launches", "copies", "host"
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
 CALLS_SHARE = 0.10  # of base's calls a step: steps differ in what they meet, and a profile leaves small functions out
+# A part below this share of the regression is no cause; it stays in the remainder.
+LEAST_SHARE = 0.05
+# Below it, what the traces say does not account for the time, and a new finding that can cost time comes first.
+ACCOUNTED_FOR = 0.5
+# Where the interval does not settle it, a time is explained only if every round of head took longer than every round of
+# base: with five a side that happens by chance once in 252 times (exact rank test), with three once in 20, which two
+# recordings of one program on a machine with others on it were seen to do.
+FEWEST_TO_RANK = 5
+# Without rounds what differs between processes is not known, and on an H200 processes of one program were 1.4x apart:
+# one of head's is explained only from here on, and only if nine of ten of its samples are above nine of ten of base's.
+FAR_APART = 1.5
 
-NAME = 70  # characters of a kernel's name in a sentence
-
-_GRAPH = re.compile(r"^graph_\d+_")
-_NUMBER = re.compile(r"_\d+$")
+_NAME = 70  # characters of a kernel's name in a sentence
+_GRAPH, _NUMBER = re.compile(r"^graph_\d+_"), re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """``what``: kernel (same launches, slower), replaced (by other kernels), launches, copies, host."""
+    """``us``: of a step of the trace, or of what the regression is of; negative: less than before."""
 
-    what: str
-    us: float  # a step, of the trace; negative: less than before
+    kind: m.CostKind
+    us: float
     text: str
+    subject: str = ""  # as a Cause's
     more: float = 0.0  # launches a step
     location: m.Location | None = None
 
 
+# ---------------------------------------------------------------- the traces: kernels
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kernel:
+    """On both sides, per step."""
+
     name: str
     kind: m.KernelKind | None
     before_us: float
     after_us: float
-    before: float  # launches a step
+    before: float  # launches
     after: float
 
     @property
@@ -67,47 +87,40 @@ class _Kernel:
         return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
 
     @property
-    def slower_us(self) -> float:
-        return self.delta_us - self.launches_us
+    def short(self) -> str:
+        return short_name(self.name, _NAME)
+
+
+_Place = Callable[[str], m.Location | None]  # of a kernel the first line that it computes
 
 
 def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: str) -> tuple[Part, ...]:
     """They add up to the change of the window, but for what runs at the same time. Empty without comparable traces."""
-    if trace.total is None:
+    if trace.total is None or isinstance(base.kernels, m.Skipped) or isinstance(head.kernels, m.Skipped):
         return ()
-    kernels = _merged(trace.kernels)
-    worked = [one for one in kernels if one.kind is not m.KernelKind.FRAMEWORK]
-    copies = [one for one in worked if one.kind is m.KernelKind.COPY]
-    computing = [one for one in worked if one.kind is not m.KernelKind.COPY]
-    place = _places(head)
+    kernels = _matched(trace.kernels)
+    worked = [kernel for kernel in kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
+    copies = [kernel for kernel in worked if kernel.kind is m.KernelKind.COPY]
+    computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
+    place = {plain_name(row.name): row.lines[0] for row in reversed(head.kernels.rows) if row.lines}.get
     work = (
         *_copies(copies, place),
-        *_launches([one for one in computing if one.on_both], place),
-        *_slower([one for one in computing if one.on_both], place),
-        *_pool([one for one in computing if not one.on_both], place),
+        *_launched([kernel for kernel in computing if kernel.on_both], place),
+        *_pool([kernel for kernel in computing if not kernel.on_both], place),
     )
-    host = _host(trace, [one for one in kernels if one.kind is m.KernelKind.FRAMEWORK], base, head, root)
-    each = _launching(base, sum(one.before for one in worked))
-    return tuple(part for part in _with_launching(work, host, each) if part.us or part.more)
-
-
-def _launching(base: m.RunReport, launched: float) -> float:
-    """What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there."""
-    kernels = base.kernels
-    assert isinstance(kernels, m.KernelBreakdown)  # or there is no difference of traces
-    calls = 0.0 if isinstance(kernels.launches, m.Skipped) else kernels.launches / (kernels.steps or 1)
-    waited = kernels.idle_us / (kernels.steps or 1)
-    return waited / (calls or launched) if calls or launched else 0.0
-
-
-def _with_launching(work: Sequence[Part], host: Part, each: float) -> Iterable[Part]:
-    """Moves to what is launched more often what launching it costs the host."""
-    left = host.us
-    for part in work:
-        us = min(max(0.0, part.more) * each, max(0.0, left)) if part.what in (LAUNCHES, COPIES) else 0.0
+    framework_us = sum(kernel.delta_us for kernel in kernels if kernel.kind is m.KernelKind.FRAMEWORK)
+    host = _host(trace, framework_us, base, head, root)
+    # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there.
+    steps, launched = base.kernels.steps or 1, sum(kernel.before for kernel in worked)
+    calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
+    each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
+    left, split = host.us, []
+    for part in work:  # what launching costs the host goes to what is launched more often
+        can = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
+        us = min(max(0.0, part.more) * each, max(0.0, left)) if can else 0.0
         left -= us
-        yield replace(part, us=part.us + us)
-    yield replace(host, us=left)
+        split.append(replace(part, us=part.us + us))
+    return tuple(part for part in (*split, replace(host, us=left)) if part.us or part.more)
 
 
 def plain_name(name: str) -> str:
@@ -115,129 +128,118 @@ def plain_name(name: str) -> str:
     return _NUMBER.sub("", _GRAPH.sub("", name))
 
 
-def _merged(rows: Iterable[m.Change]) -> tuple[_Kernel, ...]:
-    found: dict[tuple[str, m.KernelKind | None], _Kernel] = {}
+def _matched(rows: Sequence[m.Change]) -> tuple[_Kernel, ...]:
+    """By plain name and kind; the largest change first."""
+    kernels: dict[tuple[str, m.KernelKind | None], _Kernel] = {}
     for row in rows:
-        key = (plain_name(row.name), row.kind)
-        was = found.get(key)
-        found[key] = _Kernel(
-            name=key[0],
+        name = plain_name(row.name)
+        was = kernels.get((name, row.kind))
+        kernels[name, row.kind] = _Kernel(
+            name=name,
             kind=row.kind,
             before_us=row.before_us + (was.before_us if was else 0.0),
             after_us=row.after_us + (was.after_us if was else 0.0),
             before=(row.before_count or 0.0) + (was.before if was else 0.0),
             after=(row.after_count or 0.0) + (was.after if was else 0.0),
         )
-    return tuple(sorted(found.values(), key=lambda one: (-abs(one.delta_us), one.name)))
+    return tuple(sorted(kernels.values(), key=lambda kernel: (-abs(kernel.delta_us), kernel.name)))
 
 
-_Place = Callable[[str], m.Location | None]
-
-
-def _places(run: m.RunReport) -> _Place:
-    """Of a kernel the first line that it computes."""
-    rows = run.kernels.rows if isinstance(run.kernels, m.KernelBreakdown) else ()
-    lines = {plain_name(row.name): row.lines[0] for row in reversed(rows) if row.lines}
-    return lines.get
-
-
-# ---------------------------------------------------------------- work
-
-
-def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     if not copies:
         return
-    more, us = sum(one.more for one in copies), sum(one.delta_us for one in copies)
-    largest = max(copies, key=lambda one: one.delta_us)
-    how_many = f"{_signed(more)} a step ({_number(copies, 'before')} -> {_number(copies, 'after')})"
-    said = f"copies and fills: {how_many}" if abs(more) >= LEAST_MORE else "the same copies and fills take longer"
-    yield Part(what=COPIES, us=us, more=more, text=f"{said}, {_short(largest)} first", location=place(largest.name))
+    more, us = sum(kernel.more for kernel in copies), sum(kernel.delta_us for kernel in copies)
+    largest = max(copies, key=lambda kernel: kernel.delta_us)
+    text, subject = f"the same copies and fills take longer, {largest.short} first", ""
+    if abs(more) >= LEAST_MORE:
+        before, after = (short(sum(counts), 4) for counts in zip(*((k.before, k.after) for k in copies), strict=True))
+        subject = "copies and fills"
+        text = f"{subject}: {short(more, sign='+')} a step ({before} -> {after}), {largest.short} first"
+    location = place(largest.name)
+    yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=location)
 
 
-def _launches(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
-    """Kernels that were there and are launched more often, or less."""
-    changed = [one for one in kernels if one.more]
-    if not changed:
-        return
-    more, largest = sum(one.more for one in changed), max(changed, key=lambda one: one.launches_us)
-    text = (
-        f"{_signed(more)} launches a step of {plural(len(changed), 'kernel')} that were there, {_short(largest)} first"
-    )
-    us = sum(one.launches_us for one in changed)
-    yield Part(what=LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
+def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
+    """Kernels that were there: those launched more often, or less, together, and each for the time of a launch."""
+    changed = [kernel for kernel in kernels if kernel.more]
+    if changed:
+        more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
+        which = f"{plural(len(changed), 'kernel')} that were there, {largest.short} first"
+        yield Part(
+            kind=m.CostKind.LAUNCHES,
+            us=sum(kernel.launches_us for kernel in changed),
+            more=more,
+            text=f"{short(more, sign='+')} launches a step of {which}",
+            location=place(largest.name),
+        )
+    for kernel in kernels:
+        each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} us a launch"
+        yield Part(
+            kind=m.CostKind.KERNEL,
+            us=kernel.delta_us - kernel.launches_us,
+            text=f"{kernel.short}: {each}, {short(kernel.after)} launches a step",
+            subject=kernel.short,
+            location=place(kernel.name),
+        )
 
 
-def _slower(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
-    for one in kernels:
-        each = f"{short(one.before_us / one.before)} -> {short(one.after_us / one.after)} us a launch"
-        text = f"{_short(one)}: {each}, {short(one.after)} launches a step"
-        yield Part(what=KERNEL, us=one.slower_us, text=text, location=place(one.name))
-
-
-def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterable[Part]:
+def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     """Kernels that only one side has: more launches, or other kernels for the work of those that are gone."""
     if not kernels:
         return
-    new, gone = [one for one in kernels if one.after], [one for one in kernels if not one.after]
-    more, us = sum(one.more for one in kernels), sum(one.delta_us for one in kernels)
-    said = f"{_number(new, 'after')} launches a step of {plural(len(new), 'new kernel')}"
-    said += f" in the place of {_number(gone, 'before')} of {len(gone)}" if gone else ""
-    largest = max(new, key=lambda one: one.after_us, default=None)
-    said += f", {_short(largest)} first" if largest else ""
-    what = LAUNCHES if more >= LEAST_MORE else REPLACED
-    yield Part(what=what, us=us, more=more, text=said, location=place(largest.name) if largest else None)
+    new, gone = [kernel for kernel in kernels if kernel.after], [kernel for kernel in kernels if not kernel.after]
+    more, us = sum(kernel.more for kernel in kernels), sum(kernel.delta_us for kernel in kernels)
+    text = f"{short(sum(kernel.after for kernel in new), 4)} launches a step of {plural(len(new), 'new kernel')}"
+    if gone:
+        text += f" in the place of {short(sum(kernel.before for kernel in gone), 4)} of {len(gone)}"
+    location = None
+    if new:
+        largest = max(new, key=lambda kernel: kernel.after_us)
+        text, location = f"{text}, {largest.short} first", place(largest.name)
+    kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
+    yield Part(kind=kind, us=us, more=more, text=text, location=location)
 
 
-def _short(kernel: _Kernel) -> str:
-    return short_name(kernel.name, NAME)
+# ---------------------------------------------------------------- the traces: the host
 
 
-def _number(kernels: Iterable[_Kernel], side: str) -> str:
-    return short(sum(getattr(one, side) for one in kernels), 4)
+def _host(trace: m.TraceDifference, framework_us: float, base: m.RunReport, head: m.RunReport, root: str) -> Part:
+    """With the function whose own time under cProfile grew most; its place where it lies in the repository."""
+    us = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0) + framework_us
+    text, location = "the device waits longer" if trace.device == "cuda" else "more time outside of operators", None
+    before, after = base.host, head.host
+    if isinstance(before, m.HostBreakdown) and isinstance(after, m.HostBreakdown) and before.steps and after.steps:
+        was = {name: row.self_us / before.steps for name, row in _functions(before).items()}
+        grown = [(row.self_us / after.steps - was.get(name, 0.0), row) for name, row in _functions(after).items()]
+        most, row = max(grown, key=lambda pair: pair[0], default=(0.0, None))
+        if row is not None and most > 0:
+            text += f"; of Python's functions {row.function} (+{short(most)} us a step under cProfile) grew most"
+            location = _location(row) if _in_repository(row.file, root) else None
+    return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
 
 
-def _signed(value: float) -> str:
-    return short(value, sign="+")
+def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
+    """By the file's name without its folders, and the function's. Lines move and folders differ, so two lambdas of a
+    function, or ``main`` of two ``__init__.py``, are added up."""
+    rows: dict[tuple[str, str], m.HostRow] = {}
+    for row in host.rows:
+        name = row.file.replace("\\", "/").rpartition("/")[2], row.function
+        was = rows.get(name)
+        rows[name] = (
+            row
+            if was is None
+            else msgspec.structs.replace(
+                was,
+                calls=was.calls + row.calls,
+                self_us=was.self_us + row.self_us,
+                cumulative_us=was.cumulative_us + row.cumulative_us,
+            )
+        )
+    return rows
 
 
-# ---------------------------------------------------------------- the host
-
-
-def _host(
-    trace: m.TraceDifference, framework: Sequence[_Kernel], base: m.RunReport, head: m.RunReport, root: str
-) -> Part:
-    idle = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0)
-    us = idle + sum(one.delta_us for one in framework)
-    where = "the device waits longer" if trace.device == "cuda" else "more time outside of operators"
-    grown = _grown_function(base, head, root)
-    named = f"; of Python's functions {grown.name} grew most" if grown else ""
-    return Part(what=HOST, us=us, text=f"{where}{named}", location=grown.location if grown else None)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Grown:
-    name: str
-    location: m.Location | None
-
-
-def _grown_function(base: m.RunReport, head: m.RunReport, root: str) -> _Grown | None:
-    """The function whose own time under cProfile grew most; its place where it lies in the repository."""
-    if (
-        isinstance(base.host, m.Skipped)
-        or isinstance(head.host, m.Skipped)
-        or not base.host.steps
-        or not head.host.steps
-    ):
-        return None
-    before = {name: row.self_us / base.host.steps for name, row in _by_name(base.host).items()}
-    after = _by_name(head.host)
-    grown = [(row.self_us / head.host.steps - before.get(name, 0.0), row) for name, row in after.items()]
-    most, row = max(grown, key=lambda one: one[0], default=(0.0, None))
-    if row is None or most <= 0:
-        return None
-    ours = _in_repository(row.file, root)
-    where = m.Location(file=row.file, line=row.line, function=row.function) if ours else None
-    return _Grown(name=f"{row.function} (+{short(most)} us a step under cProfile)", location=where)
+def _location(row: m.HostRow) -> m.Location:
+    return m.Location(file=row.file, line=row.line, function=row.function)
 
 
 def _in_repository(file: str, root: str) -> bool:
@@ -246,81 +248,211 @@ def _in_repository(file: str, root: str) -> bool:
     return path.endswith(".py") and not path.startswith(("/", "<", "~")) and path[1:2] != ":"
 
 
-def _name(row: m.HostRow) -> tuple[str, str]:
-    """Base and head may lie in two folders, so of the path only the file's name counts."""
-    return row.file.replace("\\", "/").rpartition("/")[2], row.function
-
-
-def _by_name(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
-    """Lines move and folders differ, so two lambdas of a function, or ``main`` of two ``__init__.py``, are one."""
-    found: dict[tuple[str, str], m.HostRow] = {}
-    for row in host.rows:
-        was = found.get(_name(row))
-        found[_name(row)] = row if was is None else _together(was, row)
-    return found
-
-
-def _together(one: m.HostRow, other: m.HostRow) -> m.HostRow:
-    return msgspec.structs.replace(
-        one,
-        calls=one.calls + other.calls,
-        self_us=one.self_us + other.self_us,
-        cumulative_us=one.cumulative_us + other.cumulative_us,
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MoreCalls:
-    """Calls of Python's functions in a step, as cProfile counts them. ``location``: see more_calls."""
-
-    before: float
-    after: float
-    largest: str  # the function with the most time of its own among those that are called more often
-    location: m.Location | None
-
-
-def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> MoreCalls | None:
-    """None where there are no more, or where a side was not profiled.
+def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
+    """Calls of Python's functions in a step, as cProfile counts them. None where there are no more, or where a side was
+    not profiled.
 
     A profile holds the functions with the most own time: one that base's does not list was called there 0 times only
-    if head's is well above what base's leaves out. ``location``: of the project's own functions the one whose time with
-    all that it calls grew most, as a share of the whole.
+    if head's is well above what base's leaves out. The place: of the project's own functions the one whose time with
+    all that it calls grew most, as a share of the whole, because the machine may have been slower on a side.
     """
     before, after = base.host, head.host
     if isinstance(before, m.Skipped) or isinstance(after, m.Skipped) or not before.steps or not after.steps:
         return None
-    there, steps = _by_name(before), (before.steps, after.steps)
-    left_out_us = 2 * min((row.self_us for row in before.rows), default=0.0) / steps[0] if before.rows_left_out else 0.0
-    listed = {
-        name: row for name, row in _by_name(after).items() if name in there or row.self_us / steps[1] >= left_out_us
-    }
-    calls = sum(row.calls for row in before.rows) / steps[0]
-    more = [(_more(row, there.get(name), steps), row) for name, row in listed.items()]
-    grown = [(number, row) for number, row in more if number >= LEAST_MORE]
-    number = sum(number for number, _ in grown)
+    there, here = _functions(before), _functions(after)
+    left_out_us = min((row.self_us for row in before.rows), default=0.0) if before.rows_left_out else 0.0
+    calls = sum(row.calls for row in before.rows) / before.steps
+    number, grown = 0.0, []
+    for name, row in here.items():
+        more = row.calls / after.steps - (there[name].calls / before.steps if name in there else 0.0)
+        listed = name in there or row.self_us / after.steps >= 2 * left_out_us / before.steps
+        if listed and more >= LEAST_MORE:
+            number += more
+            grown.append(row)
     if not grown or number < CALLS_SHARE * calls:
         return None
-    largest = max((row for _, row in grown), key=lambda row: row.self_us)
-    return MoreCalls(
-        before=calls,
-        after=calls + number,
-        largest=largest.function,
-        location=_grown_inside(before, after, root),
+    totals = before.total_self_us or 1.0, after.total_self_us or 1.0
+    shares = [
+        (row.cumulative_us / totals[1] - (there[name].cumulative_us if name in there else 0.0) / totals[0], row)
+        for name, row in here.items()
+        if _in_repository(row.file, root)
+    ]
+    share, inside = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    largest = max(grown, key=lambda row: row.self_us).function
+    return Part(
+        kind=m.CostKind.HOST,
+        us=0.0,
+        text=f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first",
+        location=_location(inside) if inside is not None and share > 0 else None,
     )
 
 
-def _more(row: m.HostRow, was: m.HostRow | None, steps: tuple[int, int]) -> float:
-    return row.calls / steps[1] - (was.calls / steps[0] if was else 0.0)
+# ---------------------------------------------------------------- is it slower, and by how much
 
 
-def _grown_inside(before: m.HostBreakdown, after: m.HostBreakdown, root: str) -> m.Location | None:
-    """By its share of the profile: the machine may have been slower on a side as a whole."""
-    there = {name: row.cumulative_us for name, row in _by_name(before).items()}
-    own = [row for row in _by_name(after).values() if _in_repository(row.file, root)]
-    totals = before.total_self_us or 1.0, after.total_self_us or 1.0
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slower:
+    """How much longer, per ``per``, without the machine's own part; ``scale`` turns the trace's microseconds a step
+    into TIMING's.
 
-    def grown(row: m.HostRow) -> float:
-        return row.cumulative_us / totals[1] - there.get(_name(row), 0.0) / totals[0]
+    ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are not longer as well.
+    """
 
-    most = max(own, key=grown, default=None)
-    return m.Location(file=most.file, line=most.line, function=most.function) if most and grown(most) > 0 else None
+    metric: m.ComparedMetric
+    per: str
+    delta_us: float
+    scale: float | m.Skipped
+    more_steps: str  # empty: there are no more
+    more_steps_us: float  # what they cost; at most the whole difference, and 0 where they do not explain a part of it
+    shown: bool  # the traces are longer as well; else what is longer in them is not what TIMING met
+    parts: tuple[Part, ...]
+
+    @property
+    def accounted_for(self) -> bool:
+        return self.more_steps_us + _longer_us(self.parts) >= ACCOUNTED_FOR * self.delta_us
+
+    def is_a_share(self, us: float) -> bool:
+        return us >= LEAST_SHARE * self.delta_us
+
+
+def slower(
+    sides: Sides, metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference, seen: Sequence[Part]
+) -> Slower | None:
+    """None where no time is worse. ``seen``: the parts of the traces' difference, in their own microseconds a step."""
+    metric = _worse(sides, metrics)
+    if metric is None or metric.time_of is None:
+        return None
+    more = longer(metric)
+    assert not isinstance(more, m.Skipped)  # or it would not be worse
+    time = TIMES[metric.time_of]
+    delta_us, steps = more * time.unit_us, _Steps.of(sides, metrics, time)
+    more_steps, more_steps_us = steps.more(delta_us)
+    left_us = delta_us - more_steps_us
+    scale = trace_scale(metrics, trace)
+    if not isinstance(scale, m.Skipped) and 0 < left_us < _longer_us(seen) * steps.mean * scale:
+        # A profiler makes each event longer, and so also what more events cost: it explains no more than there is.
+        scale = left_us / (_longer_us(seen) * steps.mean)
+    placed: list[Part] = []
+    shown = False
+    if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
+        shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
+        placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
+    between_us = min(steps.between(delta_us), left_us - _longer_us(placed))
+    if between_us >= (1 - ACCOUNTED_FOR) * delta_us:
+        subject = "outside of the median step"
+        text = f"{subject}: between the steps, or in a few that take longer than the others"
+        placed.append(Part(kind=m.CostKind.HOST, us=between_us, text=text, subject=subject))
+    return Slower(
+        metric=metric,
+        per=steps.per,
+        delta_us=delta_us,
+        scale=scale,
+        more_steps=more_steps,
+        more_steps_us=more_steps_us,
+        shown=shown,
+        parts=tuple(placed),
+    )
+
+
+def longer(metric: m.ComparedMetric) -> float | m.Skipped:
+    """What the program takes more than in base, in the metric's unit; less is below 0."""
+    if isinstance(metric.base, m.Skipped):
+        return metric.base
+    return metric.ratio if isinstance(metric.ratio, m.Skipped) else metric.base * (metric.ratio - 1)
+
+
+def _longer_us(parts: Sequence[Part]) -> float:
+    """Of those that take longer: what became shorter explains nothing, and hides nothing of the others."""
+    return sum(max(0.0, part.us) for part in parts)
+
+
+def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetric | None:
+    """By its interval, or, where that does not settle it, by far. In another environment nothing is known of the
+    program's part in it."""
+    if sides.doubt:
+        return None
+    deciding = [metric for of in TIMES if (metric := timed(metrics, of)) is not None and metric.decides]
+    worse = [metric for metric in deciding if metric.verdict is m.MetricVerdict.WORSE]
+    unsettled = [metric for metric in deciding if metric.verdict is m.MetricVerdict.INCONCLUSIVE]
+    return next(iter(worse or [metric for metric in unsettled if _far_apart(metric, sides)]), None)
+
+
+def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
+    """Of a metric whose interval settles nothing: see FEWEST_TO_RANK and FAR_APART."""
+    if isinstance(metric.ratio, m.Skipped) or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100:
+        return False
+    if metric.time_of is None or not isinstance(metric.machine, m.Skipped):
+        return False  # rounds may lie apart because the machine did, and the interval knows how much
+    time = TIMES[metric.time_of]
+    base, head = time.samples(sides.base), time.samples(sides.head)
+    if min(len(base), len(head)) > 1:
+        return min(len(base), len(head)) >= FEWEST_TO_RANK and min(head) > max(base)
+    before, after = time.spread(sides.base), time.spread(sides.head)
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        return False
+    return metric.ratio >= FAR_APART and min(before.samples, after.samples) > 1 and after.p10 > before.p90
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Steps:
+    """How many there are in what the time is of, and how long TIMING's median one takes."""
+
+    per: str  # what the time is of
+    before: float
+    after: float
+    us: tuple[float, float] | None  # None: TIMING has no step on both sides
+
+    @classmethod
+    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time: Time) -> _Steps:
+        step, us = timed(metrics, m.TimeOf.STEP), None
+        more = longer(step) if step else None
+        if step and isinstance(step.base, float) and isinstance(more, float):
+            us = step.base, step.base + more
+        numbers = []
+        for run in (sides.base, sides.head):  # a step advances many units of work, so it is a part of each
+            whole = run.evaluation
+            counted = 0.0 if isinstance(whole, m.Skipped) else float(whole.steps)
+            if time.of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
+                counted /= whole.units
+            elif time.of is m.TimeOf.UNIT and run.unit.per_step:
+                counted = 1 / run.unit.per_step
+            numbers.append(1.0 if time.of is m.TimeOf.STEP else counted)
+        per = sides.head.unit.name if time.of is m.TimeOf.UNIT else time.of
+        return cls(per=per, before=numbers[0], after=numbers[1], us=us)
+
+    @property
+    def mean(self) -> float:
+        return (self.before + self.after) / 2
+
+    def between(self, delta_us: float) -> float:
+        """What lies outside of the steps' usual time; of a step nothing does."""
+        if self.us is None or not self.before or not self.after:
+            return 0.0
+        return delta_us - (self.after * self.us[1] - self.before * self.us[0])
+
+    def more(self, delta_us: float) -> tuple[str, float]:
+        """More steps, and what they cost. Where each takes less than before (a smaller batch), what both come to."""
+        if self.after <= self.before:
+            return "", 0.0
+        figure = ",.0f" if self.per == m.TimeOf.EVALUATION else ",.3g"
+        article = "an" if self.per[0] in "aeio" else "a"  # u as in unit and user is no vowel
+        text = f"{self.after:{figure}} steps {article} {self.per}, {self.before:{figure}} in base"
+        if self.us is None:
+            return text, 0.0
+        before_us, after_us = self.us
+        us = (self.after - self.before) * (before_us + after_us) / 2
+        if after_us <= before_us:
+            us = self.after * after_us - self.before * before_us
+            text += f", each {before_us:,.0f} -> {after_us:,.0f} us"
+        return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
+
+
+def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
+    """A microsecond of the traced window in TIMING's."""
+    step, window = timed(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
+    if window is None or trace.per != "step":
+        return m.Skipped(reason=trace.missing or "the traces mark no steps")
+    if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
+        return m.Skipped(reason="TIMING has no step to hold the traces against")
+    traced = window.before_us + window.after_us
+    return (step.base + step.head) / traced if traced > 0 else m.Skipped(reason="the traced windows are empty")

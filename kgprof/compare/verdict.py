@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
-from kgprof.compare.claims import SEEN_AS
-from kgprof.compare.intervals import BETTER, INCONCLUSIVE, WORSE
-from kgprof.compare.metrics import NOT_OBSERVED, ONE_ROUND_NOTES, plain
+from kgprof.compare.metrics import plain
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -21,16 +19,13 @@ from kgprof.errors import (
 from kgprof.wording import plural, relative, short
 
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
-_STATUS = {
-    EXIT_OK: m.VerdictStatus.OK,
-    EXIT_GATE_FAILED: m.VerdictStatus.FAILED,
-    EXIT_WORKLOAD: m.VerdictStatus.FAILED,
-}
+_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
     EXIT_INTERRUPTED: "no verdict, interrupted: ",
 }
+_WORSE, _INCONCLUSIVE = m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,92 +38,64 @@ class Reason:
 
 def reasons(base: m.Profile, head: m.Profile, compared: m.Comparison) -> tuple[Reason, ...]:
     """Everything that keeps the comparison from passing, worst first."""
-    found = (
+    all_of_them = (
         *_deaths(head, EXIT_WORKLOAD),
-        *_metrics(compared),
-        *_findings(compared, head.environment.source_root),
-        *_results(compared),
-        *_nothing(compared),
-        *_deaths(base, EXIT_INCONCLUSIVE, side="base: "),
-        *_gone(compared),
-        *_inconclusive(compared),
+        *(_regressions(compared, head.environment.source_root) if compared.fail_on != "never" else ()),
+        *_open(base, compared),
     )
-    return tuple(sorted(found, key=lambda reason: ORDER.index(reason.exit_code)))
+    return tuple(sorted(all_of_them, key=lambda reason: ORDER.index(reason.exit_code)))
 
 
 def _deaths(profile: m.Profile, code: int, side: str = "") -> Iterator[Reason]:
     for run in profile.runs:
         for ended in (run.exit, run.probe_exit):
-            if ended is None or ended.outcome == "ok":
-                continue
-            interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
-            yield Reason(
-                exit_code=EXIT_INTERRUPTED if interrupted else code, text=f"{side}{run.key.slug} {ended.words}"
-            )
+            if ended is not None and ended.outcome != "ok":
+                interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
+                text = f"{side}{run.key.slug} {ended.words}"
+                yield Reason(exit_code=EXIT_INTERRUPTED if interrupted else code, text=text)
 
 
-def _findings(compared: m.Comparison, root: str) -> Iterator[Reason]:
-    for one in compared.findings:
-        place = one.finding.location
-        where = f" at {relative(place.file, root)}:{place.line}" if place else ""
-        run = f"{one.finding.run.slug}: " if one.finding.run else ""
-        if one.fails:
-            text = f"{run}new {one.finding.rule}{where}: {one.finding.message}"
-            yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
-
-
-def _metrics(compared: m.Comparison) -> Iterator[Reason]:
+def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
+    """Metrics of the slowest run first, then new findings, then results: a program that gives something else is
+    another program, which no time can make up for."""
     for run in sorted(compared.runs, key=lambda run: -relative_time(run)):
         for metric in run.metrics:
-            if metric.decides and metric.verdict == WORSE and compared.fail_on != "never":
-                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {said(metric)}", worse=run.run)
-
-
-def _results(compared: m.Comparison) -> Iterator[Reason]:
-    """A program that gives something else is another program: that no time can make up for."""
+            if metric.decides and metric.verdict is _WORSE:
+                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {metric_words(metric)}", worse=run.run)
+    for new in (each.finding for each in compared.findings if each.fails):
+        where = f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
+        slug = f"{new.run.slug}: " if new.run else ""
+        text = f"{slug}new {new.rule}{where}: {new.message}"
+        yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
     for run in compared.runs:
         for cause in run.causes:
-            if cause.cause == "results" and compared.fail_on != "never" and not run.settings:
+            if cause.cause is m.CauseKind.RESULTS and not run.settings:
                 yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {cause.text}")
 
 
-def _nothing(compared: m.Comparison) -> Iterator[Reason]:
-    if not any(run.status == "both" for run in compared.runs):
+def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
+    """What leaves it open whether head is worse."""
+    if not any(run.status is m.Presence.BOTH for run in compared.runs):
         yield Reason(exit_code=EXIT_NOTHING_MEASURED, text="the two sides have no run in common")
-
-
-def _gone(compared: m.Comparison) -> Iterator[Reason]:
+    yield from _deaths(base, EXIT_INCONCLUSIVE, side="base: ")
     for run in compared.runs:
-        if run.status == "gone":
+        if run.status is m.Presence.GONE:
             yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug} was not run in head")
-
-
-def _inconclusive(compared: m.Comparison) -> Iterator[Reason]:
     for run in compared.runs:
-        undecided = [metric for metric in run.metrics if metric.decides and metric.verdict == INCONCLUSIVE]
+        deciding = [metric for metric in run.metrics if metric.decides]
+        undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
         for metric in undecided[:1]:  # the step and the evaluation of one run are of one mind mostly
-            yield Reason(
-                exit_code=EXIT_INCONCLUSIVE,
-                text=f"{run.run.slug}: {said(metric)}",
-                same_for_all=metric.note if metric.note in ONE_ROUND_NOTES else "",
-            )
-        unseen = [metric for metric in run.metrics if metric.decides and metric.verdict == NOT_OBSERVED]
-        unseen += [metric for metric in run.metrics if metric.time_of and _on_one_side(metric)][:1]
-        timed = any(metric.decides and metric.time_of for metric in run.metrics)
-        if not timed and (
-            other := next((metric for metric in run.metrics if metric.note.startswith("not the same work")), None)
-        ):
-            unseen.append(other)
+            alike = metric.note if metric.undecided is m.Undecided.ONE_ROUND else ""
+            text = f"{run.run.slug}: {metric_words(metric)}"
+            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=text, same_for_all=alike)
+        unseen = [metric for metric in deciding if metric.verdict is m.MetricVerdict.NOT_OBSERVED]
+        times = [metric for metric in run.metrics if metric.time_of]
+        unseen += [t for t in times if isinstance(t.base, m.Skipped) != isinstance(t.head, m.Skipped)][:1]
+        if not any(metric.decides for metric in times):
+            unseen += [metric for metric in times if metric.undecided is m.Undecided.OTHER_WORK][:1]
         for metric in unseen:
-            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug}: {metric.name} {_unseen(metric)}")
-
-
-def _on_one_side(metric: m.ComparedMetric) -> bool:
-    return isinstance(metric.base, m.Skipped) != isinstance(metric.head, m.Skipped)
-
-
-def _unseen(metric: m.ComparedMetric) -> str:
-    return f"was not compared: {metric.note}"
+            text = f"{run.run.slug}: {metric.name} was not compared: {metric.note}"
+            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=text)
 
 
 # ---------------------------------------------------------------- in words
@@ -137,67 +104,38 @@ def _unseen(metric: m.ComparedMetric) -> str:
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
     if not found:
-        return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
-    code = found[0].exit_code
+        return m.Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
+    first, code = found[0], found[0].exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
-        return m.Verdict(
-            status=m.VerdictStatus.INCONCLUSIVE,
-            text=f"no time decides: {found[0].same_for_all}",
-            reasons=_also(compared),
-        )
-    return m.Verdict(
-        status=_STATUS.get(code, m.VerdictStatus.INCONCLUSIVE),
-        text=f"{_LEADS.get(code, '')}{found[0].text}{_cause(compared, found[0], root)}",
-        reasons=(*(dict.fromkeys(reason.text for reason in found[1:])), *_also(compared)),
-    )
+        text = f"no time decides: {first.same_for_all}"
+        return m.Verdict(status="inconclusive", text=text, reasons=_also(compared))
+    text = f"{_LEADS.get(code, '')}{first.text}"
+    run = next((run for run in compared.runs if run.run == first.worse), None)
+    if run is not None and run.causes and not isinstance(run.explained_us, m.Skipped):
+        cause = run.causes[0]
+        where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
+        text += f"; likely cause: {where}{cause.text}"
+        if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
+            text += f" (explains {short(cause.explains_us / 1000)} of {short(run.delta_us / 1000)} ms/{run.per})"
+    others = dict.fromkeys(reason.text for reason in found[1:])
+    return m.Verdict(status=_STATUS.get(code, "inconclusive"), text=text, reasons=(*others, *_also(compared)))
 
 
-def exit_code(found: Sequence[Reason]) -> int:
-    return found[0].exit_code if found else EXIT_OK
-
-
-def _cause(compared: m.Comparison, reason: Reason, root: str) -> str:
-    """Of the run that the reason is about; empty where none of its times is worse."""
-    run = next((run for run in compared.runs if run.run == reason.worse), None)
-    if run is None or isinstance(run.explained_us, m.Skipped) or not run.causes:
-        return ""
-    first = run.causes[0]
-    where = f"{relative(first.location.file, root)}:{first.location.line}: " if first.location else ""
-    return f"; likely cause: {where}{one_sentence(first, run)}"
-
-
-def one_sentence(cause: m.Cause, run: m.RunComparison) -> str:
-    """A cause with what it explains: "4.1 of 4.5 ms"; how the traces show it stands with the causes."""
-    text = cause.text.partition(SEEN_AS)[0]
-    if isinstance(cause.explains_us, m.Skipped) or isinstance(run.delta_us, m.Skipped):
-        return text
-    return f"{text} (explains {milliseconds(cause.explains_us)} of {milliseconds(run.delta_us)} ms/{run.per})"
-
-
-def milliseconds(us: float) -> str:
-    return short(us / 1000)
-
-
-def said(metric: m.ComparedMetric) -> str:
+def metric_words(metric: m.ComparedMetric) -> str:
     """One metric with its change, interval and budget."""
+    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)  # the unit that every renderer gives it in
+    base, head = (plain(side if isinstance(side, m.Skipped) else side / scale) for side in (metric.base, metric.head))
     if isinstance(metric.ratio, m.Skipped):
-        return f"{metric.name} {_from_to(metric)}"
+        return f"{metric.name} {base} -> {head} {unit}"
     change = f"{metric.name} {_percent(metric.ratio)}"
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         note = f": {metric.note}" if metric.note else ""
-        return f"{change} ({_from_to(metric)}){note}"
+        return f"{change} ({base} -> {head} {unit}){note}"
     rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
     budget = f", budget +{metric.budget_percent:g} %" if metric.budget_percent is not None else ""
     within = f"95 % {_percent(metric.low)} to {_percent(metric.high)}, {rounds}{budget}"
-    note = f"; {metric.note}" if metric.note and metric.verdict != WORSE else ""  # which alters nothing about it
+    note = f"; {metric.note}" if metric.note and metric.verdict is not _WORSE else ""  # which alters nothing about it
     return f"{change} ({within}){note}"
-
-
-def _from_to(metric: m.ComparedMetric) -> str:
-    """Of the unit that every renderer gives it in."""
-    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)
-    base, head = (plain(side if isinstance(side, m.Skipped) else side / scale) for side in (metric.base, metric.head))
-    return f"{base} -> {head} {unit}"
 
 
 def _percent(ratio: float) -> str:
@@ -206,24 +144,25 @@ def _percent(ratio: float) -> str:
 
 def _passed(compared: m.Comparison) -> str:
     times = [metric for run in compared.runs for metric in run.metrics if metric.decides and metric.time_of]
-    faster = [metric for metric in times if metric.verdict == BETTER]
-    common = sum(run.status == "both" for run in compared.runs)
+    faster = [metric for metric in times if metric.verdict is m.MetricVerdict.BETTER]
+    runs = plural(sum(run.status is m.Presence.BOTH for run in compared.runs), "run")
     if faster:
         best = min(faster, key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0)
-        return f"better, {best.run.slug}: {said(best)}"
+        return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
-        return f"no new finding that fails, over {plural(common, 'run')}; no time was compared"
-    slower = [metric for metric in times if metric.verdict == WORSE]  # with --fail-on never
+        return f"no new finding that fails, over {runs}; no time was compared"
+    slower = next((metric for metric in times if metric.verdict is _WORSE), None)  # with --fail-on never
     if slower:
-        return f"worse, and --fail-on never: {slower[0].run.slug}: {said(slower[0])}"
-    return f"the same: every time within its budget over {plural(common, 'run')}, and no new finding that fails"
+        return f"worse, and --fail-on never: {slower.run.slug}: {metric_words(slower)}"
+    return f"the same: every time within its budget over {runs}, and no new finding that fails"
 
 
 def _also(compared: m.Comparison) -> tuple[str, ...]:
     """What stands in spite of the verdict."""
-    new = sum(one.status == "new" and not one.fails for one in compared.findings)
-    fixed = sum(one.status == "fixed" for one in compared.findings)
-    grew = sum(one.grew for one in compared.findings)
-    only = [f"{run.run.slug} is new: base did not run it" for run in compared.runs if run.status == "new"]
-    said_of = ((new, "further new"), (fixed, "fixed"), (grew, "more frequent"))
-    return (*(f"{plural(n, f'{word} finding')}" for n, word in said_of if n), *only)
+    numbers = {
+        "further new": sum(each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings),
+        "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
+        "more frequent": sum(each.grew for each in compared.findings),
+    }
+    only = [f"{run.run.slug} is new: base did not run it" for run in compared.runs if run.status is m.Presence.NEW]
+    return (*(plural(number, f"{word} finding") for word, number in numbers.items() if number), *only)

@@ -2,21 +2,78 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.findings import Finding, Location
 from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
-from kgprof.model.options import RunKey
-from kgprof.model.passes import PassName
+from kgprof.model.options import PassName, RunKey
 from kgprof.model.structs import Model, Skipped
 from kgprof.model.verdict import Verdict
 
 
+class Presence(StrEnum):
+    """On which side a kernel, a span or a run is: on both, only on the later one, or only on the earlier one."""
+
+    BOTH = "both"
+    NEW = "new"
+    GONE = "gone"
+
+
+class MetricVerdict(StrEnum):
+    """What a metric's change comes to, in the order in which a reader wants them."""
+
+    WORSE = "worse"
+    INCONCLUSIVE = "inconclusive"
+    NOT_OBSERVED = "not observed"
+    BETTER = "better"
+    SAME = "same"
+
+
+class TimeOf(StrEnum):
+    STEP = "step"
+    EVALUATION = "evaluation"
+    UNIT = "unit"  # of the workload's work
+
+
+class Undecided(StrEnum):
+    """Why a metric is inconclusive or not observed."""
+
+    NOT_MEASURED = "not measured"
+    OTHER_WORK = "other work"
+    OTHER_ENVIRONMENT = "other environment"
+    ONE_ROUND = "one round"
+    STRADDLES_BUDGET = "straddles budget"
+
+
+class CauseKind(StrEnum):
+    FINDING = "finding"
+    KERNEL = "kernel"
+    LAUNCHES = "launches"
+    COPIES = "copies"
+    HOST = "host"
+    STEPS = "steps"
+    CUDA_GRAPHS = "cuda-graphs"
+    RESULTS = "results"
+    COMPILE = "compile"
+    MEMORY = "memory"
+    SETTING = "setting"
+
+
+class FindingStatus(StrEnum):
+    """``new``: only head has it; ``fixed``: only base had it."""
+
+    NEW = "new"
+    FIXED = "fixed"
+    UNCHANGED = "unchanged"
+
+
 class Change(Model, frozen=True, kw_only=True):
-    """One row of a TraceDifference, per step. ``status``: both, new (only the later one has it), gone."""
+    """One row of a TraceDifference, per step."""
 
     name: str
     kind: KernelKind | None  # of a kernel
-    status: str
+    status: Presence
     before_us: float
     after_us: float
     delta_us: float  # after less before
@@ -76,7 +133,7 @@ class SettingChange(Model, frozen=True, kw_only=True):
 class ComparedMetric(Model, frozen=True, kw_only=True):
     """One quantity of one run on both sides.
 
-    ``verdict``: worse, same, better, inconclusive, not observed. Times are judged by an interval for ``ratio`` (head
+    Times are judged by an interval for ``ratio`` (head
     over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
     when all of it is below 1 + budget, else inconclusive. Where both sides' rounds timed the machine as well, ``ratio``
     is the program's part and ``machine`` the machine's: head over base is ``ratio * machine``. Counts are judged as
@@ -87,7 +144,7 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     name: str  # "step", "evaluation", "ms/token", "graph breaks", "peak allocated", ...
     run: RunKey
     unit: str  # "us", "s", "ms/token", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
-    time_of: str = ""  # what it is the time of: step, evaluation, unit; empty: of none of them, or no time
+    time_of: TimeOf | None = None  # None: it is a count or a size
     rate: str = ""  # "tokens/s", of the time of a unit: a thousand over its milliseconds
     measured_in: PassName | None = None
     base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
@@ -100,10 +157,11 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     head_rounds: int = 0
     budget_percent: float | None = None  # how much worse is allowed; None: reported, and fails nothing
     tolerance_percent: float | None = None  # below which a change of a noisy count or size is called the same
-    verdict: str
+    verdict: MetricVerdict
+    undecided: Undecided | None = None  # of one that is inconclusive or not observed
     decides: bool = False  # it has part in the comparison's verdict
     runs_to_settle: int | None = None  # rounds on either side after which the interval should clear the budget
-    note: str = ""  # why it is inconclusive or not observed, or what a reader must know
+    note: str = ""  # all that a reader must know besides: why it is undecided, and what would settle it
 
 
 class PhaseChange(Model, frozen=True, kw_only=True):
@@ -117,13 +175,15 @@ class PhaseChange(Model, frozen=True, kw_only=True):
 class Cause(Model, frozen=True, kw_only=True):
     """What a regression is put down to.
 
-    ``cause``: finding, kernel, launches, copies, host, steps, cuda-graphs, results, compile, memory, setting.
     ``explains_us`` is a part of RunComparison.delta_us: the parts and the remainder add up to it.
     """
 
-    cause: str
+    cause: CauseKind
+    rule: str = ""  # of the finding that it is
+    subject: str = ""  # what it is about (a kernel's name), by which runs share a cause; empty: ``text`` is
     run: RunKey | None = None  # None: of all runs
     text: str
+    seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
     explains_us: float | Skipped
     fingerprint: str = ""  # of the finding that it is
     location: Location | None = None
@@ -165,10 +225,10 @@ class MachineDrift(Model, frozen=True, kw_only=True):
 
 
 class RunComparison(Model, frozen=True, kw_only=True):
-    """One strategy x mode on both sides. ``status``: both, new (only the head has it), gone (only the base has it)."""
+    """One strategy x mode on both sides."""
 
     run: RunKey
-    status: str
+    status: Presence
     metrics: tuple[ComparedMetric, ...] = ()
     decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
     per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
@@ -189,9 +249,9 @@ class RunComparison(Model, frozen=True, kw_only=True):
 
 
 class ComparedFinding(Model, frozen=True, kw_only=True):
-    """A finding by its fingerprint. ``status``: new (only in head), fixed (only in base), unchanged."""
+    """A finding by its fingerprint."""
 
-    status: str
+    status: FindingStatus
     finding: Finding  # head's; of a fixed one base's
     base_count: int
     head_count: int
@@ -199,7 +259,7 @@ class ComparedFinding(Model, frozen=True, kw_only=True):
 
     @property
     def grew(self) -> bool:
-        return self.status == "unchanged" and self.head_count > self.base_count
+        return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
 
 
 class Comparison(Model, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -12,15 +12,13 @@ from kgprof.render import breakdown, compare_words, trace_table
 from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.table import Table, plain
-from kgprof.render.visible import one_line
+from kgprof.render.table import Table, bounded, columns, plain, row
 from kgprof.wording import relative
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
-_WITH_CHANGE = ("worse", "better", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +32,23 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricLine:
+class Card:
     name: str
     run: str
     base: str
     head: str
     change: str
-    interval: str
-    allowed: str
     symbol: str
-    verdict: str
-    style: str  # a class name
-    note: str
+    verdict: m.MetricVerdict
+    detail: str
     plot: Plot | None
-    sort: str  # of the change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseLine:
     cause: str
     text: str
-    run: str
-    explains: str  # empty where none explains measured time: that is said once, among the accounts
+    detail: str  # how much it explains, unless that is said once among the accounts, and its run
     place: str
     anchor: str  # of the finding; empty where it has none on this page
 
@@ -74,10 +67,8 @@ class RunPart:
     summary: str
     bars: tuple[SideBar, ...]
     missing: str  # why there are none
-    tables: tuple[Table, ...]
-    phases: Table
-    settings: Table
     notes: tuple[str, ...]
+    tables: tuple[Table, ...]  # what the traces, the compilations and the settings differ in
     open: bool
 
 
@@ -94,7 +85,7 @@ class FindingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingStatus:
+class StatusPart:
     status: str
     symbol: str
     total: str
@@ -107,21 +98,19 @@ class FindingStatus:
 class ComparePart:
     base: str
     head: str
-    sides: tuple[tuple[str, str, str], ...]  # what, of base, of head
+    sides: Table
     comparable: bool
     comparability: str
-    cards: tuple[MetricLine, ...]
+    cards: tuple[Card, ...]
     causes: tuple[CauseLine, ...]
     accounts: tuple[str, ...]
-    metrics: tuple[MetricLine, ...]
-    unchanged: tuple[MetricLine, ...]  # those that are the same, or of which nothing is known
+    metrics: Table
+    unchanged: Table  # those that are the same, or of which nothing is known
     legend: tuple[LegendEntry, ...]
     runs: tuple[RunPart, ...]
-    findings: tuple[FindingStatus, ...]
-    environment: Table
-    settings: Table
-    method: str
-    notes: tuple[str, ...]
+    findings: tuple[StatusPart, ...]
+    differences: tuple[Table, ...]  # of the environments and the settings
+    notes: tuple[str, ...]  # how the intervals were made, and what else a reader must know
 
 
 def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
@@ -130,84 +119,86 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     if found is None:
         return None
     metrics = compare_words.metrics_of(found)
-    lines = [_metric(metric, limits) for metric in metrics[: 4 * limits.lines]]
+    listed = metrics[: 4 * limits.lines]
+    changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     base, head = compare_words.sides(found)
-    return ComparePart(
-        base=one_line(base, limits.name),
-        head=one_line(head, limits.name),
-        sides=_sides(found, limits),
+    together = compare_words.unexplained(found.causes)
+    bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
+    longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
+    accounts = (together, *(compare_words.account(run) for run in found.runs[: limits.runs]))
+    part = ComparePart(
+        base=base,
+        head=head,
+        sides=_sides(found),
         comparable=found.comparable,
         comparability=compare_words.comparability(found),
-        cards=_cards(metrics, limits),
-        causes=tuple(_cause(cause, found, profile, anchors, limits) for cause in found.causes[: limits.lines]),
-        accounts=tuple(
-            one_line(said, 2 * limits.name)
-            for said in (
-                compare_words.unexplained(found.causes),
-                *(compare_words.account(run) for run in found.runs[: limits.runs]),
-            )
-            if said
+        cards=_cards(metrics),
+        causes=tuple(_cause(cause, found, profile, anchors, together) for cause in found.causes[: limits.lines]),
+        accounts=tuple(account for account in accounts if account),
+        metrics=compare_words.metric_table(changed, "Metrics that changed, or that the measurement does not settle"),
+        unchanged=compare_words.metric_table(
+            (metric for metric in listed if metric not in changed), "Metrics that are the same, or were not observed"
         ),
-        metrics=tuple(line for line in lines if line.verdict in _WITH_CHANGE),
-        unchanged=tuple(line for line in lines if line.verdict not in _WITH_CHANGE),
-        legend=_legend(found),
-        runs=tuple(_run(run, _scale_us(found), limits) for run in found.runs[: limits.runs]),
-        findings=tuple(_status(found, status, profile, anchors, limits) for status in compare_words.STATUSES),
-        environment=_changes_table(
-            ("fact", "base", "head"), [(one.name, one.base, one.head) for one in found.environment], limits
+        legend=tuple(
+            LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
+            for kind, name, meaning in breakdown.KINDS
+            if any(kind in bar for bar in bars)
         ),
-        settings=_settings(found.settings, limits),
-        method=one_line(found.method, 4 * limits.name),
-        notes=tuple(one_line(note, 2 * limits.name) for note in found.notes[: limits.lines]),
+        runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
+        findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
+        differences=(
+            *_changes("Facts of the environment that differ", "fact", found.environment, limits),
+            *_changes("Settings that differ", "setting", found.settings, limits),
+        ),
+        notes=tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
     )
+    on_the_page = ("metric", "verdict", "base", "head", "change", "95 % interval")
+    part = replace(part, metrics=part.metrics.only(*on_the_page), unchanged=part.unchanged.only(*on_the_page))
+    return bounded(part, limits)
 
 
-def _sides(found: m.Comparison, limits: Limits) -> tuple[tuple[str, str, str], ...]:
-    facts: tuple[tuple[str, Callable[[m.ComparedSide], str]], ...] = (
-        ("from", lambda side: side.source),
-        ("commit", _commit),
-        ("recorded", lambda side: side.created_utc),
-        ("by kgprof", lambda side: side.kgprof_version),
-        ("its own verdict", lambda side: f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"),
+def _sides(found: m.Comparison) -> Table:
+    def facts(side: m.ComparedSide) -> Iterable[str]:
+        yield side.source
+        if isinstance(side.git_commit, m.Skipped):
+            yield f"not known: {side.git_commit.reason}"
+        else:
+            yield side.git_commit + (" with changes" if side.git_dirty is True else "")
+        yield side.created_utc
+        yield side.kgprof_version
+        yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
+
+    names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
+    return Table(
+        label="The two sides",
+        columns=columns("", "base", "head", words=3, first="kind"),
+        rows=tuple(row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
     )
-    return tuple(
-        (name, one_line(of(found.base), 2 * limits.name), one_line(of(found.head), 2 * limits.name))
-        for name, of in facts
-    )
-
-
-def _commit(side: m.ComparedSide) -> str:
-    if isinstance(side.git_commit, m.Skipped):
-        return f"not known: {side.git_commit.reason}"
-    return side.git_commit + (" with changes" if side.git_dirty is True else "")
 
 
 # ---------------------------------------------------------------- metrics
 
 
-def _cards(metrics: Sequence[m.ComparedMetric], limits: Limits) -> tuple[MetricLine, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
     """The worst of what decides; beyond it, of what changed."""
+    changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     deciding = [metric for metric in metrics if metric.decides]
-    others = [metric for metric in metrics if not metric.decides and metric.verdict in ("worse", "better")]
-    return tuple(_metric(metric, limits) for metric in [*deciding, *others][:CARDS])
+    others = [metric for metric in metrics if not metric.decides and metric.verdict in changed]
+    return tuple(_card(metric) for metric in [*deciding, *others][:CARDS])
 
 
-def _metric(metric: m.ComparedMetric, limits: Limits) -> MetricLine:
-    known = isinstance(metric.ratio, float | int)
-    return MetricLine(
-        name=one_line(metric.name, limits.name),
-        run=one_line(metric.run.slug, limits.name),
-        base=one_line(compare_words.value(metric, metric.base), limits.name),
-        head=one_line(compare_words.value(metric, metric.head), limits.name),
+def _card(metric: m.ComparedMetric) -> Card:
+    limit = f"allowed: {compare_words.allowed(metric)}" if compare_words.allowed(metric) else ""
+    return Card(
+        name=metric.name,
+        run=metric.run.slug,
+        base=compare_words.value(metric, metric.base),
+        head=compare_words.value(metric, metric.head),
         change=compare_words.change(metric),
-        interval=compare_words.interval(metric),
-        allowed=compare_words.allowed(metric),
-        symbol=compare_words.SYMBOLS.get(metric.verdict, "?"),
-        verdict=one_line(metric.verdict, limits.name),
-        style=metric.verdict.replace(" ", "-") if metric.verdict in compare_words.SYMBOLS else "inconclusive",
-        note=one_line(compare_words.qualified(metric), 2 * limits.name),
+        symbol=compare_words.SYMBOLS[metric.verdict],
+        verdict=metric.verdict,
+        detail="; ".join(part for part in (compare_words.interval(metric), limit, metric.note) if part),
         plot=_plot(metric),
-        sort=f"{metric.ratio:.6f}" if known else "",
     )
 
 
@@ -234,146 +225,117 @@ def _plot(metric: m.ComparedMetric) -> Plot | None:
 
 
 def _cause(
-    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], together: str
 ) -> CauseLine:
-    place = cause.location
-    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
+    explains = "" if together else compare_words.explains(cause, found.runs)
     return CauseLine(
-        cause=one_line(cause.cause, limits.name),
-        text=one_line(cause.text, 2 * limits.name),
-        run=one_line(cause.run.slug, limits.name) if cause.run else "",
-        explains=""
-        if compare_words.unexplained(found.causes)
-        else one_line(compare_words.explains(cause, found.runs), limits.name),
-        place=one_line(where, limits.name),
+        cause=cause.cause,
+        text=compare_words.cause_text(cause),
+        detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
+        place=_where(cause.location, profile),
         anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
     )
+
+
+def _where(place: m.Location | None, profile: m.Profile) -> str:
+    root = profile.environment.source_root
+    return f"{relative(place.file, root)}:{place.line} {place.function}" if place else ""
 
 
 # ---------------------------------------------------------------- where the time moved
 
 
-def _scale_us(found: m.Comparison) -> float:
-    """Length of the longest bar of any run, on either side."""
-    traces = [run.trace for run in found.runs if run.trace is not None]
-    return max((sum(us for _, us in _parts(trace, after)) for trace in traces for after in (False, True)), default=0.0)
-
-
-def _parts(trace: m.TraceDifference, after: bool) -> tuple[tuple[str, float], ...]:
+def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
-    idle = [row for row in trace.window if row.name == breakdown.IDLE]
-    totals = {row.name: _of(row, after) for row in (*trace.kinds, *idle)}
-    return tuple((str(kind), totals[kind]) for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0)
+    rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
+    totals = {row.name: row.after_us if after else row.before_us for row in rows}
+    return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
 
 
-def _of(row: m.Change, after: bool) -> float:
-    return row.after_us if after else row.before_us
-
-
-def _legend(found: m.Comparison) -> tuple[LegendEntry, ...]:
-    traces = [run.trace for run in found.runs if run.trace is not None]
-    present = {kind for trace in traces for after in (False, True) for kind, _ in _parts(trace, after)}
-    return tuple(
-        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
-        for kind, name, meaning in breakdown.KINDS
-        if kind in present
-    )
-
-
-def _run(run: m.RunComparison, scale_us: float, limits: Limits) -> RunPart:
-    trace = run.trace
-    missing = "the run is on one side only" if run.status != "both" else "neither side was traced"
-    verdicts = [metric.verdict for metric in run.metrics]
+def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
+    trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
+    summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
+    missing = trace.missing if trace is not None else "neither side was traced"
+    if run.status is not m.Presence.BOTH:
+        summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
+        missing = "the run is on one side only"
+    shown = None if trace is None or trace.missing else trace
+    bars = [_bar(name, shown, name == "head", longest_us) for name in ("base", "head") if shown]
     return RunPart(
-        run=one_line(run.run.slug, limits.name),
-        summary=one_line(_summary(run, verdicts), limits.name),
-        bars=_bars(trace, scale_us) if trace is not None and not trace.missing else (),
-        missing=one_line((trace.missing if trace is not None else "") or missing, 2 * limits.name),
-        tables=_tables(trace, limits),
-        phases=_phases(run, limits),
-        settings=_settings(run.settings, limits),
-        notes=tuple(one_line(note, 2 * limits.name) for note in run.notes[: limits.lines]),
-        open="worse" in verdicts,
+        run=run.run.slug,
+        summary=summary,
+        bars=tuple(bars),
+        missing=missing,
+        notes=run.notes[: limits.lines],
+        tables=tuple(_tables(run, shown, limits)),
+        open=m.MetricVerdict.WORSE in verdicts,
     )
 
 
-def _summary(run: m.RunComparison, verdicts: Sequence[str]) -> str:
-    if run.status != "both":
-        return {"new": "only in head", "gone": "only in base"}.get(run.status, run.status)
-    return ", ".join(f"{count(n)} {word}" for word in compare_words.VERDICTS if (n := verdicts.count(word)))
-
-
-def _bars(trace: m.TraceDifference, scale_us: float) -> tuple[SideBar, ...]:
-    return tuple(
-        _bar(name, trace, after=after, scale_us=scale_us or 1.0) for name, after in (("base", False), ("head", True))
-    )
-
-
-def _bar(name: str, trace: m.TraceDifference, *, after: bool, scale_us: float) -> SideBar:
-    found = _parts(trace, after)
-    window = sum(_of(row, after) for row in trace.window if row.name == "window")
-    whole = window or sum(us for _, us in found) or 1.0
-    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in found)
+def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> SideBar:
+    parts = _parts(trace, after)
+    window = next((row for row in trace.window if row.name == "window"), None)
+    whole = (window.after_us if after else window.before_us) if window else 0.0
+    whole = whole or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps
     over = f", mean of {count(steps)}" if trace.per == "step" else ""
+    segments = [
+        Part(kind=kind, letter=LETTERS[kind], length=us / (longest_us or 1.0), share=us / whole)
+        for kind, us in parts.items()
+    ]
+    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items())
     return SideBar(
         name=name,
         caption=f"{milliseconds(whole)} ms a {trace.per} under the profiler{over}",
         description=f"{name}: {milliseconds(whole)} ms: {words}",
-        segments=of_parts(
-            [Part(kind=kind, letter=LETTERS[kind], length=us / scale_us, share=us / whole) for kind, us in found]
-        ),
+        segments=of_parts(segments),
     )
 
 
-def _tables(trace: m.TraceDifference | None, limits: Limits) -> tuple[Table, ...]:
-    if trace is None or trace.missing:
-        return ()
-    rows = min(KERNELS, limits.kernel_rows)
-    # A page that is too large for any kernel keeps the kinds.
-    bounded = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
-    return trace_table.difference(bounded, limits, rows=rows or KERNELS).tables
+def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits) -> Iterable[Table]:
+    """What is less than a millisecond of a compilation is none."""
+    if trace is not None:
+        rows = min(KERNELS, limits.kernel_rows)
+        # A page that is too large for any kernel keeps the kinds.
+        kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
+        yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
+    stages = []
+    for phase in run.phases[: limits.lines]:
+        more = phase.head_s - phase.base_s
+        sign = "+" if more > 0 else compare_words.MINUS
+        difference = f"{sign}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
+        stages.append((phase.name, figure(phase.base_s), figure(phase.head_s), difference))
+    if stages:
+        headings, label = ("compile stage", "was, s", "is, s", "difference"), f"{run.run.slug}, by stage of compilation"
+        yield plain(label, headings, stages, style="", first="name")
+    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
 
 
-def _phases(run: m.RunComparison, limits: Limits) -> Table:
-    rows = tuple(
-        (
-            one_line(phase.name, limits.name),
-            figure(phase.base_s),
-            figure(phase.head_s),
-            _signed_seconds(phase.head_s - phase.base_s),
-        )
-        for phase in run.phases[: limits.lines]
-    )
-    return plain(
-        "Stages of the compilations", ("compile stage", "was, s", "is, s", "difference"), rows, style="", first="name"
-    )
-
-
-def _signed_seconds(seconds: float) -> str:
-    """What is less than a millisecond is none."""
-    if abs(seconds) < 0.0005:
-        return "0"
-    return f"{'+' if seconds > 0 else compare_words.MINUS}{figure(abs(seconds))}"
+def _changes(
+    label: str, name: str, changes: Sequence[m.SettingChange | m.EnvironmentChange], limits: Limits
+) -> Iterable[Table]:
+    rows = [(change.name, change.base or DASH, change.head or DASH) for change in changes[: limits.lines]]
+    if rows:
+        yield plain(label, (name, "base", "head"), rows, style="", first="name")
 
 
 # ---------------------------------------------------------------- findings
 
 
 def _status(
-    found: m.Comparison, status: str, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> FindingStatus:
+    found: m.Comparison, status: m.FindingStatus, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> StatusPart:
     same = compare_words.of_status(found.findings, status)
     groups = _groups(same)
     shown = groups[: min(limits.findings, limits.lines)]
     cut = len(groups) - len(shown)
-    return FindingStatus(
+    return StatusPart(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
         rows=tuple(_finding(group, profile, anchors, limits) for group in shown),
         more=f"{count(cut)} more places in report.json" if cut else "",
-        open=status == "new" or (status == "fixed" and len(shown) <= _OPEN),
+        open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
     )
 
 
@@ -388,28 +350,15 @@ def _finding(
     group: Sequence[m.ComparedFinding], profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> FindingRow:
     (same,) = compare_words.groups_of(group)
-    finding, place = same.first, same.first.location
-    where = f"{relative(place.file, profile.environment.source_root)}:{place.line} {place.function}" if place else ""
-    before, after = (max(counts) for counts in zip(*((one.base_count, one.head_count) for one in group), strict=True))
+    finding = same.first
+    before, after = max(each.base_count for each in group), max(each.head_count for each in group)
     return FindingRow(
-        rule=one_line(finding.rule, limits.name),
+        rule=finding.rule,
         level=finding.level.value,
-        message=one_line(same.first.message, 2 * limits.name),
-        place=one_line(where, limits.name),
-        runs=one_line(", ".join(same.runs[: limits.lines]), 2 * limits.name),
+        message=finding.message,
+        place=_where(finding.location, profile),
+        runs=", ".join(same.runs[: limits.lines]),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
-        fails=any(one.fails for one in group),
-        anchor=anchors.get(finding.fingerprint, "") if group[0].status != "fixed" else "",
+        fails=any(each.fails for each in group),
+        anchor=anchors.get(finding.fingerprint, "") if group[0].status is not m.FindingStatus.FIXED else "",
     )
-
-
-# ---------------------------------------------------------------- settings
-
-
-def _settings(changes: Sequence[m.SettingChange], limits: Limits) -> Table:
-    return _changes_table(("setting", "base", "head"), [(one.name, one.base, one.head) for one in changes], limits)
-
-
-def _changes_table(headings: tuple[str, ...], rows: Sequence[tuple[str, str, str]], limits: Limits) -> Table:
-    shown = tuple(tuple(one_line(cell, limits.name) or DASH for cell in row) for row in rows[: limits.lines])
-    return plain("What differs", headings, shown, style="", first="name")

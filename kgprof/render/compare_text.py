@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.compare_words import account, change, explains, interval, value
+from kgprof.render.compare_words import account, cause_text, explains, metric_table, of_status
 from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
@@ -13,7 +13,7 @@ _LENGTH = 2000
 _NAME = 60
 _CAUSES = 5
 _FINDINGS = 10  # of each status
-_HEADINGS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
+_COLUMNS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
 
 
 def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
@@ -59,7 +59,7 @@ def _cause(cause: m.Cause, runs: Sequence[m.RunComparison], root: str) -> str:
     where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
     of = f"{cause.run.slug}: " if cause.run else ""
     share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, runs)})"
-    return one_line(f"{cause.cause}: {of}{where}{cause.text}{share}", _LENGTH)
+    return one_line(f"{cause.cause}: {of}{where}{cause_text(cause)}{share}", _LENGTH)
 
 
 # ---------------------------------------------------------------- the table
@@ -70,14 +70,15 @@ def _table(compared: m.Comparison) -> Iterable[str]:
     hidden = sum(len(run.metrics) for run in compared.runs) - len(shown)
     if not shown:
         return
-    rows = [_HEADINGS, *(_row(metric) for metric in shown)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    table = metric_table(shown).only(*_COLUMNS)
+    rows = [[one_line(cell.text, _NAME) for cell in row.cells] for row in table.rows]
+    for row, metric in zip(rows, shown, strict=True):
+        row[-1] += f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
+    rows.insert(0, [column.name for column in table.columns])
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     for row in rows:
-        cells = [
-            cell.ljust(width) if index in (0, 1, 5, 6) else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+        each = zip(table.columns, row, widths, strict=True)
+        yield "  ".join(cell.rjust(n) if column.number else cell.ljust(n) for column, cell, n in each).rstrip()
     if hidden:
         yield f"{plural(hidden, 'further metric')} the same or not observed"
     for note in dict.fromkeys(metric.note for metric in shown if metric.note):
@@ -86,32 +87,18 @@ def _table(compared: m.Comparison) -> Iterable[str]:
 
 
 def _is_shown(metric: m.ComparedMetric) -> bool:
-    return metric.decides or metric.verdict in ("worse", "better") or (bool(metric.time_of) and _measured(metric))
-
-
-def _measured(metric: m.ComparedMetric) -> bool:
-    return not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
-
-
-def _row(metric: m.ComparedMetric) -> tuple[str, ...]:
-    budget = f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
-    return (
-        one_line(metric.run.slug, _NAME),
-        one_line(metric.name, _NAME),
-        one_line(value(metric, metric.base), _NAME),
-        one_line(value(metric, metric.head), _NAME),
-        change(metric),
-        interval(metric).removeprefix("95 % interval "),
-        one_line(f"{metric.verdict}{budget}", _NAME),
-    )
+    """What decides or has changed; and of what is the same the times, for which a reader looks."""
+    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
+    changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+    return metric.decides or changed or (metric.time_of is not None and measured)
 
 
 # ---------------------------------------------------------------- findings
 
 
 def _findings(compared: m.Comparison, root: str) -> Iterable[str]:
-    by_status = {status: [f for f in compared.findings if f.status == status] for status in ("new", "fixed")}
-    unchanged = [one for one in compared.findings if one.status == "unchanged"]
+    by_status = {status: of_status(compared.findings, status) for status in m.FindingStatus}
+    unchanged = by_status.pop(m.FindingStatus.UNCHANGED)
     tally = ", ".join(f"{len(found)} {status}" for status, found in by_status.items())
     yield f"findings: {tally}, {len(unchanged)} unchanged"
     for status, found in by_status.items():
@@ -145,8 +132,8 @@ def _trust(compared: m.Comparison) -> Iterable[str]:
     for setting in compared.settings:
         yield f"asked for otherwise: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', _LENGTH)}"
     for run in compared.runs:
-        if run.status != "both":
-            yield f"only in {'head' if run.status == 'new' else 'base'}: {one_line(run.run.slug, _NAME)}"
+        if run.status is not m.Presence.BOTH:
+            yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, _NAME)}"
     for note in compared.notes:
         yield f"note: {one_line(note, _LENGTH)}"
     yield one_line(compared.method, _LENGTH)

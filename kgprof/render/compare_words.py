@@ -1,4 +1,4 @@
-"""A compared metric in words: what every renderer says of it, so that they cannot disagree."""
+"""A compared metric in words and as a row: what every renderer says of it, so that they cannot disagree."""
 
 from __future__ import annotations
 
@@ -7,30 +7,73 @@ from collections.abc import Iterable, Sequence
 from kgprof import model as m
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.quantity import DASH, count, figure, milliseconds, size
+from kgprof.render.table import Cell, Column, Row, Small, Table, columns
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
-VERDICTS = ("worse", "inconclusive", "not observed", "better", "same")  # the order in which a reader wants them
 SYMBOLS = {
-    "worse": "\N{MULTIPLICATION X}",
-    "inconclusive": "?",
-    "not observed": DASH,
-    "better": "\N{CHECK MARK}",
-    "same": "=",
+    m.MetricVerdict.WORSE: "\N{MULTIPLICATION X}",
+    m.MetricVerdict.INCONCLUSIVE: "?",
+    m.MetricVerdict.NOT_OBSERVED: DASH,
+    m.MetricVerdict.BETTER: "\N{CHECK MARK}",
+    m.MetricVerdict.SAME: "=",
 }
 _IN_PERCENT = ("us", "s", "bytes")
-STATUSES = ("new", "fixed", "unchanged")
-STATUS_SYMBOLS = {"new": "+", "fixed": "\N{CHECK MARK}", "unchanged": "="}
+CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)  # or it may have
+STATUS_SYMBOLS = {
+    m.FindingStatus.NEW: "+",
+    m.FindingStatus.FIXED: "\N{CHECK MARK}",
+    m.FindingStatus.UNCHANGED: "=",
+}
 
 
 def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
-    """Of all runs: what decides first; of that as of the others by verdict, as VERDICTS has them."""
-    found = [metric for run in comparison.runs for metric in run.metrics]
-    return tuple(sorted(found, key=lambda metric: (not metric.decides, _rank(metric.verdict))))
+    """Of all runs: what decides first; of that as of the others by verdict."""
+    order = [*m.MetricVerdict]
+    every = [metric for run in comparison.runs for metric in run.metrics]
+    return tuple(sorted(every, key=lambda metric: (not metric.decides, order.index(metric.verdict))))
 
 
-def _rank(verdict: str) -> int:
-    return VERDICTS.index(verdict) if verdict in VERDICTS else 0
+def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
+    """The page has the run below the metric, and no room for another column."""
+    rows = []
+    for metric in metrics:
+        notes = (f"allowed: {allowed(metric)}" if allowed(metric) else "", metric.note)
+        judged = Cell(
+            metric.verdict,
+            mark=SYMBOLS[metric.verdict],
+            name=f"{SYMBOLS[metric.verdict]} {metric.verdict}",
+            style=style(metric),
+            wrong=metric.verdict is m.MetricVerdict.WORSE,
+        )
+        ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
+        cells = (
+            Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
+            Cell(metric.run.slug),
+            judged,
+            Cell(value(metric, metric.base)),
+            Cell(value(metric, metric.head)),
+            Cell(change(metric), value=ratio),
+            Cell(bounds(metric), details=tuple(note for note in notes if note)),
+        )
+        rows.append(Row(cells=cells))
+    return Table(
+        label=label,
+        columns=(
+            Column("metric", style="short"),
+            Column("run", style=""),
+            Column("verdict", style="kind"),
+            *columns("base", "head", "change", words=0),
+            Column("95 % interval", style=""),
+        ),
+        rows=tuple(rows),
+        style="sortable compared",
+    )
+
+
+def style(metric: m.ComparedMetric) -> str:
+    """Its class in the style sheet."""
+    return f"judged {metric.verdict.replace(' ', '-')}"
 
 
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
@@ -68,13 +111,17 @@ def change(metric: m.ComparedMetric) -> str:
     return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")
 
 
-def interval(metric: m.ComparedMetric) -> str:
-    """Of the change; empty where there is none."""
+def bounds(metric: m.ComparedMetric) -> str:
+    """The 95 % interval of the change; empty where there is none."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return ""
     low, high = signed_percent(metric.low - 1), signed_percent(metric.high - 1)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
-    return f"95 % interval {low.removesuffix(' %')} to {high}, {rounds}"
+    return f"{low.removesuffix(' %')} to {high}, {rounds}"
+
+
+def interval(metric: m.ComparedMetric) -> str:
+    return f"95 % interval {bounds(metric)}" if bounds(metric) else ""
 
 
 def allowed(metric: m.ComparedMetric) -> str:
@@ -88,18 +135,10 @@ def allowed(metric: m.ComparedMetric) -> str:
     return "no more"
 
 
-def qualified(metric: m.ComparedMetric) -> str:
-    """What a reader must know beside the verdict."""
-    settle = metric.runs_to_settle
-    known = settle is None or "settle" in metric.note
-    more = "" if known else f"{plural(settle or 0, 'round')} a side should settle it"
-    return "; ".join(part for part in (metric.note, more) if part)
-
-
 def sentence(metric: m.ComparedMetric) -> str:
     """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
     inside = [f"{value(metric, metric.head)}, was {value(metric, metric.base)}", interval(metric)]
-    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", qualified(metric)]
+    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", metric.note]
     said = "; ".join(part for part in inside if part)
     return f"{metric.name} of {metric.run.slug}: {metric.verdict}, {change(metric)} ({said})"
 
@@ -121,6 +160,11 @@ def more_ms(us: float, of_us: float) -> str:
 
 
 # ---------------------------------------------------------------- causes
+
+
+def cause_text(cause: m.Cause) -> str:
+    seen = f"; seen in the traces as {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
+    return f"{cause.text}{seen}"
 
 
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
@@ -157,8 +201,8 @@ def account(run: m.RunComparison) -> str:
 # ---------------------------------------------------------------- findings and sides
 
 
-def of_status(findings: Iterable[m.ComparedFinding], status: str) -> tuple[m.ComparedFinding, ...]:
-    return tuple(found for found in findings if found.status == status)
+def of_status(findings: Iterable[m.ComparedFinding], status: m.FindingStatus) -> tuple[m.ComparedFinding, ...]:
+    return tuple(found for found in findings if found.status is status)
 
 
 def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
@@ -168,7 +212,7 @@ def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
 
 def tally(comparison: m.Comparison) -> str:
     """ "3 new, 1 fixed, 7 unchanged" findings."""
-    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in STATUSES)
+    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in m.FindingStatus)
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:

@@ -79,7 +79,7 @@ def _totals(profile: m.Profile) -> list[tuple[str, str]]:
     if (comparison := profile.comparison) is not None:
         base, head = compare_words.sides(comparison)
         totals += [("base", base), ("head", head), ("comparable", str(comparison.comparable).lower())]
-        for status in compare_words.STATUSES:
+        for status in m.FindingStatus:
             totals.append((f"findings.{status}", str(len(compare_words.of_status(comparison.findings, status)))))
     return totals
 
@@ -146,8 +146,8 @@ def _metrics(profile: m.Profile) -> Iterable[Case]:
     )
     for metric in compare_words.metrics_of(profile.comparison):
         said = compare_words.sentence(metric)
-        failed = metric.decides and metric.verdict == "worse"
-        untold = metric.decides and metric.verdict in ("inconclusive", "not observed")
+        failed = metric.decides and metric.verdict is m.MetricVerdict.WORSE
+        untold = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
         yield Case(
             run=metric.run.slug,
             name=f"compared {metric.name}",

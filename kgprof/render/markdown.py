@@ -29,7 +29,7 @@ from kgprof.render.environment_facts import cores
 from kgprof.render.finding_groups import Grouped, cost_order, grouped
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import DASH
-from kgprof.render.table import Block, Cell, Row, Table, columns, plain, row
+from kgprof.render.table import Block, Table, plain
 from kgprof.render.table import markdown as printed
 from kgprof.render.visible import CELL, escaped
 from kgprof.wording import relative
@@ -215,7 +215,7 @@ def _causes(found: m.Comparison) -> Iterable[str]:
     for number, cause in enumerate(found.causes, start=1):
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
         explains = "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
-        yield f"{number}. {escaped(cause.text, 400)}{of}{explains}"
+        yield f"{number}. {escaped(compare_words.cause_text(cause), 400)}{of}{explains}"
     for said in (together, *(compare_words.account(run) for run in found.runs)):
         if said:
             yield f"- {escaped(said, 400)}"
@@ -224,37 +224,21 @@ def _causes(found: m.Comparison) -> Iterable[str]:
 def _metrics(found: m.Comparison) -> Section:
     """What changed or is not settled; the others are a count."""
     metrics = compare_words.metrics_of(found)
-    changed = [metric for metric in metrics if metric.verdict in ("worse", "better", "inconclusive")]
+    changed = [metric for metric in metrics if metric.verdict in compare_words.CHANGED]
     rest = Counter(metric.verdict for metric in metrics if metric not in changed)
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
     more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
     tail = (f"\n<sub>Further metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
     if not changed:
         return Section(head=(), tail=tail)
-    table = Table(
-        columns=columns("metric", "run", "verdict", "base", "head", "change", words=3),
-        rows=tuple(_metric_row(metric) for metric in changed[:_COMPARED]),
-    )
-    return _tabled(table, "metrics", words=3, tail=tail)
-
-
-def _metric_row(metric: m.ComparedMetric) -> Row:
-    interval, allowed = compare_words.interval(metric), compare_words.allowed(metric)
-    small = "; ".join(part for part in (interval, f"allowed: {allowed}" if allowed else "", metric.note) if part)
-    word = f"{compare_words.SYMBOLS.get(metric.verdict, '?')} {metric.verdict}"
-    return row(
-        metric.name,
-        metric.run.slug,
-        Cell(word, wrong=metric.verdict == "worse"),
-        compare_words.value(metric, metric.base),
-        compare_words.value(metric, metric.head),
-        Cell(compare_words.change(metric), details=(small,) if small else ()),
-    )
+    table = compare_words.metric_table(changed[:_COMPARED])
+    shown = table.only("metric", "run", "verdict", "base", "head", "change", "95 % interval")
+    return _tabled(shown, "metrics", words=3, tail=tail)
 
 
 def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
     yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
-    for status in ("new", "fixed"):
+    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
         groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
         if not groups:
             continue
@@ -267,8 +251,8 @@ def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
         )
 
 
-def _of_comparison(group: Grouped, status: str, profile: m.Profile) -> str:
-    if status == "fixed":
+def _of_comparison(group: Grouped, status: m.FindingStatus, profile: m.Profile) -> str:
+    if status is m.FindingStatus.FIXED:
         return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
     return _finding_line(group, profile)
 

@@ -123,7 +123,7 @@ def _comparison(comparison: m.Comparison) -> dict[str, Any]:
         "base": _text(base),
         "head": _text(head),
         "comparable": comparison.comparable,
-        "findings": {status: len(compare_words.of_status(findings, status)) for status in compare_words.STATUSES},
+        "findings": {status: len(compare_words.of_status(findings, status)) for status in m.FindingStatus},
         "metrics": metrics,
     }
 
@@ -153,9 +153,9 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
         for gap in profile.omissions
     ]
     if profile.comparison is not None:
-        fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, "fixed")]
+        fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, m.FindingStatus.FIXED)]
         lines += [("note", f"fixed: {finding.rule}: {finding.alone}") for finding in fixed[:LIMIT]]
-        lines += [("note", f"likely cause: {cause.text}") for cause in profile.comparison.causes]
+        lines += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
     cut = len(profile.findings) - LIMIT
     if cut > 0:
         lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))

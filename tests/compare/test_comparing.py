@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -9,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgprof.compare import CompareSettings, compare
+from kgprof.compare import OTHER_LOOPS, CompareSettings, compare
+from kgprof.compare.causes import CLOCKLESS
 from kgprof.compare.parts import more_calls
 from kgprof.compare.results import changed_results
+from kgprof.compare.verdict import reasons
 from kgprof.errors import UsageError
 from kgprof.model import (
     CompileSummary,
@@ -25,6 +26,7 @@ from kgprof.model import (
     RunAgreement,
     RunComparison,
     Skipped,
+    Undecided,
 )
 from tests.analysis.compared import (
     BEFORE,
@@ -120,9 +122,8 @@ def test_a_machine_that_became_slower_is_taken_out_of_a_step_and_said() -> None:
     assert step.head / step.base == pytest.approx(1.10, abs=0.01)  # type: ignore[operator]
     assert step.ratio == pytest.approx(1.0, abs=0.005)
     assert step.ratio * step.machine == pytest.approx(step.head / step.base)  # type: ignore[operator]
-    assert re.fullmatch(r"\+10\.\d % as measured, \+\d+\.\d % of it the machine's own", step.note)
     assert run.delta_us == pytest.approx(0.0, abs=5.0)
-    assert [note.partition(" % slower")[0][:-5] for note in run.notes] == ["the machine itself was"]
+    assert len(run.notes) == 1
     assert not isinstance(run.machine, Skipped)
     assert [(drift.loop, drift.beyond_chance) for drift in run.machine] == [("host", True), ("device", False)]
 
@@ -148,9 +149,6 @@ def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
 
     assert metrics_of(run)["step"] == "worse"
     assert run.machine == unknown
-    assert run.notes[-1] == (
-        "whether the machine itself was slower in head's rounds is not known: TIMING did not time the machine itself"
-    )
 
 
 def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
@@ -163,10 +161,7 @@ def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
     step = next(metric for metric in run.metrics if metric.name == "step")
     assert (step.verdict, step.machine) == ("worse", Skipped(reason="not known"))
     assert step.ratio == pytest.approx(1.10, abs=0.01)
-    assert run.notes[-1] == (
-        "whether the machine itself was slower in head's rounds is not known: "
-        "the environments differ, and the loops that time the machine with them"
-    )
+    assert run.machine == OTHER_LOOPS
 
 
 def test_a_host_whose_part_cannot_be_seen_widens_the_interval() -> None:
@@ -177,14 +172,7 @@ def test_a_host_whose_part_cannot_be_seen_widens_the_interval() -> None:
 
     assert step.verdict == "inconclusive"
     assert (step.low, step.high) == (pytest.approx(1.0, abs=0.01), pytest.approx(1.1, abs=0.01))
-    assert (step.note, step.runs_to_settle) == (allows_for("host"), None)
-
-
-def allows_for(loop: str) -> str:
-    return (
-        f"the interval allows for a {loop} that changed by itself; the interval straddles the budget; "
-        "both sides recorded again, beside one another in time, may settle it"
-    )
+    assert (step.undecided, step.runs_to_settle) == (Undecided.STRADDLES_BUDGET, None)
 
 
 def test_a_machine_that_was_not_steady_is_no_regression() -> None:
@@ -196,9 +184,8 @@ def test_a_machine_that_was_not_steady_is_no_regression() -> None:
     step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
 
     assert compare(base, head).exit_code == 6
-    assert step.verdict == "inconclusive"
-    assert step.note.startswith("the interval allows for a device that changed by itself; ")
-    assert only_run(base, head).notes[-1].startswith("the machine itself was not steady (device loop, 95 % 0.")
+    assert (step.undecided, step.runs_to_settle) == (Undecided.STRADDLES_BUDGET, None)
+    assert [drift.beyond_chance for drift in only_run(base, head).machine] == [False, False]  # type: ignore[union-attr]
 
 
 def test_a_device_that_throttled_widens_the_interval() -> None:
@@ -210,7 +197,7 @@ def test_a_device_that_throttled_widens_the_interval() -> None:
     assert (step.verdict, step.machine) == ("inconclusive", Skipped(reason="not known"))
     assert step.low == pytest.approx(1.15 / 1.2 / 1.03, abs=0.01)  # the loop's own interval ends 3 % above 1.2
     assert step.high == pytest.approx(1.15, abs=0.01)
-    assert (step.note, step.runs_to_settle) == (allows_for("device"), None)
+    assert (step.undecided, step.runs_to_settle) == (Undecided.STRADDLES_BUDGET, None)
 
 
 def test_a_step_that_waits_for_the_host_waits_for_no_device() -> None:
@@ -233,7 +220,7 @@ def test_a_loop_of_which_the_error_is_not_known_adjusts_nothing() -> None:
     step = next(metric for metric in only_run(base, head).metrics if metric.name == "step")
 
     assert (step.verdict, step.machine) == ("inconclusive", Skipped(reason="not known"))
-    assert step.note == allows_for("host")
+    assert (step.undecided, step.runs_to_settle) == (Undecided.STRADDLES_BUDGET, None)
 
 
 def test_three_percent_are_within_the_budget_and_said() -> None:
@@ -242,7 +229,9 @@ def test_three_percent_are_within_the_budget_and_said() -> None:
     assert found.comparison is not None
     assert found.exit_code == 0
     (step,) = [m for m in found.comparison.runs[0].metrics if m.name == "step"]
-    assert (step.verdict, step.note) == ("same", "slower, within the budget")
+    assert (step.verdict, step.undecided) == ("same", None)
+    assert isinstance(step.low, float)
+    assert step.low > 1
 
 
 # ---------------------------------------------------------------- times
@@ -253,13 +242,18 @@ def test_a_slower_step_fails_with_its_interval_and_its_budget() -> None:
 
     assert found.exit_code == 1
     assert found.verdict.status == "failed"
-    assert "fused.default: step +12.4 % (95 % +11.8 % to +13.0 %, 5 + 5 rounds, budget +5 %)" in found.verdict.text
+    assert found.comparison is not None
+    step = found.comparison.runs[0].metrics[0]
+    assert (step.name, step.verdict, step.budget_percent, step.base_rounds) == ("step", "worse", 5.0, 5)
+    assert (step.ratio, step.low, step.high) == pytest.approx((1.124, 1.118, 1.130), abs=0.001)
 
 
 def test_a_faster_step_is_better() -> None:
     found = compare(profile(), slower(profile(), 800.0))
 
-    assert (found.exit_code, found.verdict.text[:45]) == (0, "better, fused.default: step -20.0 % (95 % -20")
+    assert (found.exit_code, found.verdict.status) == (0, "ok")
+    assert found.comparison is not None
+    assert metrics_of(found.comparison.runs[0])["step"] == "better"
 
 
 def test_noise_wider_than_the_budget_is_inconclusive_and_says_how_many_rounds_settle_it() -> None:
@@ -273,7 +267,7 @@ def test_noise_wider_than_the_budget_is_inconclusive_and_says_how_many_rounds_se
     assert step.verdict == "inconclusive"
     assert step.runs_to_settle is not None
     assert 6 < step.runs_to_settle < 100
-    assert step.note == f"the interval straddles the budget; about {step.runs_to_settle} rounds a side would settle it"
+    assert step.undecided is Undecided.STRADDLES_BUDGET
     assert found.comparison.causes == ()
 
 
@@ -283,10 +277,8 @@ def test_one_round_is_inconclusive_and_says_how_to_get_more() -> None:
     found = compare(once, once)
 
     assert (found.exit_code, found.verdict.status, found.verdict.reasons) == (6, "inconclusive", ())
-    assert found.verdict.text == (
-        "no time decides: both sides were timed in one process: without `kgprof profile --rounds 5` on both sides "
-        "there is no interval"
-    )
+    assert found.comparison is not None
+    assert {metric.undecided for metric in found.comparison.runs[0].metrics if metric.decides} == {Undecided.ONE_ROUND}
 
 
 def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
@@ -295,8 +287,10 @@ def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
     found = compare(once, msgspec.structs.replace(once, findings=(finding("KGP101", message="a graph break"),)))
 
     assert found.exit_code == 1
-    assert found.verdict.text == "fused.default: new KGP101 at step.py:41: a graph break"
-    assert any("in one process" in reason for reason in found.verdict.reasons)
+    assert found.comparison is not None
+    first, second = reasons(once, found, found.comparison)
+    assert (first.exit_code, second.exit_code) == (1, 6)
+    assert (first.same_for_all, bool(second.same_for_all)) == ("", True)
 
 
 def test_a_step_that_is_other_work_does_not_decide() -> None:
@@ -316,10 +310,10 @@ def test_a_step_that_is_other_work_does_not_decide() -> None:
     (compared,) = found.comparison.runs
     assert (compared.decided_by, compared.per) == ("evaluation", "evaluation")
     (step,) = [m for m in compared.metrics if m.name == "step"]
-    assert (step.verdict, step.decides) == ("not observed", False)
+    assert (step.verdict, step.decides, step.undecided) == ("not observed", False, Undecided.OTHER_WORK)
     first, second = compared.causes
     assert (first.cause, second.cause) == ("steps", "setting")
-    assert "batch size 256 -> 128" in first.text
+    assert [(s.name, s.base, s.head) for s in compared.settings] == [("batch size", "256", "128")]
     assert compared.delta_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
     assert first.explains_us == pytest.approx(400.0 * run.evaluation.steps, rel=1e-4)
     assert compared.remainder_us == pytest.approx(0.0, abs=1.0)
@@ -329,7 +323,8 @@ def test_without_times_there_is_no_verdict_on_them() -> None:
     found = compare(profiles.gate(), profiles.gate())
 
     assert (found.exit_code, found.verdict.status) == (0, "ok")
-    assert found.verdict.text == "no new finding that fails, over 2 runs; no time was compared"
+    assert found.comparison is not None
+    assert not any(metric.decides for run in found.comparison.runs for metric in run.metrics)
 
 
 def test_a_time_that_is_gone_is_inconclusive() -> None:
@@ -339,7 +334,9 @@ def test_a_time_that_is_gone_is_inconclusive() -> None:
     found = compare(profile(), head)
 
     assert found.exit_code == 6
-    assert found.verdict.text == "fused.default: step was not compared: TIMING timed out"
+    assert found.comparison is not None
+    times = [metric for metric in found.comparison.runs[0].metrics if metric.time_of]
+    assert [(metric.undecided, metric.note) for metric in times] == [(Undecided.NOT_MEASURED, gone.reason)] * 3
 
 
 # ---------------------------------------------------------------- environments and inputs
@@ -443,7 +440,7 @@ def test_a_slower_kernel_explains_what_the_trace_shows_of_it() -> None:
     run = only_run(base, head)
 
     (cause,) = run.causes
-    assert (cause.cause, cause.text) == ("kernel", "aten::index: 20 -> 35 us a launch, 10 launches a step")
+    assert (cause.cause, cause.subject) == ("kernel", "aten::index")
     assert cause.explains_us == pytest.approx(150.0, rel=0.01)
     assert run.delta_us == pytest.approx(150.0, rel=0.01)
     assert run.traced_us == pytest.approx(150.0)
@@ -460,8 +457,7 @@ def test_a_traced_microsecond_is_scaled_to_timing_and_what_is_left_is_said() -> 
     assert run.causes[0].explains_us == pytest.approx(200 * 2300 / 4200, rel=0.01)
     assert isinstance(run.explained_us, float)
     assert run.remainder_us == pytest.approx(300.0 - run.explained_us, rel=0.02)
-    taken = "a microsecond of the traces is taken for 0.548 of TIMING's"
-    assert f"the traced step differs by +200 us; {taken}" in run.notes
+    assert run.traced_us == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize(
@@ -533,7 +529,8 @@ def test_without_comparable_traces_the_whole_difference_is_the_remainder() -> No
 
     assert run.causes == ()
     assert run.remainder_us == run.delta_us
-    assert run.notes == ("the traces explain nothing here: fused: TRACE timed out",)
+    assert isinstance(run.scale, Skipped)
+    assert run.scale.reason.endswith(gone.reason)
 
 
 def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
@@ -546,7 +543,7 @@ def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
     (cause,) = only_run(base, head).causes
 
     assert cause.cause == "cuda-graphs"
-    assert cause.text == "2 -> 0 launches of CUDA graphs a step: KGP301 a CPU tensor"
+    assert (cause.rule, cause.fingerprint) == ("KGP301", "same")
     assert cause.explains_us == pytest.approx(800.0, rel=0.01)
     assert cause.location is not None
 
@@ -648,7 +645,7 @@ def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
 
     assert causes(peak(1000), peak(1005)) == []
     found = comparison(peak(1000), peak(1400))
-    assert [cause.text for cause in found.causes] == ["peak allocated 1,000.0 MiB -> 1,400.0 MiB"]
+    assert [cause.cause for cause in found.causes] == ["memory"]
     assert compare(peak(1000), peak(1400)).exit_code == 0
     assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 10.0})).exit_code == 1
     assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code == 0
@@ -668,7 +665,7 @@ def compiling(*known: bool) -> Profile:
 def test_one_more_compilation_is_told() -> None:
     found = comparison(compiling(True), compiling(True, True))
 
-    assert [(cause.cause, cause.text) for cause in found.causes] == [("compile", "compilations 1 -> 2 compilations")]
+    assert [cause.cause for cause in found.causes] == ["compile"]
     assert found.runs[0].phases[0].head_s == pytest.approx(2 * found.runs[0].phases[0].base_s)
 
 
@@ -810,7 +807,7 @@ def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slow
     run = only_run(base, head)
 
     (cause,) = run.causes
-    assert (cause.cause, cause.text) == ("host", "21 -> 61 calls of Python's functions a step, dump first")
+    assert (cause.cause, cause.explains_us) == ("host", CLOCKLESS)
     assert cause.location == Location(file=file, line=7, function="step")
     assert run.remainder_us == run.delta_us
 
@@ -836,7 +833,7 @@ def test_a_function_that_took_no_longer_is_none_that_grew() -> None:
 
     (cause,) = only_run(base, head).causes
 
-    assert (cause.cause, cause.text, cause.location) == ("host", "more time outside of operators", None)
+    assert (cause.cause, cause.location) == ("host", None)
 
 
 @pytest.mark.parametrize("evaluation_s", [1.0, 0.9, 0.6])  # of base it takes 1.0 s, for twice as many candidates
@@ -856,7 +853,7 @@ def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_ev
     more_us = 1e6 * (evaluation_s / fewer.units - 1.0 / evaluation.units)
     assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
     assert [cause.cause for cause in run.causes] == ["results", "host"]
-    assert run.causes[1].text.startswith("outside of the median step")
+    assert run.causes[1].subject == "outside of the median step"
     assert run.explained_us == pytest.approx(more_us, rel=1e-4)
 
 

@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgprof.compare.intervals import (
-    BETTER,
-    INCONCLUSIVE,
     MOST_ROUNDS,
-    SAME,
-    WORSE,
     Interval,
     Round,
     adjusted,
     adjusted_to_settle,
+    drift_of,
     interval,
     rounds_to_settle,
     t_quantile,
+    widened,
 )
-from kgprof.compare.machine import drift_of, widened
+from kgprof.model import MetricVerdict
 
 TIMES = st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=2, max_size=10)
 
@@ -80,9 +78,9 @@ def test_swapping_the_sides_makes_worse_better(base: list[float], head: list[flo
     assert there is not None
     assert back is not None
     if there.low > (1 + budget) * (1 + 1e-9):
-        assert back.verdict(budget) == BETTER
+        assert back.verdict(budget) == MetricVerdict.BETTER
     if there.high < 1 / (1 + budget) * (1 - 1e-9):
-        assert back.verdict(budget) == WORSE
+        assert back.verdict(budget) == MetricVerdict.WORSE
 
 
 def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
@@ -102,16 +100,16 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (1.06, 1.2, WORSE),
-        (1.04, 1.2, INCONCLUSIVE),
-        (0.9, 1.2, INCONCLUSIVE),
-        (1.01, 1.04, SAME),
-        (0.97, 1.03, SAME),
-        (0.96, 0.99, SAME),
-        (0.5, 0.95, BETTER),
+        (1.06, 1.2, MetricVerdict.WORSE),
+        (1.04, 1.2, MetricVerdict.INCONCLUSIVE),
+        (0.9, 1.2, MetricVerdict.INCONCLUSIVE),
+        (1.01, 1.04, MetricVerdict.SAME),
+        (0.97, 1.03, MetricVerdict.SAME),
+        (0.96, 0.99, MetricVerdict.SAME),
+        (0.5, 0.95, MetricVerdict.BETTER),
     ],
 )
-def test_an_interval_against_a_budget_of_five_percent(low: float, high: float, verdict: str) -> None:
+def test_an_interval_against_a_budget_of_five_percent(low: float, high: float, verdict: MetricVerdict) -> None:
     found = Interval(base=1.0, head=1.0, ratio=math.sqrt(low * high), low=low, high=high)
 
     assert found.verdict(0.05) == verdict
@@ -132,7 +130,7 @@ def test_so_many_rounds_as_are_named_would_settle_it(ratio: float, noise: float)
     found, before = interval(*more), interval(*fewer)
     assert found is not None
     assert before is not None
-    assert found.verdict(0.05) != INCONCLUSIVE
+    assert found.verdict(0.05) != MetricVerdict.INCONCLUSIVE
     assert before.low <= 1.05 <= before.high
 
 
@@ -228,8 +226,8 @@ def test_noise_that_is_the_machines_does_not_widen_the_interval() -> None:
     with_it = [found for pair in pairs if (found := adjusted(*pair))]
     without = [found for pair in pairs if (found := interval(*([one.time for one in side] for side in pair)))]
 
-    assert sum(found.verdict(0.05) == WORSE for found in with_it) > 180
-    assert sum(found.verdict(0.05) == WORSE for found in without) < 110
+    assert sum(found.verdict(0.05) == MetricVerdict.WORSE for found in with_it) > 180
+    assert sum(found.verdict(0.05) == MetricVerdict.WORSE for found in without) < 110
     widths = [median(math.log(found.high / found.low) for found in each) for each in (with_it, without)]
     assert widths[0] < 0.5 * widths[1]
 
@@ -244,11 +242,11 @@ def test_a_loop_timed_with_an_error_does_not_hide_the_machines_part() -> None:
 
     assert sum(one.low <= 1 <= one.high for one in found) > 0.93 * len(pairs)
     assert sum(one.low <= 1 <= one.high for one in without) < 0.86 * len(pairs)
-    assert sum(one.verdict(0.05) == WORSE for one in found) < 0.01 * len(pairs)
+    assert sum(one.verdict(0.05) == MetricVerdict.WORSE for one in found) < 0.01 * len(pairs)
 
 
 def _judged_by(base: list[Round], head: list[Round]) -> Interval:
-    """As compare_metrics does: where the loop tells no slope the interval holds both readings of its drift."""
+    """As kgprof.compare.metrics does: where the loop tells no slope the interval holds both readings of its drift."""
     measured = interval([one.time for one in base], [one.time for one in head])
     drift = interval([one.machine for one in base], [one.machine for one in head])
     assert drift is not None
@@ -282,7 +280,7 @@ def test_a_loop_that_hardly_moved_leaves_the_interval_no_wider_than_its_two_read
     found = [one for pair in pairs if (one := adjusted(*pair)) is not None]
 
     assert len(found) == 200
-    assert sum(one.verdict(0.05) == WORSE for one in found) > 180
+    assert sum(one.verdict(0.05) == MetricVerdict.WORSE for one in found) > 180
     assert sum(one.low <= 1.15 <= one.high for one in found) > 185
 
 

@@ -64,7 +64,7 @@ def test_html_judges_each_metric_as_the_json_does(state: str) -> None:
     page = by_name("html").render(profile)
 
     # then: every metric has one row (the cards show some of them once more)
-    rows = re.findall(r'<td class="kind"><span class="judged ([\w-]+)">', page)
+    rows = re.findall(r'<td class="kind judged ([\w-]+)(?: wrong)?"', page)
     assert Counter(rows) == {word.replace(" ", "-"): n for word, n in verdicts(found).items()}
     tallies = re.findall(r"</span> ([\d,]+) (new|fixed|unchanged)</summary>", page)
     assert {status: int(number) for number, status in tallies} == statuses(found)

@@ -19,6 +19,7 @@ from kgprof.model import (
     BudgetCheck,
     BudgetStatus,
     Cause,
+    CauseKind,
     Ceiling,
     ChecklistItem,
     ComparedFinding,
@@ -37,6 +38,7 @@ from kgprof.model import (
     FailOn,
     Finding,
     FindingCost,
+    FindingStatus,
     Gate,
     HolisticCall,
     HolisticCheck,
@@ -59,11 +61,13 @@ from kgprof.model import (
     MachineSpeed,
     MemoryPeaks,
     MemorySummary,
+    MetricVerdict,
     ObserverCost,
     Omission,
     Options,
     PassName,
     PhaseChange,
+    Presence,
     Profile,
     Roofline,
     Rounds,
@@ -79,8 +83,10 @@ from kgprof.model import (
     StepPart,
     StepTimeline,
     StrategyPlan,
+    TimeOf,
     TraceDifference,
     TradeOff,
+    Undecided,
     Verdict,
     VerdictStatus,
 )
@@ -432,6 +438,8 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
             "fail_on",
         ):
             return value
+        if name in ("cause", "time_of", "undecided"):
+            return value
         if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds", "passes"):
             return value
         if name == "accepted" and value == "":
@@ -508,12 +516,12 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
     unchanged = profile.findings[3:]
     findings = (
         *(
-            ComparedFinding(status="new", finding=f, base_count=0, head_count=f.count, fails=i == 0)
+            ComparedFinding(status=FindingStatus.NEW, finding=f, base_count=0, head_count=f.count, fails=i == 0)
             for i, f in enumerate(head)
         ),
-        *(ComparedFinding(status="fixed", finding=f, base_count=f.count, head_count=0) for f in base),
+        *(ComparedFinding(status=FindingStatus.FIXED, finding=f, base_count=f.count, head_count=0) for f in base),
         *(
-            ComparedFinding(status="unchanged", finding=f, base_count=17, head_count=max(f.count, 17))
+            ComparedFinding(status=FindingStatus.UNCHANGED, finding=f, base_count=17, head_count=max(f.count, 17))
             for f in unchanged
         ),
     )
@@ -530,20 +538,25 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
     place = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
     causes = (
         Cause(
-            cause="finding",
+            cause=CauseKind.FINDING,
+            rule="KGP201",
             run=slower,
             text="KGP201 is new: Tensor.item reads 1 value a step",
             explains_us=4100.0,
             fingerprint=head[0].fingerprint,
             location=place,
         ),
-        Cause(cause="kernel", run=slower, text="triton_red_fused_sum_1 takes 1.3 times as long", explains_us=200.0),
-        Cause(cause="setting", text="--steps 20 -> 40", explains_us=Skipped(reason="no time is known to be worse")),
+        Cause(
+            cause=CauseKind.KERNEL, run=slower, text="triton_red_fused_sum_1 takes 1.3 times as long", explains_us=200.0
+        ),
+        Cause(
+            cause=CauseKind.SETTING, text="--steps 20 -> 40", explains_us=Skipped(reason="no time is known to be worse")
+        ),
     )
     runs = (
         RunComparison(
             run=slower,
-            status="both",
+            status=Presence.BOTH,
             metrics=_metrics(slower, worse=True),
             decided_by="step",
             delta_us=4500.0,
@@ -561,11 +574,11 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             causes=causes[:2],
             notes=("the step of base was timed in 5 rounds and that of head in 6",),
         ),
-        RunComparison(run=lost, status="both", metrics=_metrics(lost, worse=False), trace=_difference(lost)),
+        RunComparison(run=lost, status=Presence.BOTH, metrics=_metrics(lost, worse=False), trace=_difference(lost)),
         RunComparison(
-            run=KEYS[4], status="both", trace=TraceDifference(run=KEYS[4], against=KEYS[4], missing="no trace")
+            run=KEYS[4], status=Presence.BOTH, trace=TraceDifference(run=KEYS[4], against=KEYS[4], missing="no trace")
         ),
-        RunComparison(run=KEYS[5], status="new"),
+        RunComparison(run=KEYS[5], status=Presence.NEW),
     )
     return msgspec.structs.replace(
         profile,
@@ -603,6 +616,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         time_of="step",
         run=run,
         unit="us",
+        time_of=TimeOf.STEP,
         measured_in=PassName.TIMING,
         base=36_700.0,
         head=41_250.8 if worse else 36_900.0,
@@ -612,10 +626,11 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         base_rounds=5,
         head_rounds=6,
         budget_percent=5.0,
-        verdict="worse" if worse else "inconclusive",
+        verdict=MetricVerdict.WORSE if worse else MetricVerdict.INCONCLUSIVE,
+        undecided=None if worse else Undecided.STRADDLES_BUDGET,
         decides=True,
         runs_to_settle=None if worse else 11,
-        note="" if worse else "the interval is wider than the budget",
+        note="" if worse else "the interval is wider than the budget; 11 rounds a side should settle it",
     )
     unseen = Skipped(reason="a CPU run launches no device kernels")
     no_ratio = Skipped(reason="base is 0")
@@ -628,7 +643,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
             base=0.0,
             head=3.0,
             ratio=no_ratio,
-            verdict="worse",
+            verdict=MetricVerdict.WORSE,
             decides=True,
         ),
         ComparedMetric(
@@ -640,18 +655,17 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
             head=650.0 * 2**20,
             ratio=650 / 700,
             tolerance_percent=5.0,
-            verdict="better",
+            verdict=MetricVerdict.BETTER,
         ),
         ComparedMetric(
             name="ms/candidate",
-            time_of="unit",
-            rate="candidates/s",
             run=run,
             unit="ms/candidate",
+            time_of=TimeOf.UNIT,
             base=0.107,
             head=0.107,
             ratio=1.0,
-            verdict="same",
+            verdict=MetricVerdict.SAME,
         ),
         ComparedMetric(
             name="launches a step",
@@ -660,7 +674,8 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
             base=unseen,
             head=unseen,
             ratio=unseen,
-            verdict="not observed",
+            verdict=MetricVerdict.NOT_OBSERVED,
+            undecided=Undecided.NOT_MEASURED,
             note="a CPU run launches no device kernels",
         ),
     )

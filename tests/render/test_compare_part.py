@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from kgprof.model import ComparedMetric, RunKey, Skipped
+from kgprof.model import ComparedMetric, MetricVerdict, RunKey, Skipped
 from kgprof.render import compare_words
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.html import LEVELS, Html
@@ -75,14 +75,6 @@ def test_an_interval_says_what_it_stands_on() -> None:
     assert compare_words.interval(metric()) == ""
 
 
-def test_how_many_rounds_would_settle_it_is_said_once() -> None:
-    plain = metric(verdict="inconclusive", runs_to_settle=11, note="noisy")
-    said = metric(verdict="inconclusive", runs_to_settle=11, note="about 11 rounds a side would settle it")
-
-    assert compare_words.qualified(plain) == "noisy; 11 rounds a side should settle it"
-    assert compare_words.qualified(said) == "about 11 rounds a side would settle it"
-
-
 def test_what_is_allowed_is_said_of_what_decides_only() -> None:
     assert compare_words.allowed(metric(budget_percent=5.0)) == ""
     assert compare_words.allowed(metric(budget_percent=5.0, decides=True)) == "at most +5.0 %"
@@ -130,11 +122,11 @@ def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
 def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     first, second, third = part().causes
 
-    assert first.explains == "explains +4.10 ms of +4.50 ms a step"
+    assert first.detail == "explains +4.10 ms of +4.50 ms a step, batched.default"
     assert first.anchor == "KGP201-read000"
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
-    assert third.explains == "explains no measured time: no time is known to be worse"
+    assert third.detail == "explains no measured time: no time is known to be worse"
     assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.20 ms not explained",)
 
 
@@ -149,7 +141,7 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
     shown = compare_part(msgspec.structs.replace(found, comparison=comparison), {}, LEVELS[0])
 
     assert shown is not None
-    assert {cause.explains for cause in shown.causes} == {""}
+    assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
     assert shown.accounts == (
         "None of these explains measured time: no trace of base",
         "batched.default: +4.50 ms a step, none of it explained",
@@ -197,7 +189,7 @@ def test_a_page_that_has_no_room_keeps_the_kinds() -> None:
     found = compare_part(profiles.comparison(), {}, bare)
     assert found is not None
 
-    assert [table.columns[0].name for table in found.runs[0].tables] == ["the window", "kind"]
+    assert [table.columns[0].name for table in found.runs[0].tables][:3] == ["the window", "kind", "compile stage"]
 
 
 def test_environments_that_differ_are_said_in_the_first_lines() -> None:
@@ -205,7 +197,7 @@ def test_environments_that_differ_are_said_in_the_first_lines() -> None:
     assert found is not None
 
     assert found.comparability == "The environments differ in 2 facts: times are not compared."
-    assert texts(found.environment) == (
+    assert texts(found.differences[0]) == (
         ("GPU", "Invented 9000", "Invented 9001"),
         ("flag TORCH_LOGS", "not set", "+dynamo"),
     )
@@ -214,12 +206,12 @@ def test_environments_that_differ_are_said_in_the_first_lines() -> None:
 def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
     page = Html().render(profiles.comparison())
 
-    judged = re.findall(r'<span class="judged ([\w-]+)"><span aria-hidden="true">(.)</span> ([\w ]+)</span>', page)
+    cells = re.findall(
+        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>', page
+    )
 
-    assert {(style, word) for style, _, word in judged} == {
-        (word.replace(" ", "-"), word) for word in compare_words.VERDICTS
-    }
-    assert {word: symbol for _, symbol, word in judged} == compare_words.SYMBOLS
+    assert {(style, word) for style, _, word in cells} == {(word.replace(" ", "-"), word) for word in MetricVerdict}
+    assert {word: symbol for _, symbol, word in cells} == compare_words.SYMBOLS
 
 
 def test_what_is_unknown_is_skipped_not_zero() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kgprof.compare.flame_diff import flame_difference
-from kgprof.model import RunComparison
+from kgprof.model import Presence, RunComparison
 from kgprof.render import by_name
 from kgprof.render.flame_difference_chart import (
     FlameDifferenceChart,
@@ -22,7 +22,7 @@ from tests.render.flames import SLOWER, flame
 from tests.render.tables import texts
 
 LIMITS = LEVELS[0]
-RUN = RunComparison(run=profiles.KEYS[1], status="both", flame=flame_difference(flame(), flame(SLOWER, steps=3)))
+RUN = RunComparison(run=profiles.KEYS[1], status=Presence.BOTH, flame=flame_difference(flame(), flame(SLOWER, steps=3)))
 
 
 def chart() -> FlameDifferenceChart:
@@ -84,6 +84,6 @@ def test_runs_beyond_the_limit_keep_their_table() -> None:
 
 
 def test_runs_of_which_a_side_has_no_stacks_are_left_away() -> None:
-    assert differing([RunComparison(run=profiles.KEYS[0], status="new"), RUN]) == [(1, RUN, RUN.flame)]
+    assert differing([RunComparison(run=profiles.KEYS[0], status=Presence.NEW), RUN]) == [(1, RUN, RUN.flame)]
     assert 'id="flame-difference"' in by_name("html").render(profiles.comparison())
     assert 'id="flame-difference"' not in by_name("html").render(profiles.clean())
