@@ -694,7 +694,7 @@ def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_pa
         assert not isinstance(run.timing, Skipped)
         assert [len(steps) for steps in run.timing.step_us] == [4, 4]
         assert len(run.timing.evaluation_s) == 2
-        assert run.evaluation == Skipped(reason="its evaluate() counts no candidates")
+        assert run.evaluation == Skipped(reason="its evaluate() counts no units of work")
     assert not isinstance(recording.agreement, Skipped)
     assert [key.slug for key, _ in recording.agreement.runs] == ["small.as-is", "large.as-is"]
     assert recording.agreement.runs[1][1].verdict == "equal"  # type: ignore[union-attr]

@@ -80,7 +80,7 @@ def test_no_buffer_moved_nothing_is_shared_and_nothing_disagrees(profile: Profil
 @pytest.mark.parametrize("mode", MODES)
 def test_the_trade_off_says_what_the_measured_times_say(mode: str, profile: Profile) -> None:
     # given
-    net = {run.key: run.ms_per_candidate for run in profile.runs}
+    net = {run.key: run.per_unit for run in profile.runs}
     cond, fused = (net[RunKey(strategy=strategy, mode=mode)] for strategy in (COND, FUSED))
     assert isinstance(cond, Spread)
     assert isinstance(fused, Spread)

@@ -24,8 +24,8 @@ QUICK = (
 
 
 def per_candidate(run: RunReport) -> Spread:
-    assert isinstance(run.ms_per_candidate, Spread)
-    return run.ms_per_candidate
+    assert isinstance(run.per_unit, Spread)
+    return run.per_unit
 
 
 def test_the_verdict_agrees_with_the_times_of_the_two(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ MODEL = (
     *("findings", "verdict", "times", "roofline", "timeline", "kernels", "ranks", "host", "run_report"),
     *("comparison", "profile"),
 )
+BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "workloads")
 PURE = ("reading", "measures", "collectors", "analysis", "compare", "gate", "render", "export")
 IMPURE = {"time", "os", "datetime", "socket", "urllib.request", "random", "subprocess"}
@@ -131,6 +133,48 @@ def test_the_vocabulary_is_all_known_and_has_one_door() -> None:
 
     assert {module.stem for module in MODULES if room_of(module) == "model"} == {"__init__", *MODEL}
     assert not through_the_wall
+
+
+# What only the built-in workload speaks of; general rooms know units of work, outcomes and metrics. A comparison has a
+# head, and a log a head and a tail, so these two stand in it only beside the word for what they are of.
+LINK_PREDICTION = re.compile(
+    r"(?<![a-z])(candidates?|(un)?proved|mrr|hits_?(@|at)|corruptions?|triples?|reciprocal ranks?|ranking metrics?)"
+    r"(?![a-z])|\b(head and )?tail sides?\b|\blink[ -]prediction\b|\bknowledge[ -]graphs?\b",
+    re.IGNORECASE,
+)
+MAY_SPEAK_OF_IT = ("workloads/linkpred/", "reading/link_prediction.py")
+GENERAL = [
+    file
+    for folder in (PACKAGE, PACKAGE.parent / "templates")
+    for file in sorted(folder.rglob("*"))
+    if file.suffix in (".py", ".jinja", ".js", ".css", ".yml")
+    and not file.relative_to(folder).as_posix().startswith(MAY_SPEAK_OF_IT)
+]
+
+
+@pytest.mark.parametrize("file", GENERAL, ids=lambda file: file.relative_to(PACKAGE.parent).as_posix())
+def test_the_general_rooms_have_no_word_of_link_prediction(file: Path) -> None:
+    lines = file.read_text("utf-8").splitlines()
+
+    assert not [line for line in lines if LINK_PREDICTION.search(line) and BUILT_IN_NAMED not in line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'unit="ms/candidate"',
+        "all 12 candidates finished",
+        "of candidates where both runs finished theirs",
+        'plural(n, "candidate")',
+        "a proved one",
+        "Hits@10",
+        "run.hits_at_10",
+        "10 corruptions a side",
+        "evaluates a link prediction",
+    ],
+)
+def test_a_word_of_link_prediction_is_seen(line: str) -> None:
+    assert LINK_PREDICTION.search(line)
 
 
 def test_no_module_is_named_after_nothing() -> None:

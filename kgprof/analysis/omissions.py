@@ -56,8 +56,8 @@ def _derived(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, str]]
     timed = isinstance(run.timing, m.TimingPass)
     if timed and isinstance(report.step, m.Skipped):
         yield "ms/step", report.step.reason
-    if timed and not isinstance(run.evaluation, m.Skipped) and isinstance(report.ms_per_candidate, m.Skipped):
-        yield "ms/candidate", report.ms_per_candidate.reason
+    if timed and report.counts_units and isinstance(report.per_unit, m.Skipped):
+        yield report.unit.time, report.per_unit.reason
     if timed and not report.is_baseline and isinstance(report.speedup, m.Skipped):
         yield "speed-up", report.speedup.reason
     if isinstance(run.timing, m.TimingPass) and run.timing.stopped_early:

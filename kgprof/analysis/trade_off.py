@@ -6,23 +6,18 @@ the same spreads and the same doubts. What the read itself costs is told beside 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.analysis.verdict import doubt, overlap, processes, uncounted_evaluation
+from kgprof.analysis.verdict import counted_evaluation, doubt, overlap, processes, uncounted_evaluation
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
-from kgprof.measures.times import PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.measures.times import PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
 from kgprof.wording import short
 
 KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
-QUANTITIES: tuple[tuple[Unit, Callable[[m.RunReport], m.Spread | m.Skipped]], ...] = (
-    (PER_CANDIDATE, lambda run: run.ms_per_candidate),
-    (PER_EVALUATION, uncounted_evaluation),
-    (PER_STEP, lambda run: run.step),
-)
-WHOLE = QUANTITIES[:2]  # of whole evaluations
+WHOLE = (counted_evaluation, uncounted_evaluation)  # what a whole evaluation is timed by
 
 
 def trade_offs(recording: m.Recording, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
@@ -125,19 +120,23 @@ class _Times:
 
 def _times(guarded: m.RunReport, always: m.RunReport | None) -> _Times:
     """On the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
+    each = per_unit(guarded.unit)
     if always is None:
         gone = m.Skipped(reason="it was not run in this mode")
-        return _Times(unit=PER_CANDIDATE, guarded=_whole(guarded), always=gone)
+        return _Times(unit=each, guarded=_whole(guarded), always=gone)
     by_steps = not (_evaluates(guarded) or _evaluates(always))
-    for unit, quantity in QUANTITIES if by_steps else WHOLE:
+    for unit, quantity in zip((each, PER_EVALUATION), WHOLE, strict=True):
         mine, theirs = quantity(guarded), quantity(always)
         if isinstance(mine, m.Spread) and isinstance(theirs, m.Spread):
             return _Times(unit=unit, guarded=mine, always=theirs, doubt=_doubt(guarded, mine, always, theirs, unit))
     if by_steps:
-        return _Times(unit=PER_STEP, guarded=guarded.step, always=always.step)
+        mine, theirs = guarded.step, always.step
+        both = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)
+        why = _doubt(guarded, mine, always, theirs, PER_STEP) if both else ""  # type: ignore[arg-type]
+        return _Times(unit=PER_STEP, guarded=mine, always=theirs, doubt=why)
     mine, theirs = _whole(guarded), _whole(always)
-    unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # candidates here, whole evaluations there
-    return _Times(unit=PER_CANDIDATE, guarded=mine, always=m.Skipped(reason=STEPS_DIFFER) if unlike else theirs)
+    unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # units here, whole evaluations there
+    return _Times(unit=each, guarded=mine, always=m.Skipped(reason=STEPS_DIFFER) if unlike else theirs)
 
 
 def _evaluates(run: m.RunReport) -> bool:
@@ -145,9 +144,9 @@ def _evaluates(run: m.RunReport) -> bool:
 
 
 def _whole(run: m.RunReport) -> m.Spread | m.Skipped:
-    """Or why there is no time a candidate."""
-    known = (time for _, quantity in WHOLE if isinstance(time := quantity(run), m.Spread))
-    return next(known, run.ms_per_candidate)
+    """Or why there is no time a unit."""
+    known = (time for quantity in WHOLE if isinstance(time := quantity(run), m.Spread))
+    return next(known, run.per_unit)
 
 
 def _doubt(guarded: m.RunReport, mine: m.Spread, always: m.RunReport, theirs: m.Spread, unit: Unit) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit
+from kgprof.measures.times import FEWEST_TO_RANK, PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = "ok", "attention", "failed", "inconclusive"
@@ -115,17 +115,19 @@ def _lost_rounds(run: m.RunReport) -> list[str]:
 def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not run.results_differ]
-    per_candidate = _timed(sound, lambda run: run.ms_per_candidate)
-    per_evaluation = _timed(sound, uncounted_evaluation)
+    whole = (
+        *((_timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
+        (_timed(sound, uncounted_evaluation), PER_EVALUATION),
+    )
     per_step = _timed(sound, lambda run: run.step)
-    for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
+    for timed, unit in whole:
         if len(timed) > 1 or (timed and len(per_step) == 1):
             return _ranking(timed, baseline, unit)
     if not per_step:
         return Remark(text=_untimed(runs))
     if _steps_are_alike([run for run, _ in per_step]):
         return _ranking(per_step, baseline, PER_STEP)
-    for timed, unit in ((per_candidate, PER_CANDIDATE), (per_evaluation, PER_EVALUATION)):
+    for timed, unit in whole:
         if timed:
             run, time = timed[0]
             return Remark(text=f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}", attention=True)
@@ -167,10 +169,14 @@ def _busy(kernels: m.KernelBreakdown) -> str:
     return f"{what} {100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0:.1f} % of {of}"
 
 
+def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+    """What a unit of a whole evaluation takes; steps are compared as they stand."""
+    return run.per_unit if run.counts_units else m.Skipped(reason="the evaluation counts no units of work")
+
+
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """Of a workload whose evaluation says nothing about its candidates: then the whole of it is what compares."""
-    plural = m.Skipped(reason="the evaluation counts its candidates")
-    return run.evaluation_time if isinstance(run.evaluation, m.Skipped) else plural
+    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
+    return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
 
 
 def _steps_are_alike(runs: Sequence[m.RunReport]) -> bool:
@@ -241,11 +247,7 @@ def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spre
 def _over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
     if isinstance(run.rounds, m.Skipped):
         return None
-    found = {
-        PER_CANDIDATE: run.rounds.ms_per_candidate,
-        PER_EVALUATION: run.rounds.evaluation_time,
-        PER_STEP: run.rounds.step,
-    }[unit]
+    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
     return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
 
 
@@ -262,7 +264,7 @@ def _range(time: m.Spread, unit: Unit) -> str:
 
 
 def _facts(runs: Sequence[m.RunReport], uncompared: str) -> tuple[Remark, ...]:
-    return tuple(fact for fact in (_results(runs, uncompared), _candidates(runs), _unknown(runs)) if fact is not None)
+    return tuple(fact for fact in (_results(runs, uncompared), _units(runs), _unknown(runs)) if fact is not None)
 
 
 def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
@@ -298,19 +300,21 @@ def _without_agreement(runs: Sequence[m.RunReport]) -> str:
     return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
 
 
-def _candidates(runs: Sequence[m.RunReport]) -> Remark | None:
-    totals = {run.evaluation.candidates for run in runs if not isinstance(run.evaluation, m.Skipped)}
+def _units(runs: Sequence[m.RunReport]) -> Remark | None:
+    totals = {run.evaluation.units for run in runs if not isinstance(run.evaluation, m.Skipped)}
     unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, m.Skipped))
-    if len(totals) != 1 or unfinished:
+    if len(totals) != 1 or unfinished or not any(run.counts_units for run in runs):
         return None
-    return Remark(text=f"all {plural(totals.pop(), 'candidate')} finished")
+    unit = next(run.unit for run in runs if run.counts_units)
+    return Remark(text=f"all {plural(totals.pop(), unit.name, unit.plural)} finished")
 
 
 def _unknown(runs: Sequence[m.RunReport]) -> Remark | None:
-    """Of the run with the most overflow: its metrics rest on candidates of which nothing is known."""
+    """About the run with the most work of which nothing is known: its metrics rest on that."""
     evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
-    worst = max(evaluations, key=lambda evaluation: evaluation.overflow_share, default=None)
-    if worst is None or worst.overflow_share <= m.OVERFLOW_TO_SAY:
+    unknown = [(tally, evaluation.units) for evaluation in evaluations if (tally := evaluation.undecided) is not None]
+    if not unknown:
         return None
-    plural = f"{worst.overflow:,} of {worst.candidates:,} ({100 * worst.overflow_share:.0f} %)"
-    return Remark(text=f"{plural} unknown: a cap dropped children on their path", attention=True)
+    worst, units = max(unknown, key=lambda pair: pair[0].count / pair[1])
+    share = f"{worst.count:,} of {units:,} ({100 * worst.count / units:.0f} %)"
+    return Remark(text=f"{share} unknown{f': {worst.why}' if worst.why else ''}", attention=True)

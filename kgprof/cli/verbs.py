@@ -495,7 +495,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     envvar="KGPROF_COMPARE_MAX_REGRESSION",
     multiple=True,
     metavar="METRIC=PERCENT",
-    help="How much worse a metric may be, of what base has: step, evaluation, peak-allocated, kernels-a-step ... "
+    help="How much worse a metric may be, of what base has: step, evaluation, unit, peak-allocated, kernels-a-step ... "
     "Repeatable.  [default: step=5%, evaluation=5%]",
 )
 @click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")

@@ -16,9 +16,9 @@ NEVER_BREAKS_EVEN = m.Rule(
     why=(
         "Compiling costs seconds at every start (fewer where the compiler's caches are warm) and is paid for by steps "
         "that are shorter. Both are measured here: COMPILE's calls before steady state beyond as many steady ones, "
-        "less the same of the eager run, and TIMING's steps or candidates of both. A warning where the compiled run is "
-        "slower beyond the noise (its samples, or with --rounds 3 or more its rounds, all lie above eager's); a note "
-        "where the two cannot be told apart, and where the break-even lies beyond "
+        "less the same of the eager run, and TIMING's steps or units of work of both. A warning where the compiled "
+        "run is slower beyond the noise (its samples, or with --rounds 3 or more its rounds, all lie above eager's); a "
+        "note where the two cannot be told apart, and where the break-even lies beyond "
         f"{LATE_AFTER_H:g} hours of nothing but steps."
     ),
     example=(

@@ -29,13 +29,13 @@ WORK_UNFINISHED = m.Rule(
     id="KGP502",
     name="work-unfinished",
     level=m.Level.ERROR,
-    summary="An evaluation ended while some of its candidates had no result.",
+    summary="An evaluation ended while some of its work had no result.",
     why=(
-        "A run that leaves work undone looks faster by what it left, and its ranking metrics are about other "
-        "candidates than the baseline's. Milliseconds per candidate are therefore not shown for it."
+        "A run that leaves work undone looks faster by what it left, and its metrics are about other work than the "
+        "baseline's. The time per unit of work is therefore not shown for it."
     ),
-    example="--max-steps 100 on an evaluation that needs 160 steps: the last batches are never proved or refuted.",
-    remedy="Raise or drop the step limit, or evaluate fewer candidates, so that every one of them is finished.",
+    example="--max-steps 100 on an evaluation that needs 160 steps: the last batches never get a result.",
+    remedy="Raise or drop the step limit, or evaluate less, so that all of the work is finished.",
 )
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
@@ -47,7 +47,8 @@ class ResultEvent(m.Model, frozen=True, kw_only=True):
     baseline: m.RunKey | None
     agreement: m.RunAgreement | None  # None: the workload or this run has no comparison
     unfinished: int
-    candidates: int
+    units: int
+    unit: m.WorkUnit
 
 
 def collect(recording: m.Recording) -> tuple[ResultEvent, ...]:
@@ -64,7 +65,8 @@ def collect(recording: m.Recording) -> tuple[ResultEvent, ...]:
                 baseline=baseline,
                 agreement=compared if isinstance(compared, m.RunAgreement) else None,
                 unfinished=evaluation.unfinished if evaluation else 0,
-                candidates=evaluation.candidates if evaluation else 0,
+                units=evaluation.units if evaluation else 0,
+                unit=run.unit,
             )
         )
     return tuple(events)
@@ -104,7 +106,8 @@ def _unfinished(event: ResultEvent) -> m.Finding:
     return m.Finding(
         rule=WORK_UNFINISHED.id,
         level=m.Level.ERROR,
-        message=f"{event.run.slug}: {event.unfinished:,} of {plural(event.candidates, 'candidate')} are unfinished",
+        message=f"{event.run.slug}: {event.unfinished:,} of "
+        f"{plural(event.units, event.unit.name, event.unit.plural)} are unfinished",
         run=event.run,
         count=event.unfinished,
         fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),

@@ -17,8 +17,7 @@ from kgprof import model as m
 from kgprof.compare import intervals
 from kgprof.wording import short
 
-STEP, EVALUATION = "step", "evaluation"
-UNIT = "candidate"  # of work
+STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
 KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
 READS, STEPS = "reads a step", "steps an evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
@@ -48,8 +47,15 @@ class Sides:
         """Why a step is not the same work on both sides; empty where it is."""
         before, after = self.base.evaluation, self.head.evaluation
         if self.settings or isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
-            return self.other_settings
-        return f"{before.steps:,} -> {after.steps:,} steps an evaluation" if before.steps != after.steps else ""
+            return self.other_settings or self._other_units_a_step
+        if before.steps != after.steps:
+            return f"{before.steps:,} -> {after.steps:,} steps an evaluation"
+        return self._other_units_a_step
+
+    @property
+    def _other_units_a_step(self) -> str:
+        was, now = self.base.unit.per_step, self.head.unit.per_step
+        return f"{was:,} -> {now:,} {self.head.unit.plural} a step" if was and now and was != now else ""
 
     @property
     def other_evaluation(self) -> str:
@@ -57,10 +63,10 @@ class Sides:
         before, after = self.base.evaluation, self.head.evaluation
         if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
             return self.other_step
-        if before.candidates != after.candidates:
-            return f"{before.candidates:,} -> {after.candidates:,} candidates"
+        if before.units != after.units:
+            return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
         if before.unfinished or after.unfinished:
-            return f"unfinished candidates: {before.unfinished:,} -> {after.unfinished:,}"
+            return f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
         return ""
 
 
@@ -95,18 +101,10 @@ class Time:
     """A time that TIMING measures."""
 
     of: m.TimeOf
-    unit: str
+    unit: str  # empty: milliseconds for a unit of work
     unit_us: float  # microseconds in its unit
     medians: Callable[[m.RunReport, m.Rounds], Sequence[float]]  # one a round
     spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of the first process
-
-    @property
-    def per(self) -> str:
-        return UNIT if self.of is m.TimeOf.UNIT else self.of
-
-    @property
-    def name(self) -> str:
-        return self.unit if self.of is m.TimeOf.UNIT else self.of
 
     def samples(self, run: m.RunReport) -> Sequence[float]:
         """A median a round, without rounds that of the only process; empty where there is no such time, or one of 0."""
@@ -124,41 +122,48 @@ class Time:
 
 
 def _unit_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
-    assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
-    return [1000 * seconds / run.evaluation.candidates for seconds in rounds.evaluation_s]
+    if rounds.evaluation_s:
+        assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
+        return [1000 * seconds / run.evaluation.units for seconds in rounds.evaluation_s]
+    assert run.unit.per_step is not None
+    return [us / 1000 / run.unit.per_step for us in rounds.step_us]
 
 
 _TIMES = (
-    Time(m.TimeOf.STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
-    Time(m.TimeOf.EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
-    Time(m.TimeOf.UNIT, f"ms/{UNIT}", 1e3, _unit_medians, lambda run: run.ms_per_candidate),
+    Time(STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
+    Time(EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
+    Time(UNIT, "", 1e3, _unit_medians, lambda run: run.per_unit),
 )
 TIMES: Mapping[m.TimeOf, Time] = {time.of: time for time in _TIMES}  # in the order in which they decide
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
-    """The step decides where it is the same work, the evaluation where that is, else the time a unit of work."""
-    whole, unit = m.TimeOf.EVALUATION, m.TimeOf.UNIT
-    other_work = {m.TimeOf.STEP: sides.other_step, whole: sides.other_evaluation, unit: ""}
+    """The step decides where it is the same work, the evaluation where that is, else the time of a unit of work, which
+    a budget of its own makes decide too."""
+    other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
     on_both = {of for of, time in TIMES.items() if time.samples(sides.base) and time.samples(sides.head)}
-    deciding = {of for of in on_both - {unit} if not other_work[of]}
-    if whole not in deciding:
-        deciding |= on_both & {unit}
+    deciding = {of for of in on_both - {UNIT} if not other_work[of]}
+    whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
+    if UNIT in on_both and (UNIT in budgets or whole not in deciding):
+        deciding.add(UNIT)
+    counted = any(run.counts_units or run.unit.per_step for run in (sides.base, sides.head))
     return [
-        _time(time, sides, budgets.get(time.name, budgets[EVALUATION]), other_work[of], decides=of in deciding)
+        _time(time, sides, budgets.get(of, budgets[EVALUATION]), other_work[of], decides=of in deciding)
         for of, time in TIMES.items()
+        if of is not UNIT or counted
     ]
 
 
 def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool) -> m.ComparedMetric:
     """``budget``: percent."""
     base, head = time.middle(sides.base), time.middle(sides.head)
-    rounds = time.samples(sides.base), time.samples(sides.head)
+    rounds, work = (time.samples(sides.base), time.samples(sides.head)), sides.head.unit
     metric = m.ComparedMetric(
-        name=time.name,
+        name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
-        unit=time.unit,
+        unit=time.unit or work.time,
         time_of=time.of,
+        rate=work.rate if time.of is UNIT else "",
         measured_in=m.PassName.TIMING,
         base=base,
         head=head,
@@ -314,7 +319,7 @@ _SITES: Mapping[str, tuple[str, ...]] = {
     RECOMPILES: ("KGP103", "KGP104", "KGP105"),
 }
 # Metrics that a budget can be put on, in percent of what base has.
-BUDGETED = (STEP, EVALUATION, *_SITES, *(each.name for each in COUNTS))
+BUDGETED = (*m.TimeOf, *_SITES, *(each.name for each in COUNTS))
 
 
 def _count(sides: Sides, count: Count, budgets: Mapping[str, float]) -> m.ComparedMetric | None:

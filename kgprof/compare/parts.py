@@ -359,7 +359,7 @@ def slower(
         placed.append(Part(kind=PartKind.HOST, us=between_us, text=text, subject=subject))
     return Slower(
         metric=metric,
-        per=time.per,
+        per=steps.per,
         delta_us=delta_us,
         scale=scale,
         more_steps=more_steps,
@@ -412,7 +412,7 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
 class _Steps:
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
-    time: Time
+    per: str  # what the time is of
     before: float
     after: float
     us: tuple[float, float] | None  # None: TIMING has no step on both sides
@@ -428,9 +428,12 @@ class _Steps:
             whole = run.evaluation
             counted = 0.0 if isinstance(whole, m.Skipped) else float(whole.steps)
             if time.of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
-                counted /= whole.candidates
+                counted /= whole.units
+            elif time.of is m.TimeOf.UNIT and run.unit.per_step:
+                counted = 1 / run.unit.per_step
             numbers.append(1.0 if time.of is m.TimeOf.STEP else counted)
-        return cls(time=time, before=numbers[0], after=numbers[1], us=us)
+        per = sides.head.unit.name if time.of is m.TimeOf.UNIT else time.of
+        return cls(per=per, before=numbers[0], after=numbers[1], us=us)
 
     @property
     def mean(self) -> float:
@@ -446,8 +449,9 @@ class _Steps:
         """More steps, and what they cost. Where each takes less than before (a smaller batch), what both come to."""
         if self.after <= self.before:
             return "", 0.0
-        a, figure = ("an", ",.0f") if self.time.of is m.TimeOf.EVALUATION else ("a", ",.3g")
-        text = f"{self.after:{figure}} steps {a} {self.time.per}, {self.before:{figure}} in base"
+        figure = ",.0f" if self.per == m.TimeOf.EVALUATION else ",.3g"
+        article = "an" if self.per[0] in "aeio" else "a"  # u as in unit and user is no vowel
+        text = f"{self.after:{figure}} steps {article} {self.per}, {self.before:{figure}} in base"
         if self.us is None:
             return text, 0.0
         before_us, after_us = self.us

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgprof import model as m
-
-# Of one recording to the next the metrics are means over the same queries in the same order; what is left is rounding.
-LEAST_DIFFERENCE = 1e-9
-_COUNTS = (
-    "candidates",
-    "proved",
-    "failed",
-    "depth_truncated",
-    "overflow",
-    "unfinished",
-    "invalid",
-    "deep",
-    "nan_scores",
-)
+from kgprof.wording import short
 
 
 def changed_results(base: m.RunReport, head: m.RunReport) -> tuple[str, ...]:
@@ -41,11 +28,14 @@ def _evaluations(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
     before, after = base.evaluation, head.evaluation
     if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
         return
+    if before.units != after.units:
+        yield f"{head.unit.plural} {before.units:,} -> {after.units:,}"
     ties = _near_ties(base) + _near_ties(head)
-    for name in _COUNTS:
-        was, now = getattr(before, name), getattr(after, name)
-        if abs(now - was) > (ties if name in ("proved", "failed", "deep") else 0):
-            yield f"{name.replace('_', ' ')} {was:,} -> {now:,}"
+    counted = {tally.name: tally.count for tally in before.tallies}
+    for tally in after.tallies:
+        was = counted.get(tally.name, tally.count)
+        if tally.kind is not m.TallyKind.DROPPED and abs(tally.count - was) > (ties if tally.can_turn else 0):
+            yield f"{tally.name} {was:,} -> {tally.count:,}"
     yield from _metrics(before, after, ties)
 
 
@@ -56,15 +46,12 @@ def _near_ties(run: m.RunReport) -> int:
 
 
 def _metrics(before: m.Evaluation, after: m.Evaluation, ties: int) -> Iterator[str]:
-    """The first ranking metric that moved by more than near-ties can move it: a rank is at most 1 of the queries."""
-    there = {(one.side, one.ties): one for one in before.metrics}
-    for now in after.metrics:
-        was = there.get((now.side, now.ties))
-        if was is None:
-            continue
-        least = max(LEAST_DIFFERENCE, ties / max(1, now.queries))
-        for name in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10"):
-            if abs(getattr(now, name) - getattr(was, name)) > least:
-                label = name.upper() if name == "mrr" else name.replace("_", " ")
-                yield f"{label} ({now.side}, {now.ties}) {getattr(was, name):.4f} -> {getattr(now, name):.4f}"
-                return
+    """The first metric that moved by more than near-ties can move it: a result is at most 1 of those averaged."""
+    there = {(metric.label, *sorted(metric.group.items())): metric.value for metric in before.metrics}
+    for metric in after.metrics:
+        was = there.get((metric.label, *sorted(metric.group.items())), metric.value)
+        if abs(metric.value - was) > max(metric.tolerance, ties / max(1, metric.over)):
+            group = f" ({', '.join(metric.group.values())})" if metric.group else ""
+            figures = (f"{value:.4f}" if metric.over else short(value, 6) for value in (was, metric.value))
+            yield f"{metric.label}{group} {' -> '.join(figures)}"
+            return

@@ -13,7 +13,7 @@ from statistics import median
 
 from kgprof import model as m
 from kgprof.measures.rounds import rounds
-from kgprof.measures.times import FEWEST_TO_RANK, PER_CANDIDATE, PER_STEP, Unit, candidate_time, spread, step_time
+from kgprof.measures.times import FEWEST_TO_RANK, PER_STEP, Unit, per_unit, spread, step_time, unit_time
 from kgprof.wording import plural, short
 
 PAYS, LEVEL, NEVER, NOT_OBSERVED = "pays", "level", "never", "not observed"
@@ -129,7 +129,7 @@ class _Times:
 
     @property
     def per(self) -> str:
-        return "step" if self.unit is PER_STEP else "candidate"
+        return self.unit.name.partition("/")[2]
 
     @property
     def to_us(self) -> float:
@@ -159,10 +159,11 @@ class _Times:
 
 
 def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
-    """Of candidates where both runs finished theirs; over rounds where both have enough of them."""
+    """Of units of work where both runs finished theirs; over rounds where both have enough of them."""
     if eager is None:
         return _Times(compiled=step_time(run.timing), eager=NO_EAGER)
-    for unit in (PER_CANDIDATE, PER_STEP):
+    counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
+    for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
         compiled, other = _time(run, unit), _time(eager, unit)
         if isinstance(compiled, m.Spread) and isinstance(other, m.Spread):
             return _over_rounds(run, eager, unit) or _Times(compiled=compiled, eager=other, unit=unit)
@@ -170,12 +171,12 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
 
 
 def _time(run: m.RunRecord, unit: Unit) -> m.Spread | m.Skipped:
-    return step_time(run.timing) if unit is PER_STEP else candidate_time(run.timing, run.evaluation)
+    return step_time(run.timing) if unit is PER_STEP else unit_time(run)
 
 
 def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | None:
     both = [found for one in (run, eager) if isinstance(found := rounds(one), m.Rounds)]
-    spreads = [found.step if unit is PER_STEP else found.ms_per_candidate for found in both]
+    spreads = [found.step if unit is PER_STEP else found.per_unit for found in both]
     enough = [one for one in spreads if isinstance(one, m.Spread) and one.samples >= ROUNDS_TO_JUDGE]
     if len(enough) < len((run, eager)):
         return None
@@ -203,16 +204,19 @@ def _break_even(
 
 
 def _counted(units: float, after_s: float, unit: Unit, run: m.RunRecord) -> m.BreakEven:
-    """``units``: steps, or candidates, of which a step of the evaluation advances many."""
-    if not isinstance(run.evaluation, m.Evaluation) or not run.evaluation.candidates:
+    """``units``: steps, or units of work, of which a step of the evaluation advances many."""
+    if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
+        steps_each = run.evaluation.steps / run.evaluation.units
+    elif run.unit.per_step:
+        steps_each = 1 / run.unit.per_step
+    else:
         return m.BreakEven(
-            steps=units, candidates=m.Skipped(reason="the workload counts no candidates"), after_s=after_s
+            steps=units, units=m.Skipped(reason=f"the workload counts no {run.unit.plural}"), after_s=after_s
         )
-    steps_each = run.evaluation.steps / run.evaluation.candidates
     if unit is PER_STEP:
-        candidates = units / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
-        return m.BreakEven(steps=units, candidates=candidates, after_s=after_s)
-    return m.BreakEven(steps=units * steps_each, candidates=units, after_s=after_s)
+        work = units / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
+        return m.BreakEven(steps=units, units=work, after_s=after_s)
+    return m.BreakEven(steps=units * steps_each, units=units, after_s=after_s)
 
 
 # ---------------------------------------------------------------- in words

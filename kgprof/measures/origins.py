@@ -80,12 +80,12 @@ class Origins:
         """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
         operators = {operator for _, operator in self._called}
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
-        candidates = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
-        regions = launches.innermost(columns, columns.named(REGION_PREFIX), candidates)
-        steps = launches.innermost(columns, columns.named(STEP_PREFIX), candidates)
-        nested = set(candidates.tolist()) - set(_outermost(columns, _operators(columns)).tolist())
+        outermost = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
+        regions = launches.innermost(columns, columns.named(REGION_PREFIX), outermost)
+        steps = launches.innermost(columns, columns.named(STEP_PREFIX), outermost)
+        nested = set(outermost.tolist()) - set(_outermost(columns, _operators(columns)).tolist())
         groups: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for index, region, step in zip(candidates.tolist(), regions.tolist(), steps.tolist(), strict=True):
+        for index, region, step in zip(outermost.tolist(), regions.tolist(), steps.tolist(), strict=True):
             within = region if region != NOBODY else step
             if within != NOBODY and not (region == NOBODY and index in nested):
                 groups[within, columns.names[columns.name[index]]].append(index)

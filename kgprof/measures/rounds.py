@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from kgprof import model as m
-from kgprof.measures.times import candidate_time, spread
+from kgprof.measures.times import spread, whole_unit_time
 
 ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds N makes it in N")
 NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
@@ -33,7 +33,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         warm_first_call_s=tuple(found.first_call_s for found in warm),
         step=_over(step_us, "us"),
         evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
-        ms_per_candidate=_candidate(run.timing, evaluation_s, run.evaluation),
+        per_unit=_per_unit(run, step_us, evaluation_s),
         warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
@@ -47,12 +47,11 @@ def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
     return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
 
 
-def _candidate(
-    first: m.TimingPass, evaluation_s: Sequence[float], evaluation: m.Evaluation | m.Skipped
-) -> m.Spread | m.Skipped:
-    """By the candidates of the first round: each evaluation is the whole of the same work."""
-    over_rounds = m.TimingPass(clock=first.clock, step_us=(), evaluation_s=tuple(evaluation_s))
-    return candidate_time(over_rounds, evaluation)
+def _per_unit(run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]) -> m.Spread | m.Skipped:
+    """By the units of the first round: each evaluation is the whole of the same work, and each step as much."""
+    if not evaluation_s and run.unit.per_step:
+        return _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
+    return whole_unit_time(evaluation_s, run)
 
 
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:

@@ -28,9 +28,12 @@ class Unit:
         return f"{self.bare(value)} {self.name}"
 
 
-PER_CANDIDATE = Unit(name="ms/candidate", scale=1.0)
 PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
 PER_STEP = Unit(name="ms/step", scale=1e-3)
+
+
+def per_unit(unit: m.WorkUnit) -> Unit:
+    return Unit(name=unit.time, scale=1.0)
 
 
 def spread(samples: Sequence[float], *, unit: str, measured_in: m.PassName) -> m.Spread | m.Skipped:
@@ -75,18 +78,46 @@ def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     return spread(timing.evaluation_s, unit="s", measured_in=m.PassName.TIMING)
 
 
-def candidate_time(timing: m.TimingPass | m.Skipped, evaluation: m.Evaluation | m.Skipped) -> m.Spread | m.Skipped:
-    """Milliseconds a candidate: only where every candidate was finished, else the division would flatter."""
-    if isinstance(timing, m.Skipped):
-        return timing
+def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
+    """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so many units."""
+    if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
+        samples = [us / 1000 / run.unit.per_step for evaluation in run.timing.step_us for us in evaluation]
+        return spread(samples, unit=run.unit.time, measured_in=m.PassName.TIMING)
+    seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
+    return whole_unit_time(seconds, run)
+
+
+def whole_unit_time(evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord) -> m.Spread | m.Skipped:
+    """Milliseconds a unit, only where the evaluation finished all of them, else the division would flatter."""
+    evaluation, unit = run.evaluation, run.unit
+    if isinstance(evaluation_s, m.Skipped):
+        return evaluation_s
     if isinstance(evaluation, m.Skipped):
         return evaluation
     if evaluation.unfinished:
-        return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.candidates:,} candidates are unfinished")
-    if not evaluation.candidates:
-        return m.Skipped(reason="the evaluation has no candidate")
-    samples = [1000 * seconds / evaluation.candidates for seconds in timing.evaluation_s]
-    return spread(samples, unit="ms/candidate", measured_in=m.PassName.TIMING)
+        return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished")
+    if not evaluation.units:
+        return m.Skipped(reason=f"the evaluation has no {unit.name}")
+    samples = [1000 * seconds / evaluation.units for seconds in evaluation_s]
+    return spread(samples, unit=unit.time, measured_in=m.PassName.TIMING)
+
+
+def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
+    """Units a second, from milliseconds a unit: the quickest sample is the highest rate."""
+    if isinstance(time, m.Skipped):
+        return time
+    if time.minimum <= 0:
+        return m.Skipped(reason="a measured time is zero, so there is no rate")
+    return m.Spread(
+        median=1000 / time.median,
+        p10=1000 / time.p90,
+        p90=1000 / time.p10,
+        minimum=1000 / time.maximum,
+        maximum=1000 / time.minimum,
+        samples=time.samples,
+        unit=unit.rate,
+        measured_in=time.measured_in,
+    )
 
 
 # ---------------------------------------------------------------- against the baseline

@@ -141,10 +141,11 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     judged by ``tolerance_percent``.
     """
 
-    name: str  # "step", "evaluation", "ms/candidate", "graph breaks", "peak allocated", ...
+    name: str  # "step", "evaluation", "ms/token", "graph breaks", "peak allocated", ...
     run: RunKey
-    unit: str  # "us", "s", "ms/candidate", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
+    unit: str  # "us", "s", "ms/token", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
     time_of: TimeOf | None = None  # None: it is a count or a size
+    rate: str = ""  # "tokens/s", of the time of a unit: a thousand over its milliseconds
     measured_in: PassName | None = None
     base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
     head: float | Skipped
@@ -229,8 +230,8 @@ class RunComparison(Model, frozen=True, kw_only=True):
     run: RunKey
     status: Presence
     metrics: tuple[ComparedMetric, ...] = ()
-    decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/candidate; empty: none
-    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, candidate
+    decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
+    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
     delta_us: float | Skipped = Skipped(
         reason="the run is on one side only"
     )  # TIMING: head less base, less the machine's part

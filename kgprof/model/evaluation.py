@@ -1,62 +1,92 @@
-"""What an evaluation by link prediction came to, and whether two runs came to the same."""
+"""What a workload's whole job came to, in its own unit of work, and whether two runs came to the same."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
 
 from kgprof.model.options import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
-OVERFLOW_TO_SAY = 0.10  # share of candidates: above it the metrics are said to stand on unknown results
+UNDECIDED_TO_SAY = 0.10  # share of the units: above it the metrics are said to rest on unknown results
 
 
-class CapCounters(Model, frozen=True, kw_only=True):
-    """Children (or facts, or rules) that each cap of the engine dropped over a whole evaluation."""
+class TallyKind(StrEnum):
+    """Each unit of work is in exactly one tally of the first three kinds, where a workload tells its outcomes apart."""
 
-    atoms: int = 0  # children with more than A atoms
-    children: int = 0  # children beyond the first S
-    facts: int = 0  # facts beyond the fact fan-out that were not looked at
-    rules: int = 0  # rules beyond the rule fan-out that were not looked at
-
-    @property
-    def total(self) -> int:
-        return self.atoms + self.children + self.facts + self.rules
+    OUTCOME = "outcome"
+    UNDECIDED = "undecided"  # it has ended, and its result is not known
+    UNFINISHED = "unfinished"
+    BESIDE = "beside"  # a part of an outcome, or something that is no unit of work
+    DROPPED = "dropped"  # work that a limit left out
+    FAULT = "fault"
 
 
-class RankMetrics(Model, frozen=True, kw_only=True):
-    """Filtered ranking of one side ("head", "tail") or of both together, under one rule for ties."""
+class Better(StrEnum):
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = ""  # the workload does not say
 
-    side: str
-    ties: str  # optimistic, realistic, pessimistic, expected
-    queries: int  # ranks that were averaged
-    mrr: float
-    hits_at_1: float
-    hits_at_3: float
-    hits_at_10: float
+
+class Tally(Model, frozen=True, kw_only=True):
+    """Something that the workload counted over its whole job. All words are the workload's."""
+
+    name: str  # as in "412 solved"
+    count: int
+    kind: TallyKind = TallyKind.OUTCOME
+    heading: str = ""  # of its column; empty: the name
+    always: bool = False  # said where it is 0 too
+    can_turn: bool = False  # rounding may move a unit in or out of it: a near-tie is no other result
+    why: str = ""  # UNDECIDED: why nothing is known, as the end of "... are unknown: "
+    effect: str = ""  # and what follows for the metrics: "so they count as failed"
+
+
+class Metric(Model, frozen=True, kw_only=True):
+    """How good the result is. Metrics of one ``group`` stand in one row."""
+
+    label: str
+    value: float
+    unit: str = ""
+    better: Better = Better.NEITHER
+    # What tells it apart from others of its label: {"split": "test"}.
+    group: dict[str, str] = msgspec.field(default_factory=dict)
+    over: int = 0  # results that it is the mean of; 0: not known
+    over_what: str = ""  # what these are: "queries"
+    headline: bool = False  # stands in the table of runs; the first of them in figures, the others below it
+    title: str = ""  # what it is, in a sentence
+    decimals: int | None = None  # None: three significant digits
+    tolerance: float = 1e-9  # a smaller difference between two recordings is rounding
 
 
 class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
-    """One whole evaluation by link prediction: every candidate is in exactly one class."""
+    """One whole job. ``units``: of work, the unfinished among them; 0 where the workload counts none."""
 
-    candidates: int  # valid ones: proved + failed + depth_truncated + overflow + unfinished
-    proved: int
-    failed: int
-    depth_truncated: int
-    overflow: int  # unproved, and a cap dropped a child on the way: unknown
-    unfinished: int
-    invalid: int  # padding where fewer corruptions exist than were asked for; not a candidate
-    deep: int  # proved candidates that needed more than two steps
+    units: int
     steps: int  # calls of the step function
-    dropped: CapCounters
-    nan_scores: int
-    metrics: tuple[RankMetrics, ...]
-    settings: dict[str, str]  # dataset, depth, batch size, caps, policy, dtype ... as the report shows them
+    tallies: tuple[Tally, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    metrics_note: str = ""  # how to read the table of them
+    settings: dict[str, str] = msgspec.field(default_factory=dict)  # data set, batch size, dtype ...
+    # Without them the metrics mean nothing to a stranger: "dtype": "float32".
+    conditions: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def tallied(self, *kinds: TallyKind) -> tuple[Tally, ...]:
+        return tuple(tally for tally in self.tallies if tally.kind in kinds)
+
+    @property
+    def unfinished(self) -> int:
+        return sum(tally.count for tally in self.tallied(TallyKind.UNFINISHED))
 
     @property
     def finished(self) -> int:
-        return self.candidates - self.unfinished
+        return self.units - self.unfinished
 
     @property
-    def overflow_share(self) -> float:
-        return self.overflow / self.candidates if self.candidates else 0.0
+    def undecided(self) -> Tally | None:
+        """The largest tally of units of which nothing is known, where they are too many to be passed over."""
+        largest = max(self.tallied(TallyKind.UNDECIDED), key=lambda tally: tally.count, default=None)
+        return largest if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units else None
 
 
 class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):

@@ -14,6 +14,23 @@ class StrategyPlan(Model, frozen=True, kw_only=True):
     summary: str = ""
 
 
+class WorkUnit(Model, frozen=True, kw_only=True):
+    """What the workload's work is counted in, in its own word: tokens, samples, queries."""
+
+    name: str = "unit"
+    plural: str = "units"
+    per_step: int | None = None  # None: steps differ, or the workload does not say; then its whole job may count them
+
+    @property
+    def time(self) -> str:
+        """What one of them takes, in milliseconds: "ms/token"."""
+        return f"ms/{self.name}"
+
+    @property
+    def rate(self) -> str:
+        return f"{self.plural}/s"
+
+
 class Alternative(Model, frozen=True, kw_only=True):
     """Two strategies of a workload that do the same work: one behind a read of its predicate, the other always."""
 
@@ -66,5 +83,6 @@ class Plan(Model, frozen=True, kw_only=True):
     vector_isa_probe_s: float | Skipped  # Inductor compiles test files once per machine; never part of a compile time
     vector_isa_works: bool = False  # each instruction set of this CPU passed the probe, so the runs need not try them
     agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
+    unit: WorkUnit = WorkUnit()
     alternatives: tuple[Alternative, ...] = ()  # what the workload declares to be weighed
     trace_files: tuple[TraceFile, ...] = ()  # of `kgprof trace`, one a run; empty: kgprof ran the workload itself

@@ -6,14 +6,14 @@ from kgprof.model.comparison import Comparison, TraceDifference
 from kgprof.model.findings import ChecklistItem, Finding, Rule
 from kgprof.model.kernels import KindOverride
 from kgprof.model.options import Options, RunKey
-from kgprof.model.plan import Environment, StrategyPlan, TraceFile
+from kgprof.model.plan import Environment, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.ranks import RankBalance
 from kgprof.model.run_report import RunReport
 from kgprof.model.structs import Model, Skipped
 from kgprof.model.times import TradeOff
 from kgprof.model.verdict import AcceptedFinding, Gate, Verdict
 
-PROFILE_SCHEMA_VERSION = 1  # 1: first form
+PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
 class Omission(Model, frozen=True, kw_only=True):
@@ -69,3 +69,8 @@ class Profile(Model, frozen=True, kw_only=True):
     comparison: Comparison | None = None  # `kgprof compare` only; then this is the head's Profile
     accepted: tuple[AcceptedFinding, ...] = ()  # what the project accepts, where no gate holds it
     contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
+
+    @property
+    def unit(self) -> WorkUnit:
+        """What the workload counts its work in; that of a run, because an older Recording says it nowhere else."""
+        return next((run.unit for run in self.runs if run.counts_units or run.unit.per_step), WorkUnit())

@@ -8,10 +8,10 @@ from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.holistic import Holistic
 from kgprof.model.options import Options, RunKey
 from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, RoundRecord, TimingPass, TracePass
-from kgprof.model.plan import Plan
+from kgprof.model.plan import Plan, WorkUnit
 from kgprof.model.structs import Model, Skipped
 
-RECORDING_SCHEMA_VERSION = 1  # 1: first form
+RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
 class ScriptRun(Model, frozen=True, kw_only=True):
@@ -37,6 +37,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     host: HostPass | Skipped
     kernels: TracePass | Skipped
     stack: TracePass | Skipped = Skipped(reason="this Recording holds no STACK pass")
+    unit: WorkUnit = WorkUnit()
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
     records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")

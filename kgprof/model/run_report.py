@@ -11,6 +11,7 @@ from kgprof.model.host import FlameGraph, HostBreakdown
 from kgprof.model.kernels import KernelBreakdown
 from kgprof.model.options import RunKey
 from kgprof.model.passes import Compilation, Exit, MemoryPeaks
+from kgprof.model.plan import WorkUnit
 from kgprof.model.recording import ScriptRun
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread
@@ -70,7 +71,9 @@ class RunReport(Model, frozen=True, kw_only=True):
     probe_exit: Exit | None = None  # of the second process, the one of MEMORY and KERNELS, where there was one
     step: Spread | Skipped
     evaluation_time: Spread | Skipped  # seconds per whole evaluation
-    ms_per_candidate: Spread | Skipped
+    unit: WorkUnit = WorkUnit()
+    per_unit: Spread | Skipped  # milliseconds: whole jobs over their units, or steps over those of a step
+    throughput: Spread | Skipped = Skipped(reason="this report holds none")  # units a second, from the same samples
     speedup: Speedup | Skipped
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
@@ -88,6 +91,11 @@ class RunReport(Model, frozen=True, kw_only=True):
     flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
+
+    @property
+    def counts_units(self) -> bool:
+        """Its whole job says how many units of work it is."""
+        return isinstance(self.evaluation, Evaluation) and self.evaluation.units > 0
 
     @property
     def results_differ(self) -> bool:

@@ -17,7 +17,7 @@ class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
     minimum: float
     maximum: float
     samples: int
-    unit: str  # "us", "s", "ms/candidate"
+    unit: str  # "us", "s", "ms/token", "tokens/s"
     measured_in: PassName
 
 
@@ -36,7 +36,7 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     warm_first_call_s: tuple[float, ...]  # of the rounds from 2 on: the first one's cache was cold
     step: Spread | Skipped  # over ``step_us``
     evaluation_time: Spread | Skipped  # over ``evaluation_s``
-    ms_per_candidate: Spread | Skipped  # the same over the candidates of round 1's evaluation
+    per_unit: Spread | Skipped  # ms; of ``evaluation_s`` over the units of round 1's, or of ``step_us`` over a step's
     warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
@@ -66,8 +66,8 @@ class BreakEven(Tagged, frozen=True, kw_only=True, tag="breakeven"):
     """From when on compiling has paid for itself."""
 
     steps: float
-    candidates: float | Skipped  # of the evaluation, where it counts them
-    after_s: float  # so many compiled steps (or candidates) take
+    units: float | Skipped  # of work, where the workload counts them
+    after_s: float  # so many compiled steps (or units) take
 
 
 class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
@@ -82,11 +82,11 @@ class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
     cold_s: float | Skipped  # COMPILE, caches cold
     warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
     eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
-    per: str  # what the times are of: "step", or "candidate" where both runs finished theirs
-    compiled_time: Spread | Skipped  # us a step, or ms a candidate
+    per: str  # what the times are of: "step", or the unit of work where both runs finished their whole job
+    compiled_time: Spread | Skipped  # us a step, or ms a unit
     eager_time: Spread | Skipped
     rounds: int  # over which the two spreads are; 1: over the samples of one process each
-    saved_us: float | Skipped  # by each step or candidate; negative: it takes longer
+    saved_us: float | Skipped  # by each step or unit; negative: it takes longer
     cold: BreakEven | Skipped
     warm: BreakEven | Skipped
     verdict: str

@@ -88,7 +88,7 @@ def resolve(path: Path) -> Path:
 
     Raises InputError when there is none.
     """
-    for folder in _candidates(path):
+    for folder in _places(path):
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
@@ -105,7 +105,7 @@ def output_folder(folder: Path) -> Path:
     return folder.parent if folder.name == FOLDER else folder
 
 
-def _candidates(path: Path) -> tuple[Path, ...]:
+def _places(path: Path) -> tuple[Path, ...]:
     if path.name in (*REPORTS, HEADER) and not path.is_dir():
         return (path.parent, path.parent / FOLDER)
     return (path, path / FOLDER)

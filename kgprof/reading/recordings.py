@@ -33,6 +33,7 @@ from kgprof.reading.layout import (
     round_name,
     run_folder,
 )
+from kgprof.reading.link_prediction import UNIT, CandidateResults
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -113,6 +114,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
     older = m.Skipped(reason="this Recording holds no STACK pass")
+    evaluation, unit = _load_evaluation(run / f"{EVALUATION}.json", header)
     return m.RunRecord(
         key=key,
         exit=ended,
@@ -129,13 +131,24 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         kernel_origins=_read_if_there(run / KERNEL_ORIGINS, m.KernelOrigins | m.Skipped) or not_probed,  # type: ignore[arg-type]
         compiled_kernels=_read_if_there(run / COMPILED_KERNELS, m.CompiledKernels | m.Skipped)  # type: ignore[arg-type]
         or missing,
-        evaluation=_read_if_there(run / f"{EVALUATION}.json", m.Evaluation | m.Skipped) or missing,  # type: ignore[arg-type]
+        unit=unit,
+        evaluation=evaluation or missing,
         log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
         records=_read_records(run) or missing,
         script=_read_if_there(run / SCRIPT, m.ScriptRun),
         holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or _no_holistic(),  # type: ignore[arg-type]
         rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
     )
+
+
+def _load_evaluation(path: Path, header: m.RecordingHeader) -> tuple[m.Evaluation | m.Skipped | None, m.WorkUnit]:
+    """None where there is no file; and what the workload counts its work in."""
+    if header.schema_version > 1:
+        return _read_if_there(path, m.Evaluation | m.Skipped), header.plan.unit  # type: ignore[arg-type]
+    found = _read_if_there(path, CandidateResults | m.Skipped)  # type: ignore[arg-type]
+    if isinstance(found, CandidateResults):
+        return found.declared(), UNIT
+    return found, header.plan.unit
 
 
 def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:

@@ -62,13 +62,13 @@ class SourceText:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
         name = user_function(function)
         found = [
-            candidate
-            for candidate in self._functions(file)
-            if candidate.name == name and candidate.begins_at(first_line, resumed=is_resumed(function))
+            each
+            for each in self._functions(file)
+            if each.name == name and each.begins_at(first_line, resumed=is_resumed(function))
         ]
         if not found:
             return self.at(file, first_line, function)
-        definition = max(found, key=lambda candidate: candidate.line)
+        definition = max(found, key=lambda each: each.line)
         line = definition.line
         return m.Location(file=file, line=line, function=definition.qualified, text=self._line(file, line))
 

@@ -305,7 +305,7 @@ class Run:
         return False
 
     def write_evaluation(self, evaluation: m.Evaluation | None, evaluates: bool) -> None:
-        why = "its evaluate() counts no candidates" if evaluates else "the workload has no evaluation"
+        why = "its evaluate() counts no units of work" if evaluates else "the workload has no evaluation"
         store.write_evaluation(self.recording, self.key, evaluation or m.Skipped(reason=why))
 
     def write_result(self) -> None:

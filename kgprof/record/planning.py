@@ -15,7 +15,7 @@ from kgprof.record import environment
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading
-from kgprof.workloads.protocol import StrategyCheckingWorkload, WeighedWorkload, Workload
+from kgprof.workloads.protocol import CountingWorkload, StrategyCheckingWorkload, WeighedWorkload, Workload
 
 
 def unloaded_plan(job: Job) -> m.Plan:
@@ -58,6 +58,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
+        unit=workload.unit if isinstance(workload, CountingWorkload) else m.WorkUnit(),
         alternatives=alternatives_of(workload),
     )
 

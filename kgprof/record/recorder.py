@@ -87,7 +87,7 @@ def default_folder(workload: str) -> Path:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     folder = Path("reports") / f"{name}-{now}"
     tried = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 100)))
-    return next((candidate for candidate in tried if not candidate.exists()), folder)
+    return next((each for each in tried if not each.exists()), folder)
 
 
 def folder_name(workload: str) -> str:

@@ -138,8 +138,14 @@ def carried_in(text: str, path: Path | str = "report.html") -> Carried:
 
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
-    """A Profile from its JSON, a newer one refused in words. Raises InputError."""
+    """A Profile from its JSON, a newer or an older one refused in words. Raises InputError."""
     version = _of_json(data, _Versioned, path).schema_version
+    if version < m.PROFILE_SCHEMA_VERSION:
+        raise InputError(
+            f"Profile schema {version} is older than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
+            path=path,
+            hint="give the Recording itself, which every later kgprof reads",
+        )
     if version > m.PROFILE_SCHEMA_VERSION:
         raise InputError(
             f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",

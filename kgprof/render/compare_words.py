@@ -86,6 +86,8 @@ def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
         return size(round(side))
     if metric.unit == "s":
         return f"{figure(side)} s"
+    if metric.rate and side > 0:
+        return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
     said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
     if said:
         return _plain(side)

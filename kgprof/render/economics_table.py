@@ -12,6 +12,7 @@ from kgprof.render.spread import ranged, sampled
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
+_LENGTH = 120
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
 HEADINGS = (
     "does it pay",
@@ -36,7 +37,7 @@ class EconomicsTable:
 
 def economics_table(profile: m.Profile, limits: Limits) -> EconomicsTable:
     shown = weighed(profile)[: limits.runs]
-    rows = [(one_line(one.run.slug, limits.name), _figures(one, limits)) for one in shown]
+    rows = [(one_line(one.run.slug, limits.name), _figures(one, profile.unit, limits)) for one in shown]
     known = [column for column in range(len(HEADINGS)) if any(figures[column] != (DASH, "") for _, figures in rows)]
     return EconomicsTable(
         headings=tuple(HEADINGS[column] for column in known),
@@ -55,11 +56,11 @@ def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
     return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
 
 
-def _figures(one: m.Economics, limits: Limits) -> tuple[Figure, ...]:
+def _figures(one: m.Economics, unit: m.WorkUnit, limits: Limits) -> tuple[Figure, ...]:
     return (
         (WORDS.get(one.verdict, one_line(one.verdict, limits.name)), _saved(one)),
-        _break_even(one.cold),
-        _break_even(one.warm),
+        _break_even(one.cold, unit),
+        _break_even(one.warm, unit),
         _seconds(one.cold_s),
         _time(one.warm_s, 1.0),
         _seconds(one.eager_s),
@@ -85,11 +86,11 @@ def _time(time: m.Spread | m.Skipped, scale: float, unit: str = "") -> Figure:
     return f"{figure(time.median * scale)}{unit}", ", ".join(known)
 
 
-def _break_even(found: m.BreakEven | m.Skipped) -> Figure:
+def _break_even(found: m.BreakEven | m.Skipped, unit: m.WorkUnit) -> Figure:
     if isinstance(found, m.Skipped):
         return DASH, ""
-    candidates = "" if isinstance(found.candidates, m.Skipped) else f"{plural(round(found.candidates), 'candidate')}, "
-    return plural(round(found.steps), "step"), f"{candidates}{figure(found.after_s)} s of them"
+    work = "" if isinstance(found.units, m.Skipped) else f"{plural(round(found.units), unit.name, unit.plural)}, "
+    return plural(round(found.steps), "step"), one_line(f"{work}{figure(found.after_s)} s of them", _LENGTH)
 
 
 def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an evaluation came to: the classes of its candidates, its ranking metrics, its settings."""
+"""What an evaluation came to: the outcomes of its work, its metrics, its settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.render import summary
 from kgprof.render.limits import Limits, run_name
-from kgprof.render.quantity import count, fixed
+from kgprof.render.quantity import count
 from kgprof.render.visible import one_line
 
 
@@ -26,73 +27,65 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-_CLASS_HEADINGS = (
-    "run",
-    "candidates",
-    "proved",
-    "of these in > 2 steps",
-    "failed",
-    "depth-truncated",
-    "overflow",
-    "unfinished",
-    "invalid (padding)",
-    "steps",
-    "atoms dropped",
-    "children dropped",
-    "facts dropped",
-    "rules dropped",
-    "NaN scores",
-)
+_COLUMNS = 16  # of metrics, and of what tells them apart
 
 
 def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
     return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
 
 
-def classes(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+def outcomes(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+    """Every tally of every run; what was left out, and what is wrong, behind the number of steps."""
+    evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
+    last = (m.TallyKind.DROPPED, m.TallyKind.FAULT)
+    tallies = {tally.name: tally for _, evaluation in evaluated for tally in evaluation.tallies}
+    first, behind = ([t for t in tallies.values() if (t.kind in last) is wanted] for wanted in (False, True))
     rows = []
-    for run, evaluation in _evaluated(runs):
-        dropped = evaluation.dropped
+    for run, evaluation in evaluated:
+        counts = {tally.name: tally.count for tally in evaluation.tallies}
         numbers = (
-            evaluation.candidates,
-            evaluation.proved,
-            evaluation.deep,
-            evaluation.failed,
-            evaluation.depth_truncated,
-            evaluation.overflow,
-            evaluation.unfinished,
-            evaluation.invalid,
+            evaluation.units,
+            *(counts.get(tally.name, 0) for tally in first),
             evaluation.steps,
-            dropped.atoms,
-            dropped.children,
-            dropped.facts,
-            dropped.rules,
-            evaluation.nan_scores,
+            *(counts.get(tally.name, 0) for tally in behind),
         )
         rows.append((run_name(run, limits), *(count(number) for number in numbers)))
-    return Table(headings=_CLASS_HEADINGS, rows=tuple(rows))
+    words = [[one_line(tally.heading or tally.name, limits.name) for tally in side] for side in (first, behind)]
+    units = one_line(evaluated[0][0].unit.plural, limits.name) if evaluated else ""
+    return Table(headings=("run", units, *words[0], "steps", *words[1]), rows=tuple(rows))
 
 
 def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
-    """Every side under every tie rule; runs with the same figures share their rows."""
+    """One row for each group of metrics; runs with the same figures share their rows."""
+    evaluations = [(run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)]
+    every = [metric for _, metrics in evaluations for metric in metrics]
+    labels = list(dict.fromkeys(metric.label for metric in every))[:_COLUMNS]
+    keys = list(dict.fromkeys(key for metric in every for key in metric.group))[:_COLUMNS]
+    averaged = next((metric.over_what for metric in every if metric.over), "")
     by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
-    for run, evaluation in _evaluated(runs):
+    for run, metrics in evaluations:
+        grouped: dict[tuple[str, ...], dict[str, m.Metric]] = {}
+        for metric in metrics:
+            grouped.setdefault(tuple(metric.group.get(key, "") for key in keys), {})[metric.label] = metric
         figures = tuple(
             (
-                one_line(metric.side, limits.name),
-                one_line(metric.ties, limits.name),
-                count(metric.queries),
-                fixed(metric.mrr, 4),
-                fixed(metric.hits_at_1, 4),
-                fixed(metric.hits_at_3, 4),
-                fixed(metric.hits_at_10, 4),
+                *(one_line(part, limits.name) for part in group),
+                *((count(max(metric.over for metric in row.values())),) if averaged else ()),
+                *(summary.metric_value(row[label]) if label in row else "" for label in labels),
             )
-            for metric in evaluation.metrics[: limits.lines]
+            for group, row in list(grouped.items())[: limits.lines]
         )
-        by_figures.setdefault(figures, []).append(run_name(run, limits))
+        if figures:
+            by_figures.setdefault(figures, []).append(run_name(run, limits))
     rows = [(_listed(names), *figures) for rows, names in by_figures.items() for figures in rows]
-    headings = ("runs", "side", "ties", "ranks", "MRR", "Hits@1", "Hits@3", "Hits@10")
-    return Table(headings=headings, rows=tuple(rows))
+    headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
+    return Table(headings=tuple(one_line(heading, limits.name) for heading in headings), rows=tuple(rows))
+
+
+def metrics_notes(runs: Sequence[m.RunReport], limits: Limits) -> tuple[str, ...]:
+    """How to read them, as the workload says it."""
+    notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
+    return tuple(one_line(note, 2 * limits.name) for note in notes)[: limits.lines]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -41,11 +41,7 @@ _METRICS = 8  # columns of the table of runs
 _COMPARED = 8  # rows of compared metrics, and of what else differs
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
-_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
-_COLUMNS = (
-    *("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS),
-    *("speed-up", "results", "finished", "MRR", "first call s"),
-)
+_COLUMNS = ("step", "unit", "evaluation", "rounds", "speed-up", "results", "finished", "metrics", "first call")
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 _ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
@@ -195,9 +191,9 @@ def _link(url: str) -> Section | None:
 
 
 def _runs(profile: m.Profile) -> Section:
-    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS][:_METRICS]
+    shown = [column for column in summary.columns(profile) if column.key in _COLUMNS][:_METRICS]
     return Section(
-        head=_table(["run", *(column.name for column in shown)]),
+        head=_table(["run", *(escaped(column.name) for column in shown)]),
         rows=tuple(_row([_run_name(run), *(_cell(column.cell(run)) for column in shown)]) for run in profile.runs),
         tail=tuple(f"\n<sub>{escaped(note, 600)}</sub>" for note in summary.footnotes(profile)),
         noun="runs",

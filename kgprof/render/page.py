@@ -124,8 +124,10 @@ class Page:
     hand_off: tuple[HandOffLine, ...]
     own: OwnCopy
     compare: ComparePart | None
+    units: str  # what the workload counts its work in
     evaluations: Table
     metrics: Table
+    metrics_notes: tuple[str, ...]
     settings: tuple[Fact, ...]
     compiles: CompileTable
     recompiles: RecompileTable
@@ -210,8 +212,10 @@ def build(
         hand_off=hand_off(traces, carried, limits),
         own=own_copy(own, profile),
         compare=compare_part(profile, found.anchors, limits),
-        evaluations=evaluation_table.classes(runs, limits),
+        units=one_line(profile.unit.plural, limits.name),
+        evaluations=evaluation_table.outcomes(runs, limits),
         metrics=evaluation_table.metrics(runs, limits),
+        metrics_notes=evaluation_table.metrics_notes(runs, limits),
         settings=evaluation_table.settings(runs, limits),
         compiles=compile_table(runs, limits),
         recompiles=recompile_table(runs, profile.environment.source_root, limits),

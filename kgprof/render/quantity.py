@@ -28,7 +28,7 @@ def percent(share: float) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """For metrics whose digits people compare down a column (MRR, Hits)."""
+    """For metrics whose digits people compare down a column."""
     return f"{value:.{decimals}f}"
 
 

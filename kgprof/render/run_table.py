@@ -58,14 +58,15 @@ class RunLine:
 
 
 def headings(columns: Sequence[summary.Column]) -> tuple[Heading, ...]:
-    return tuple(Heading(name=column.name, title=column.title) for column in columns)
+    """A workload names its unit and its metrics, so these are cut as every name is."""
+    return tuple(Heading(name=one_line(column.name, 60), title=one_line(column.title, 200)) for column in columns)
 
 
 def run_lines(runs: Sequence[m.RunReport], columns: Sequence[summary.Column], limits: Limits) -> tuple[RunLine, ...]:
     scales = {
         column.name: _largest(column, runs)
         for column in columns
-        if column.name in ("ms/step", "ms/candidate", "s/evaluation") and len(runs) > 1
+        if column.key in ("step", "unit", "evaluation") and len(runs) > 1
     }
     return tuple(
         RunLine(

@@ -11,8 +11,6 @@ from kgprof.render.quantity import count, figure, fixed, percent, ratio
 from kgprof.render.spread import of_speedup, ranged, sampled
 from kgprof.wording import plural
 
-TIES = "realistic"  # the tie rule of the headline metrics: the mean of the optimistic and the pessimistic rank
-SIDE = "both"
 UNKNOWN_MARK = "\N{DAGGER}"
 
 
@@ -36,18 +34,18 @@ class Column:
     name: str
     title: str  # what the figure is: unit, pass, statistic
     cell: Callable[[m.RunReport], Cell]
+    key: str = ""  # of a column of the runs: the same whatever the workload calls its unit and its metrics
 
 
 def columns(profile: m.Profile) -> tuple[Column, ...]:
-    """The columns that at least one run has a figure for; a workload without an evaluation has no MRR column."""
-    plural = any(isinstance(run.ms_per_candidate, m.Spread) for run in profile.runs)
-    over_rounds = next((column for column in OVER_ROUNDS if _anywhere(column, profile)), None)
+    """The columns that at least one run has a figure for; a workload without an evaluation has no metrics."""
+    counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in profile.runs)
     return tuple(
         column
-        for column in _all_columns(profile.baseline, over_rounds)
+        for column in _all_columns(profile, counted=counted)
         if (_anywhere(column, profile) or column is STEP)
         and not (column is SPEEDUP and len(profile.runs) == 1)  # the baseline alone
-        and not (column is EVALUATION and plural)  # the same times, as a candidate's share
+        and not (column is EVALUATION and counted)  # the same times, as a unit's share
     )
 
 
@@ -55,14 +53,37 @@ def _anywhere(column: Column, profile: m.Profile) -> bool:
     return any(column.cell(run).measured for run in profile.runs)
 
 
-def _all_columns(baseline: m.RunKey | None, over_rounds: Column | None) -> tuple[Column, ...]:
+def _all_columns(profile: m.Profile, *, counted: bool) -> tuple[Column, ...]:
+    """``counted``: whole evaluations are timed by their units of work."""
+    unit, metric = profile.unit, next((headline[0] for run in profile.runs if (headline := headlines(run))), None)
+    each = Column(
+        key="unit",
+        name=unit.time,
+        title=f"TIMING: whole evaluation over its {unit.plural}; median, range, n evaluations"
+        if counted
+        else f"TIMING: step over its {unit.plural}; median, range, n steps",
+        cell=_unit,
+    )
+    rounds_of_units = Column(
+        key="rounds", name=f"{unit.time}, rounds", title=_EACH, cell=_over_rounds(lambda found: found.per_unit, 1.0)
+    )
+    # The first of which there is a figure: the quantity that runs are ranked by.
+    over_rounds = ((rounds_of_units,) if counted else ()) + OVER_ROUNDS
     results = Column(
+        key="results",
         name="results",
         title="against the baseline run in full, against the reference on a sample",
-        cell=partial(_results, baseline=baseline),
+        cell=partial(_results, baseline=profile.baseline),
     )
-    further = () if over_rounds is None else (over_rounds,)
-    return (STEP, CANDIDATE, EVALUATION, *further, SPEEDUP, results, *LATER_COLUMNS)
+    finished = Column(
+        key="finished",
+        name="finished",
+        title=f"{unit.plural} with a result, of all; what became of them; the steps of an evaluation",
+        cell=_finished,
+    )
+    metrics = () if metric is None else (Column(key="metrics", name=metric.label, title=metric.title, cell=_metrics),)
+    further = [column for column in over_rounds if _anywhere(column, profile)][:1]
+    return (STEP, each, EVALUATION, *further, SPEEDUP, results, finished, *metrics, DROPPED, FIRST_CALL)
 
 
 def ended(run: m.RunReport) -> str:
@@ -92,23 +113,15 @@ def footnotes(profile: m.Profile) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
 
 
-# What makes two evaluations comparable: the setting's name and how it is said.
-_CONDITIONS = (
-    ("corruptions evaluated", "corruptions {}"),
-    ("policy", "policy {}"),
-    ("dtype", "dtype {}"),
-    ("depth", "depth {}"),
-)
-
-
 def _conditions(profile: m.Profile) -> str:
-    """The line without which the ranking metrics mean nothing to a stranger."""
-    evaluations = [run.evaluation for run in profile.runs if isinstance(run.evaluation, m.Evaluation)]
-    said = [f"ties {TIES}"] if any(headline_metrics(run) for run in profile.runs) else []
-    for name, words in _CONDITIONS:
-        values = dict.fromkeys(found.settings[name] for found in evaluations if name in found.settings)
-        said += [words.format(" or ".join(values))] if values else []
-    return f"The evaluation: {', '.join(said)}." if said else ""
+    """The line without which the metrics mean nothing to a stranger."""
+    values: dict[str, dict[str, None]] = {}
+    for run in profile.runs:
+        declared = run.evaluation.conditions if isinstance(run.evaluation, m.Evaluation) else {}
+        for name, value in declared.items():
+            values.setdefault(name, {})[value] = None
+    conditions = [f"{name} {' or '.join(known)}" for name, known in values.items()]
+    return f"The evaluation: {', '.join(conditions)}." if conditions else ""
 
 
 EAGER = "eager"
@@ -179,14 +192,12 @@ def _unknown(profile: m.Profile) -> tuple[str, ...]:
     """One line for all runs with the same counts."""
     lines: dict[str, list[str]] = {}
     for run in profile.runs:
-        if isinstance(run.evaluation, m.Evaluation) and overflows(run):
-            evaluation = run.evaluation
-            unknown = f"{count(evaluation.overflow)} of {plural(evaluation.candidates, 'candidate')} "
-            lines.setdefault(f"{unknown}({percent(evaluation.overflow_share)}) are unknown", []).append(run.key.slug)
-    return tuple(
-        f"{UNKNOWN_MARK} {', '.join(runs)}: {said}: a cap dropped children on their path, so they rank as unproved."
-        for said, runs in lines.items()
-    )
+        if isinstance(run.evaluation, m.Evaluation) and (tally := run.evaluation.undecided) is not None:
+            units = run.evaluation.units
+            of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
+            unknown = f"{of_all} ({percent(tally.count / units)}) are unknown{f': {tally.why}' if tally.why else ''}"
+            lines.setdefault(", ".join(part for part in (unknown, tally.effect) if part), []).append(run.key.slug)
+    return tuple(f"{UNKNOWN_MARK} {', '.join(runs)}: {unknown}." for unknown, runs in lines.items())
 
 
 # ---------------------------------------------------------------- cells
@@ -208,8 +219,11 @@ def _step(run: m.RunReport) -> Cell:
     return _spread(run.step, 1e-3)
 
 
-def _candidate(run: m.RunReport) -> Cell:
-    return _spread(run.ms_per_candidate, 1.0)
+def _unit(run: m.RunReport) -> Cell:
+    cell, rate = _spread(run.per_unit, 1.0), run.throughput
+    if isinstance(rate, m.Skipped):
+        return cell
+    return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
 
 
 def _evaluation(run: m.RunReport) -> Cell:
@@ -231,25 +245,22 @@ def _finished(run: m.RunReport) -> Cell:
     evaluation = run.evaluation
     if isinstance(evaluation, m.Skipped):
         return missing(evaluation.reason)
-    text = f"{count(evaluation.finished)}/{count(evaluation.candidates)}"
+    if not evaluation.units:
+        return missing(f"its evaluation counts no {run.unit.plural}")
+    text = f"{count(evaluation.finished)}/{count(evaluation.units)}"
     return Cell(
         text=text,
-        details=(*classes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
+        details=(*outcomes(evaluation), f"in {plural(evaluation.steps, 'step')}"),
         value=float(evaluation.finished),
         wrong=evaluation.unfinished > 0,
     )
 
 
-def classes(evaluation: m.Evaluation) -> tuple[str, ...]:
-    """The classes that hold candidates, proved and failed always."""
-    plural = {
-        "proved": evaluation.proved,
-        "failed": evaluation.failed,
-        "truncated": evaluation.depth_truncated,
-        "overflow": evaluation.overflow,
-        "unfinished": evaluation.unfinished,
-    }
-    return tuple(f"{count(n)} {name}" for name, n in plural.items() if n or name in ("proved", "failed"))
+def outcomes(evaluation: m.Evaluation) -> tuple[str, ...]:
+    """Those that hold units of work, and those that the workload wants shown always."""
+    kinds = (m.TallyKind.OUTCOME, m.TallyKind.UNDECIDED, m.TallyKind.UNFINISHED)
+    tallies = evaluation.tallied(*kinds)
+    return tuple(f"{count(tally.count)} {tally.name}" for tally in tallies if tally.count or tally.always)
 
 
 def _speedup(run: m.RunReport) -> Cell:
@@ -289,36 +300,38 @@ def compared(agreement: m.RunAgreement, *, against: m.RunKey | None, baseline: m
     return tuple(parts)
 
 
-def headline_metrics(run: m.RunReport) -> m.RankMetrics | None:
-    """Both sides together under the realistic tie rule."""
+def headlines(run: m.RunReport) -> tuple[m.Metric, ...]:
+    """The metrics that the workload wants beside the times."""
     if not isinstance(run.evaluation, m.Evaluation):
-        return None
-    return next((metric for metric in run.evaluation.metrics if metric.side == SIDE and metric.ties == TIES), None)
+        return ()
+    return tuple(metric for metric in run.evaluation.metrics if metric.headline)
+
+
+def metric_value(metric: m.Metric) -> str:
+    value = figure(metric.value) if metric.decimals is None else fixed(metric.value, metric.decimals)
+    return f"{value} {metric.unit}".rstrip()
 
 
 def _metrics(run: m.RunReport) -> Cell:
-    metrics = headline_metrics(run)
-    if metrics is None:
-        evaluation = run.evaluation
-        return missing(evaluation.reason if isinstance(evaluation, m.Skipped) else "the workload ranks nothing")
-    hits = (("1", metrics.hits_at_1), ("3", metrics.hits_at_3), ("10", metrics.hits_at_10))
-    details = tuple(f"Hits@{k} {fixed(value, 4)}" for k, value in hits)
-    mark = f" {UNKNOWN_MARK}" if overflows(run) else ""
-    return Cell(text=f"{fixed(metrics.mrr, 4)}{mark}", details=details, value=metrics.mrr)
-
-
-def overflows(run: m.RunReport) -> bool:
-    """So many of its candidates are unknown that its metrics must not stand without saying so."""
-    return isinstance(run.evaluation, m.Evaluation) and run.evaluation.overflow_share > m.OVERFLOW_TO_SAY
+    if isinstance(run.evaluation, m.Skipped):
+        return missing(run.evaluation.reason)
+    metrics = headlines(run)
+    if not metrics:
+        return missing("its evaluation has no metric")
+    mark = f" {UNKNOWN_MARK}" if run.evaluation.undecided is not None else ""
+    details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
+    return Cell(text=f"{metric_value(metrics[0])}{mark}", details=details, value=metrics[0].value)
 
 
 def _dropped(run: m.RunReport) -> Cell:
     if isinstance(run.evaluation, m.Skipped):
         return missing(run.evaluation.reason)
-    dropped = run.evaluation.dropped
-    plural = {"atoms": dropped.atoms, "children": dropped.children, "facts": dropped.facts, "rules": dropped.rules}
-    details = tuple(f"{count(n)} {name}" for name, n in plural.items() if n)
-    return Cell(text=count(dropped.total), details=details, value=float(dropped.total))
+    dropped = run.evaluation.tallied(m.TallyKind.DROPPED)
+    if not dropped:
+        return missing("its evaluation has no limit that drops work")
+    total = sum(tally.count for tally in dropped)
+    details = tuple(f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count)
+    return Cell(text=count(total), details=details, value=float(total))
 
 
 def _first_call(run: m.RunReport) -> Cell:
@@ -334,38 +347,34 @@ def _first_call(run: m.RunReport) -> Cell:
     )
 
 
-STEP = Column(name="ms/step", title="TIMING: median, range, n steps", cell=_step)
-CANDIDATE = Column(
-    name="ms/candidate",
-    title="TIMING: whole evaluation over its candidates; median, range, n evaluations",
-    cell=_candidate,
-)
+STEP = Column(key="step", name="ms/step", title="TIMING: median, range, n steps", cell=_step)
 EVALUATION = Column(
-    name="s/evaluation", title="TIMING: whole evaluation; median, range, n evaluations", cell=_evaluation
+    key="evaluation",
+    name="s/evaluation",
+    title="TIMING: whole evaluation; median, range, n evaluations",
+    cell=_evaluation,
 )
 _EACH = "TIMING in several processes, one figure (its median) from each round; median of these, range, n rounds"
-OVER_ROUNDS = (  # the first of which there is a figure: the quantity that runs are ranked by
-    Column(name="ms/candidate, rounds", title=_EACH, cell=_over_rounds(lambda found: found.ms_per_candidate, 1.0)),
-    Column(name="s/evaluation, rounds", title=_EACH, cell=_over_rounds(lambda found: found.evaluation_time, 1.0)),
-    Column(name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3)),
+OVER_ROUNDS = (
+    Column(
+        key="rounds",
+        name="s/evaluation, rounds",
+        title=_EACH,
+        cell=_over_rounds(lambda found: found.evaluation_time, 1.0),
+    ),
+    Column(key="rounds", name="ms/step, rounds", title=_EACH, cell=_over_rounds(lambda found: found.step, 1e-3)),
 )
 SPEEDUP = Column(
+    key="speed-up",
     name="speed-up",
     title="baseline's median over this run's; range from the extremes of evaluations, or p10 and p90 of steps; what it "
     "is taken on",
     cell=_speedup,
 )
-LATER_COLUMNS = (
-    Column(
-        name="finished",
-        title="candidates with a result, of all; their classes; the steps of an evaluation",
-        cell=_finished,
-    ),
-    Column(
-        name="MRR",
-        title="filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties",
-        cell=_metrics,
-    ),
-    Column(name="dropped", title="children, facts and rules that a cap of the engine dropped", cell=_dropped),
-    Column(name="first call s", title="COMPILE: wall time of the first call on a cold cache", cell=_first_call),
+DROPPED = Column(key="dropped", name="dropped", title="work that the workload's limits left out", cell=_dropped)
+FIRST_CALL = Column(
+    key="first call",
+    name="first call s",
+    title="COMPILE: wall time of the first call on a cold cache",
+    cell=_first_call,
 )

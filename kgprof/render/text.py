@@ -38,16 +38,9 @@ _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
 _RUN = 40
-_ROUNDS = tuple(column.name for column in summary.OVER_ROUNDS)
-_COLUMNS = ("ms/step", "ms/candidate", "s/evaluation", *_ROUNDS, "speed-up", "results", "finished", "MRR")
-_DETAILS = {
-    "ms/step": 2,
-    "ms/candidate": 2,
-    "s/evaluation": 2,
-    **dict.fromkeys(_ROUNDS, 3),
-    "speed-up": 1,
-    "results": 1,
-}  # how many of a cell's details fit
+_COLUMNS = ("step", "unit", "evaluation", "rounds", "speed-up", "results", "finished", "metrics")
+# How many of a cell's details fit.
+_DETAILS = {"step": 2, "unit": 3, "evaluation": 2, "rounds": 3, "speed-up": 1, "results": 1}
 _STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
@@ -136,12 +129,12 @@ def _head(console: Console, profile: m.Profile) -> None:
 
 
 def _runs(console: Console, profile: m.Profile) -> None:
-    shown = [column for column in summary.columns(profile) if column.name in _COLUMNS]
-    table = _table(["run", *(column.name for column in shown)])
+    shown = [column for column in summary.columns(profile) if column.key in _COLUMNS]
+    table = _table(["run", *(one_line(column.name, _RUN) for column in shown)])
     for run in profile.runs:
         cells = [column.cell(run) for column in shown]
         table.add_row(one_line(run.key.slug, _RUN), *(one_line(cell.text, _NAME) for cell in cells))
-        details = [_detail(column.name, cell) for column, cell in zip(shown, cells, strict=True)]
+        details = [_detail(column.key, cell) for column, cell in zip(shown, cells, strict=True)]
         if any(details):
             table.add_row("", *details, style="dim")
     console.print(table)

@@ -109,7 +109,7 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
 
     sys.argv = [target.place, *args]
     module = _import_file(target.file) if target.file else _import_module(target.module)
-    return user.as_workload(_attribute(module, target), name=workload)
+    return user.as_workload(_attribute(module, target), name=workload, module=module)
 
 
 def is_comparable(workload: Workload, runs: Sequence[m.RunKey]) -> bool:

@@ -25,8 +25,11 @@ class Session(Protocol):
 class EvaluationSession(Session, Protocol):
     """A session that can also run the whole job from the start, whatever ``step`` did before."""
 
-    def evaluate(self, tick: Tick) -> m.Evaluation:
-        """Run everything, calling ``tick()`` after each step (and never reading a clock itself)."""
+    def evaluate(self, tick: Tick) -> m.Evaluation | None:
+        """Run everything, calling ``tick()`` after each step (and never reading a clock itself).
+
+        None: the job counts no units of work and has no metrics.
+        """
 
 
 @runtime_checkable
@@ -81,6 +84,14 @@ class WeighedWorkload(Workload, Protocol):
 
     def alternatives(self) -> Sequence[m.Alternative]:
         """The pairs to weigh; each name is one of ``strategies``."""
+
+
+@runtime_checkable
+class CountingWorkload(Workload, Protocol):
+    """A workload that says what its work is counted in, so that reports have the time of a unit and units a second."""
+
+    @property
+    def unit(self) -> m.WorkUnit: ...
 
 
 @runtime_checkable

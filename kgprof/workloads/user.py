@@ -4,7 +4,13 @@
         strategies = {"naive": naive, "fused": fused}     # name -> function, or object with step()
         baseline = "naive"                                # optional: what speed-ups are relative to
         alternatives = {"naive": "fused"}                 # optional: work behind a read, the same work in every step
+        unit, units_per_step = "token", 4096              # optional: what the work is counted in; or a function of none
     attention = Attention()
+
+For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. Reports then have
+ms/token and tokens/s. Where steps differ, ``evaluate`` returns how many units the job was, or a mapping from the names
+of its metrics to numbers or to ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``, in which
+``units`` is that count.
 
 A strategy may say which tensors live from step to step: ``buffers``, a mapping from name to tensor or a method that
 gives one; an nn.Module says so by its registered buffers.
@@ -22,8 +28,11 @@ nothing can be wrapped, so it has the first two modes only.
 from __future__ import annotations
 
 import inspect
+import math
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,30 +54,79 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
     "complex128": (1e-7, 1e-7),
 }
 
+UNNAMED = m.WorkUnit()  # of a workload that says nothing about it
+HEADLINES = 4  # metrics that stand in the table of runs
+TOLERANCE = 1e-4  # share of a metric by which two recordings of one program may differ: sums in another order
+_WORD = re.compile(r"[^\W\d_][\w -]{0,39}")
+
 Arrays = Mapping[str, np.ndarray]
 
 
-def as_workload(found: object, *, name: str) -> Workload:
-    """The workload in a user's object. Raises UsageError saying what kgprof would have run."""
+def as_workload(found: object, *, name: str, module: object = None) -> Workload:
+    """The workload in a user's object, from ``module``. Raises UsageError saying what kgprof would have run."""
     if all(callable(getattr(found, member, None)) for member in ("strategies", "default_runs", "baseline", "prepare")):
         return found  # type: ignore[return-value]  # the whole protocol, as linkpred has it
     strategies = getattr(found, "strategies", None)
     if isinstance(strategies, Mapping):
         declared = {key: getattr(found, key, None) for key in ("baseline", "alternatives")}
-        return UserWorkload(name, strategies, **declared)
+        return UserWorkload(name, strategies, **declared, unit=declared_unit(name, found))
     if strategies is not None:
         raise UsageError(f"{name}: strategies is a {type(strategies).__name__}, not a mapping from name to function")
     label = getattr(found, "__name__", None) or name.rpartition(":")[2]
-    return UserWorkload(name, {str(label): found}, baseline=None)
+    holder = module if inspect.isroutine(found) and not hasattr(found, "units_per_step") else found
+    return UserWorkload(name, {str(label): found}, baseline=None, unit=declared_unit(name, holder))
+
+
+def declared_unit(name: str, holder: object) -> m.WorkUnit:
+    """What ``unit`` and ``units_per_step`` of ``holder`` say. Raises UsageError for what they cannot be.
+
+    ``unit`` alone counts where it is a word: a module or an nn.Module may have something else of that name.
+    """
+    unit, per_step = getattr(holder, "unit", None), getattr(holder, "units_per_step", None)
+    if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
+        return UNNAMED
+    if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
+        raise UsageError(f"{name}: unit is {unit!r}, not a word", hint='as in: unit = "token"')
+    if unit in ("step", "evaluation"):
+        raise UsageError(f"{name}: unit is {unit!r}, which kgprof has times of anyway", hint='as in: unit = "token"')
+    if callable(per_step):
+        try:
+            per_step = per_step()
+        except Exception as error:
+            raise UsageError(f"{name}: units_per_step raised {type(error).__name__}: {error}") from error
+    if per_step is not None:
+        per_step = _whole(per_step, f"{name}: units_per_step")
+    word = unit or "unit"
+    return m.WorkUnit(name=word, plural=_plural(word), per_step=per_step)
+
+
+def _whole(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value <= 0:
+        raise UsageError(f"{what} is {value!r}, not a whole number above 0")
+    return int(value)
+
+
+def _plural(word: str) -> str:
+    """As English has it: tokens, queries, batches."""
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
 
 
 class UserWorkload:
     """Strategies that the user wrote down, each a function or an object with ``step``."""
 
     def __init__(
-        self, name: str, strategies: Mapping[str, object], *, baseline: object, alternatives: object = None
+        self,
+        name: str,
+        strategies: Mapping[str, object],
+        *,
+        baseline: object,
+        alternatives: object = None,
+        unit: m.WorkUnit = UNNAMED,
     ) -> None:
         self._name = name
+        self.unit = unit
         self._strategies = dict(strategies)
         self._baseline = baseline
         if not strategies:
@@ -99,9 +157,9 @@ class UserWorkload:
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The declared strategy (eager before as it stands); without one, the first eager run."""
-        candidates = [run for run in runs if self._baseline in (None, run.strategy)]
+        declared = [run for run in runs if self._baseline in (None, run.strategy)]
         order = (m.EAGER,) if self._baseline is None else (m.EAGER, m.AS_IS, *m.COMPILED_MODES)
-        return next((run for mode in order for run in candidates if run.mode == mode), None)
+        return next((run for mode in order for run in declared if run.mode == mode), None)
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Switches torch.compile off for this whole process in mode ``eager``: a child runs one run."""
@@ -113,7 +171,9 @@ class UserWorkload:
             step = torch.compile(step, mode=run.mode)
         evaluate = getattr(strategy, "evaluate", None)
         result = getattr(strategy, "result", None)
-        session = UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result)
+        session = (
+            UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result, self.unit)
+        )
         if (buffers := _buffers(strategy)) is not None:
             session.buffers = buffers  # type: ignore[attr-defined]  # on the instance: only some are a BufferSession
         return session
@@ -223,13 +283,70 @@ class UserEvaluationSession(UserSession):
     """One run of a user's strategy that can also run its whole job."""
 
     def __init__(
-        self, step: Callable[[], object], evaluate: Callable[[Tick], object], result: Callable[[], Arrays] | None
+        self,
+        step: Callable[[], object],
+        evaluate: Callable[[Tick], object],
+        result: Callable[[], Arrays] | None,
+        unit: m.WorkUnit,
     ) -> None:
         super().__init__(step, result)
         self._evaluate = evaluate
+        self._unit = unit
 
-    def evaluate(self, tick: Tick) -> m.Evaluation:
-        return self._evaluate(tick)  # type: ignore[return-value]  # a user's may return nothing
+    def evaluate(self, tick: Tick) -> m.Evaluation | None:
+        """What the user's own returns, as an Evaluation. Raises UsageError for a count or a metric that is none."""
+        steps = 0
+
+        def counting() -> None:
+            nonlocal steps
+            steps += 1
+            tick()
+
+        returned = self._evaluate(counting)
+        if isinstance(returned, m.Evaluation):
+            return returned
+        given = dict(returned) if isinstance(returned, Mapping) else {}
+        units = given.pop("units", None)
+        if self._unit != UNNAMED and isinstance(returned, int | np.integer):
+            units = returned
+        if units is not None:
+            units = _whole(units, "the number of units that evaluate() returns")
+        elif self._unit.per_step:
+            units = steps * self._unit.per_step
+        if units is None and not given:
+            return None
+        metrics = [
+            _metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in enumerate(given.items())
+        ]
+        broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
+        return m.Evaluation(
+            units=units or 0,
+            steps=steps,
+            metrics=tuple(metric for metric in metrics if metric not in broken),
+            tallies=tuple(m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken),
+        )
+
+
+def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
+    """A number, or a mapping with ``value`` and what is known about it."""
+    known: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"value": given}
+    try:
+        value = float(known.pop("value"))
+        unit, better = str(known.pop("unit", "")), m.Better(known.pop("better", ""))
+        tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"evaluate() returns {given!r} for the metric {label!r}: {error}",
+            hint='a metric is a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}',
+        ) from None
+    if known:
+        raise UsageError(
+            f"the metric {label!r} that evaluate() returns has unknown keys: {', '.join(map(repr, known))}"
+        )
+    title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
+    return m.Metric(
+        label=label, value=value, unit=unit, better=better, headline=headline, title=title, tolerance=tolerance
+    )
 
 
 def _random_state() -> tuple[object, ...]:

@@ -59,7 +59,7 @@ def timed(
     assert not isinstance(run.evaluation, Skipped)
     whole = evaluation_s if evaluation_s is not None else run.evaluation.steps * step_us / 1e6
     steps, evaluations = [step_us * factor for factor in rounds], [whole * factor for factor in rounds]
-    each = [1000 * seconds / run.evaluation.candidates for seconds in evaluations]
+    each = [1000 * seconds / run.evaluation.units for seconds in evaluations]
     over = Rounds(
         asked=len(rounds),
         numbers=tuple(range(1, len(rounds) + 1)),
@@ -68,7 +68,7 @@ def timed(
         warm_first_call_s=(),
         step=_spread(steps, "us"),
         evaluation_time=_spread(evaluations, "s"),
-        ms_per_candidate=_spread(each, "ms/candidate"),
+        per_unit=_spread(each, "ms/candidate"),
         warm_first_call=Skipped(reason="not timed"),
         machine=machine_speed(host=(1.0,) * len(rounds)) if machine is None else machine,
         host_error=(0.0,) * len(rounds),
@@ -77,7 +77,7 @@ def timed(
         run,
         step=_spread(steps, "us"),
         evaluation_time=_spread(evaluations, "s"),
-        ms_per_candidate=_spread(each, "ms/candidate"),
+        per_unit=_spread(each, "ms/candidate"),
         rounds=over if len(rounds) > 1 else Skipped(reason="one process"),
     )
 

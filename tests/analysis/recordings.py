@@ -19,6 +19,7 @@ from kgprof.model import (
     Skipped,
     TimingPass,
 )
+from kgprof.reading.link_prediction import UNIT
 from tests.record import handmade
 
 EAGER = RunKey(strategy="batched", mode="eager")
@@ -79,6 +80,7 @@ def run(
             total_self_us=90.0,
         ),
         kernels=GONE,
+        unit=UNIT,
         evaluation=GONE if unfinished is None else evaluation(unfinished),
         log="",
     )
@@ -97,13 +99,14 @@ def died(key: RunKey, outcome: str = "killed", message: str = "SIGKILL", during:
         stack=gone,
         kernels=gone,
         memory=gone,
+        unit=UNIT,
         evaluation=gone,
         log="",
     )
 
 
 def evaluation(unfinished: int = 0) -> Evaluation:
-    return msgspec.structs.replace(handmade._evaluation(), failed=50 - unfinished, unfinished=unfinished)
+    return handmade.counted(handmade._evaluation(), failed=50 - unfinished, unfinished=unfinished)
 
 
 def agreed(

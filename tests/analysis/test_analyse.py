@@ -399,7 +399,7 @@ def test_a_run_with_other_results_has_no_speedup() -> None:
 
 def test_many_unknown_candidates_need_attention() -> None:
     def of(overflow: int) -> Verdict:
-        counted = msgspec.structs.replace(evaluation(), overflow=overflow, failed=50 - overflow)
+        counted = handmade.counted(evaluation(), overflow=overflow, failed=50 - overflow)
         runs = (msgspec.structs.replace(run(key), evaluation=counted) for key in (EAGER, FUSED))
         return said(recording(*runs, agreement=BOTH_EQUAL))
 

@@ -268,7 +268,7 @@ def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
         for name in RunRecord.__struct_fields__
         if isinstance(getattr(recording.runs[0], name), msgspec.Struct)
     }
-    for kept in ("key", "exit", "probe_exit", "script", "evaluation"):
+    for kept in ("key", "exit", "probe_exit", "script", "unit", "evaluation"):
         fields.pop(kept, None)
 
     assert {item.status for item in items(with_run(recording, **fields)).values()} == {NOT_OBSERVED}

@@ -121,7 +121,7 @@ def test_a_user_whose_name_is_a_word_is_left_out_of_paths_only(user: str) -> Non
 # ---------------------------------------------------------------- a Profile
 
 # These choose how a renderer goes on: they are words of the model and come from nowhere else.
-WORDS = ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties", "passes")
+WORDS = ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "better", "time_of", "passes")
 FIXED = ("created_utc", "unit", "basis", "device", "fused_kinds", "rules")
 
 
@@ -138,7 +138,7 @@ def planted(profile: Profile) -> Profile:
         if isinstance(value, list | tuple):
             return [plant(item, name) for item in value]
         if isinstance(value, dict):
-            free = name in ("flags", "settings", "counted", "reads")
+            free = name in ("flags", "settings", "counted", "reads", "group", "conditions")
             return {
                 (f"{next(numbers)} {next(texts)}" if free else key): plant(item, "" if free else str(key))
                 for key, item in value.items()

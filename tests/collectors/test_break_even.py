@@ -36,7 +36,7 @@ def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
 
 
 def after(hours: float) -> BreakEven:
-    return BreakEven(steps=1e9, candidates=UNKNOWN, after_s=hours * 3600)
+    return BreakEven(steps=1e9, units=UNKNOWN, after_s=hours * 3600)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ from tests.analysis.compared import (
     traced,
     with_run,
 )
+from tests.record import handmade
 from tests.render import profiles
 
 # ---------------------------------------------------------------- nothing changed
@@ -91,7 +92,7 @@ def metrics_of(run: RunComparison) -> dict[str, str]:
 
 def _times(rounds: Sequence[float], ratio: float) -> dict[str, object]:
     run = timed(profile().runs[0], STEP_US * ratio, rounds=rounds)
-    return {name: getattr(run, name) for name in ("step", "evaluation_time", "ms_per_candidate", "rounds")}
+    return {name: getattr(run, name) for name in ("step", "evaluation_time", "per_unit", "rounds")}
 
 
 # ---------------------------------------------------------------- the machine itself
@@ -328,7 +329,7 @@ def test_without_times_there_is_no_verdict_on_them() -> None:
 
 def test_a_time_that_is_gone_is_inconclusive() -> None:
     gone = Skipped(reason="TIMING timed out")
-    head = with_run(profile(), step=gone, evaluation_time=gone, ms_per_candidate=gone, rounds=gone)
+    head = with_run(profile(), step=gone, evaluation_time=gone, per_unit=gone, rounds=gone)
 
     found = compare(profile(), head)
 
@@ -578,7 +579,7 @@ def test_other_results_are_a_cause_and_fail() -> None:
     base = profile()
     evaluation = base.runs[0].evaluation
     assert not isinstance(evaluation, Skipped)
-    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 40, failed=evaluation.failed + 40)
+    moved = handmade.counted(evaluation, proved=372, failed=4060)
 
     found = compare(base, with_run(base, evaluation=moved))
 
@@ -628,7 +629,7 @@ def test_what_near_ties_can_turn_is_no_other_result() -> None:
     base = with_run(profile(), agreement=ties)
     evaluation = base.runs[0].evaluation
     assert not isinstance(evaluation, Skipped)
-    moved = msgspec.structs.replace(evaluation, proved=evaluation.proved - 2, failed=evaluation.failed + 2)
+    moved = handmade.counted(evaluation, proved=410, failed=4022)
 
     assert compare(base, with_run(base, evaluation=moved)).exit_code == 0
 
@@ -842,14 +843,14 @@ def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_ev
     given = traced(profile(), *BEFORE)
     evaluation = given.runs[0].evaluation
     assert not isinstance(evaluation, Skipped)
-    fewer = msgspec.structs.replace(evaluation, candidates=evaluation.candidates // 2, steps=evaluation.steps // 2)
+    fewer = msgspec.structs.replace(evaluation, units=evaluation.units // 2, steps=evaluation.steps // 2)
     base = msgspec.structs.replace(given, runs=(timed(given.runs[0], STEP_US, evaluation_s=1.0),))
     halved = msgspec.structs.replace(given.runs[0], evaluation=fewer)
     head = msgspec.structs.replace(given, runs=(timed(halved, STEP_US, evaluation_s=evaluation_s),))
 
     run = only_run(base, head)
 
-    more_us = 1e6 * (evaluation_s / fewer.candidates - 1.0 / evaluation.candidates)
+    more_us = 1e6 * (evaluation_s / fewer.units - 1.0 / evaluation.units)
     assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
     assert [cause.cause for cause in run.causes] == ["results", "host"]
     assert run.causes[1].subject == "outside of the median step"

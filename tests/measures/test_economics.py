@@ -21,6 +21,7 @@ from kgprof.model import (
     TimingPass,
 )
 from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
+from tests.record import handmade
 
 OK = Exit(outcome="ok")
 
@@ -77,7 +78,7 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     # 4.0 s over 500 us
     assert isinstance(found.cold, BreakEven)
     assert (found.cold.steps, found.cold.after_s) == (pytest.approx(8000.0), pytest.approx(4.0))
-    assert found.cold.candidates == Skipped(reason="the workload counts no candidates")
+    assert found.cold.units == Skipped(reason="the workload counts no candidates")
     assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
     assert found.text == (
         "batched.default: it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
@@ -113,9 +114,7 @@ def test_candidates_decide_where_both_runs_finished_theirs() -> None:
     found = of(slow, fast)
     # 2 ms a candidate over 4 s: 2,000 candidates, 20 of which a step advances
     assert found.saved_us == pytest.approx(2000.0)
-    assert found.cold == BreakEven(
-        steps=pytest.approx(100.0), candidates=pytest.approx(2000.0), after_s=pytest.approx(6.0)
-    )
+    assert found.cold == BreakEven(steps=pytest.approx(100.0), units=pytest.approx(2000.0), after_s=pytest.approx(6.0))
 
 
 def test_one_evaluation_on_a_side_tells_nothing_beyond_the_noise() -> None:
@@ -193,14 +192,14 @@ def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
 def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
     evaluation = run(COMPILED).evaluation
     assert not isinstance(evaluation, Skipped)
-    stepless = msgspec.structs.replace(evaluation, steps=0, unfinished=evaluation.candidates)
+    stepless = handmade.counted(msgspec.structs.replace(evaluation, steps=0), unfinished=evaluation.units)
 
     found = of(
         eager(1000.0, 1000.0, 1000.0), msgspec.structs.replace(compiled(500.0, 500.0, 500.0), evaluation=stepless)
     )
 
     assert isinstance(found.cold, BreakEven)
-    assert found.cold.candidates == Skipped(reason="its evaluation counts no step")
+    assert found.cold.units == Skipped(reason="its evaluation counts no step")
 
 
 def test_a_round_that_timed_no_step_has_no_warm_start() -> None:

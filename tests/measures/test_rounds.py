@@ -25,6 +25,7 @@ from kgprof.model import (
     TimedRound,
     TimingPass,
 )
+from kgprof.reading.link_prediction import UNIT
 from kgprof.render import summary
 from tests.record import handmade
 
@@ -58,6 +59,7 @@ def run_of(*further: RoundRecord, evaluates: bool = False) -> RunRecord:
         trace=absent,
         host=absent,
         kernels=absent,
+        unit=UNIT,
         evaluation=handmade._evaluation() if evaluates else absent,
         log="",
         rounds=further,
@@ -88,7 +90,7 @@ def test_each_round_counts_as_its_median_and_warm_calls_are_those_of_the_further
         warm_first_call_s=(0.5, 0.75),
         step=over("us", 100.0, 110.0, 120.0, median=110.0, p10=102.0, p90=118.0),
         evaluation_time=Skipped(reason="the workload has no whole evaluation"),
-        ms_per_candidate=Skipped(reason="not here"),
+        per_unit=Skipped(reason="not here"),
         warm_first_call=over("s", 0.5, 0.75, median=0.625, p10=0.525, p90=0.725),
         graphs_from_cache=(2, 2),
         graphs_compiled=(0, 0),
@@ -101,7 +103,7 @@ def test_an_evaluations_candidates_are_divided_by_in_every_round() -> None:
 
     assert isinstance(found, Rounds)
     assert found.evaluation_s == (5.0, 6.5)
-    assert found.ms_per_candidate == over("ms/candidate", 50.0, 65.0, median=57.5, p10=51.5, p90=63.5)
+    assert found.per_unit == over("ms/candidate", 50.0, 65.0, median=57.5, p10=51.5, p90=63.5)
 
 
 def test_one_round_and_a_run_that_was_not_timed_have_none() -> None:
@@ -156,7 +158,10 @@ def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_o
     assert found.exit_code == EXIT_OK
     cells = {column.name: column.cell(found.runs[0]) for column in summary.columns(found)}
     assert list(cells)[:3] == ["ms/step", "ms/candidate", "ms/candidate, rounds"]
-    assert (cells["ms/candidate"].text, cells["ms/candidate"].details) == ("0.0260", ("n = 2, no spread",))
+    assert (cells["ms/candidate"].text, cells["ms/candidate"].details) == (
+        "0.0260",
+        ("n = 2, no spread", "38,462 candidates/s"),
+    )
     assert (cells["ms/candidate, rounds"].text, cells["ms/candidate, rounds"].details) == (
         "0.0300",
         ("0.0260\N{EN DASH}0.0400", "n = 3, min\N{EN DASH}max"),

@@ -39,24 +39,27 @@ def test_step_time_is_over_the_steps_of_all_evaluations() -> None:
 
 
 def test_candidate_time_is_the_evaluation_over_its_candidates() -> None:
-    found = times.candidate_time(run(EAGER, evaluation_s=0.5).timing, evaluation())
+    found = times.unit_time(run(EAGER, evaluation_s=0.5))
 
     assert isinstance(found, Spread)
     assert (found.median, found.samples, found.unit) == (pytest.approx(5.0), 3, "ms/candidate")
 
 
 def test_candidate_time_is_not_given_for_unfinished_work() -> None:
-    found = times.candidate_time(run(EAGER).timing, evaluation(unfinished=7))
+    found = times.unit_time(run(EAGER, unfinished=7))
 
     assert found == Skipped(reason="7 of 100 candidates are unfinished")
 
 
 def test_candidate_time_says_what_is_missing() -> None:
-    empty = msgspec.structs.replace(evaluation(), candidates=0)
+    empty = msgspec.structs.replace(evaluation(), units=0, tallies=())
 
-    assert times.candidate_time(GONE, evaluation()) == GONE
-    assert times.candidate_time(run(EAGER).timing, GONE) == GONE
-    assert times.candidate_time(run(EAGER).timing, empty) == Skipped(reason="the evaluation has no candidate")
+    def of(**changes: object) -> Spread | Skipped:
+        return times.unit_time(msgspec.structs.replace(run(EAGER), **changes))
+
+    assert of(timing=GONE) == GONE
+    assert of(evaluation=GONE) == GONE
+    assert of(evaluation=empty) == Skipped(reason="the evaluation has no candidate")
 
 
 def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:

@@ -11,10 +11,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kgprof.model import (
     RECORDING_SCHEMA_VERSION,
     Agreement,
-    CapCounters,
     Compilation,
     CompilePass,
     Environment,
@@ -25,7 +26,6 @@ from kgprof.model import (
     Options,
     PassName,
     Plan,
-    RankMetrics,
     Recording,
     RecordingHeader,
     RunAgreement,
@@ -36,6 +36,7 @@ from kgprof.model import (
     TracePass,
 )
 from kgprof.reading import layout, recordings
+from kgprof.reading.link_prediction import UNIT, CandidateResults, CapCounters, RankMetrics
 from kgprof.record import store
 
 BATCHED = RunKey(strategy="batched", mode="eager")
@@ -91,6 +92,7 @@ def _header() -> RecordingHeader:
             environment=ENVIRONMENT,
             vector_isa_probe_s=8.5,
             agreement=True,
+            unit=UNIT,
         ),
     )
 
@@ -178,8 +180,16 @@ def _host_pass(per_step: float) -> HostPass:
     return HostPass(step_us=(per_step * 1.4,) * 5, rows=(row,), rows_left_out=7, total_self_us=per_step * 5)
 
 
+def counted(evaluation: Evaluation, **counts: int) -> Evaluation:
+    """Other numbers in the tallies of these names."""
+    tallies = (msgspec.structs.replace(t, count=counts.pop(t.name, t.count)) for t in evaluation.tallies)
+    changed = msgspec.structs.replace(evaluation, tallies=tuple(tallies))
+    assert not counts
+    return changed
+
+
 def _evaluation() -> Evaluation:
-    return Evaluation(
+    return CandidateResults(
         candidates=100,
         proved=20,
         failed=50,
@@ -197,7 +207,7 @@ def _evaluation() -> Evaluation:
             ),
         ),
         settings={"dataset": "invented", "dtype": "float64"},
-    )
+    ).declared()
 
 
 def _agreement() -> Agreement:

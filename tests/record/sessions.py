@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kgprof.model import CapCounters, Evaluation
+from kgprof.model import Evaluation
+from kgprof.reading.link_prediction import CandidateResults, CapCounters
 from kgprof.workloads.protocol import Tick
 
-EVALUATION = Evaluation(
+EVALUATION = CandidateResults(
     candidates=3,
     proved=1,
     failed=2,
@@ -21,7 +22,7 @@ EVALUATION = Evaluation(
     nan_scores=0,
     metrics=(),
     settings={},
-)
+).declared()
 
 
 class Stepping:

@@ -9,13 +9,13 @@ import msgspec
 from kgprof import collectors
 from kgprof.analysis import trace_diff
 from kgprof.compare.flame_diff import flame_difference
+from kgprof.measures.times import throughput
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
     AcceptedFinding,
     BoundTotal,
     BreakEven,
     BudgetCheck,
-    CapCounters,
     Cause,
     CauseKind,
     Ceiling,
@@ -66,7 +66,6 @@ from kgprof.model import (
     PhaseChange,
     Presence,
     Profile,
-    RankMetrics,
     Roofline,
     Rounds,
     RunAgreement,
@@ -87,6 +86,8 @@ from kgprof.model import (
     Undecided,
     Verdict,
 )
+from kgprof.reading.link_prediction import UNIT, CandidateResults, CapCounters, RankMetrics
+from tests.record import handmade
 from tests.render.flames import SLOWER, flame
 
 # What a renderer must let through as nothing but text.
@@ -196,9 +197,9 @@ def findings() -> Profile:
     )
     runs = [_run(key) for key in KEYS]
     runs[3] = msgspec.structs.replace(runs[3], agreement=different)
-    unfinished = msgspec.structs.replace(_evaluation(), unfinished=40, depth_truncated=600)
+    unfinished = handmade.counted(_evaluation(), unfinished=40, truncated=600)
     missing = Skipped(reason="40 of 5,040 candidates are unfinished")
-    runs[5] = msgspec.structs.replace(runs[5], evaluation=unfinished, ms_per_candidate=missing)
+    runs[5] = msgspec.structs.replace(runs[5], evaluation=unfinished, per_unit=missing)
     found = (
         _finding("KGP501", Level.ERROR, KEYS[3], "torch_cond.default: 12 of 5,040 results differ from batched.eager"),
         _finding("KGP502", Level.ERROR, KEYS[5], "fused.default: 40 of 5,040 candidates are unfinished"),
@@ -220,7 +221,7 @@ def as_is() -> Profile:
         key=key,
         is_baseline=False,
         evaluation_time=none,
-        ms_per_candidate=none,
+        per_unit=none,
         evaluation=none,
         speedup=Skipped(reason="no run is declared as the baseline"),
         agreement=Skipped(reason="the workload does not compare its results"),
@@ -317,7 +318,7 @@ def gate() -> Profile:
             _run(key),
             step=untimed,
             evaluation_time=untimed,
-            ms_per_candidate=untimed,
+            per_unit=untimed,
             speedup=untimed,
             evaluation=untimed,
             agreement=untimed,
@@ -420,7 +421,7 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
 
     def poisoned(value: object, name: str = "") -> object:
         # These are words of the model, not strings from outside.
-        if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "side", "ties"):
+        if name in ("kind", "verdict", "level", "status", "outcome", "measured_in", "observer", "better"):
             return value
         if name in ("cause", "time_of", "undecided"):
             return value
@@ -437,7 +438,7 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
         if isinstance(value, list | tuple):
             return [poisoned(item, "" if isinstance(item, dict) else name) for item in value]
         if isinstance(value, dict):
-            flags = name in ("flags", "settings")
+            flags = name in ("flags", "settings", "group", "conditions")
             return {
                 (next(texts) + str(i) if flags else key): poisoned(item, "flag" if flags else str(key))
                 for i, (key, item) in enumerate(value.items())
@@ -639,6 +640,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         ComparedMetric(
             name="ms/candidate",
             run=run,
+            rate="candidates/s",
             unit="ms/candidate",
             time_of=TimeOf.UNIT,
             base=0.107,
@@ -707,7 +709,9 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         exit=Exit(outcome="ok", exit_code=0, elapsed_s=31.0),
         step=_spread(step, 306, "us"),
         evaluation_time=_spread(step * 102 / 1e6, 3, "s"),
-        ms_per_candidate=_spread(step * 102 / 1e3 / 5040, 3, "ms/candidate"),
+        unit=UNIT,
+        per_unit=(per_unit := _spread(step * 102 / 1e3 / 5040, 3, "ms/candidate")),
+        throughput=throughput(per_unit, UNIT),
         speedup=Skipped(reason="this run is the baseline")
         if key == EAGER
         else Speedup(
@@ -797,7 +801,7 @@ def _lost(key: RunKey, outcome: str, during: str, message: str) -> RunReport:
         exit=Exit(outcome=outcome, message=message, during=during, traceback="Traceback ...\n", elapsed_s=3.0),
         step=gone,
         evaluation_time=gone,
-        ms_per_candidate=gone,
+        per_unit=gone,
         speedup=gone,
         evaluation=gone,
         agreement=gone,
@@ -823,7 +827,7 @@ def _spread(median: float, samples: int, unit: str) -> Spread:
 
 
 def _evaluation() -> Evaluation:
-    return Evaluation(
+    return CandidateResults(
         candidates=5040,
         proved=412,
         failed=4020,
@@ -850,7 +854,7 @@ def _evaluation() -> Evaluation:
             "policy": "seeded random weights",
             "corruptions evaluated": "10 a side",
         },
-    )
+    ).declared()
 
 
 def _compile(key: RunKey, step: float) -> CompileSummary:
@@ -1311,7 +1315,7 @@ def _rounds(step_us: float) -> Rounds:
         warm_first_call_s=(2.0, 2.5, 3.0),
         step=_spread(step_us, 4, "us"),
         evaluation_time=_spread(step_us * 102 / 1e6, 4, "s"),
-        ms_per_candidate=_spread(step_us * 102 / 1e3 / 5040, 4, "ms/candidate"),
+        per_unit=_spread(step_us * 102 / 1e3 / 5040, 4, "ms/candidate"),
         warm_first_call=_spread(2.5, 3, "s"),
         graphs_from_cache=(2, 2, 2),
         graphs_compiled=(0, 0, 0),
@@ -1337,8 +1341,8 @@ def _economics(key: RunKey) -> Economics | Skipped:
         eager_time=_spread(0.105, 4, "ms/candidate"),
         rounds=4,
         saved_us=45.7,
-        cold=BreakEven(steps=6200.0, candidates=306_346.0, after_s=18.2),
-        warm=BreakEven(steps=841.0, candidates=41_575.0, after_s=2.47),
+        cold=BreakEven(steps=6200.0, units=306_346.0, after_s=18.2),
+        warm=BreakEven(steps=841.0, units=41_575.0, after_s=2.47),
         verdict="pays",
         text=f"{key.slug}: it has earned back the 14.2 s that compiling takes on a cold cache after 6,200 steps",
     )

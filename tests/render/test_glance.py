@@ -71,7 +71,7 @@ def test_rounds_are_processes() -> None:
         warm_first_call_s=(1.0, 1.1),
         step=msgspec.structs.replace(step, samples=3, measured_in=PassName.TIMING),
         evaluation_time=unknown,
-        ms_per_candidate=unknown,
+        per_unit=unknown,
         warm_first_call=unknown,
     )
     runs = tuple(msgspec.structs.replace(run, rounds=rounds) for run in profile.runs)

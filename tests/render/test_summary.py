@@ -17,6 +17,7 @@ from kgprof.model import (
     Skipped,
 )
 from kgprof.render import by_name, summary
+from tests.record import handmade
 from tests.render import profiles
 
 for_people = pytest.mark.parametrize("name", ["html", "text", "markdown"])
@@ -33,7 +34,7 @@ def words(name: str, profile: Profile) -> str:
 @for_people
 def test_an_evaluation_that_counts_nothing_is_shown_by_its_whole_time(name: str) -> None:
     gone = Skipped(reason="the workload's evaluation counts nothing")
-    run = msgspec.structs.replace(profiles.clean().runs[0], evaluation=gone, ms_per_candidate=gone)
+    run = msgspec.structs.replace(profiles.clean().runs[0], evaluation=gone, per_unit=gone, throughput=gone)
 
     shown = words(name, with_runs(profiles.clean(), run))
 
@@ -46,7 +47,7 @@ def test_an_evaluation_that_counts_nothing_is_shown_by_its_whole_time(name: str)
 def test_metrics_over_unknown_candidates_carry_a_mark_and_a_note(name: str) -> None:
     run = profiles.clean().runs[0]
     assert isinstance(run.evaluation, Evaluation)
-    unknown = msgspec.structs.replace(run.evaluation, overflow=2520)
+    unknown = handmade.counted(run.evaluation, overflow=2520)
 
     shown = words(name, with_runs(profiles.clean(), msgspec.structs.replace(run, evaluation=unknown)))
 

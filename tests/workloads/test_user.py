@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kgprof.errors import UsageError
-from kgprof.model import Agreement, Alternative, RunAgreement, RunKey, Skipped
+from kgprof.model import Agreement, Alternative, Evaluation, RunAgreement, RunKey, Skipped, WorkUnit
 from kgprof.workloads import loading
 from kgprof.workloads.protocol import (
     BufferSession,
@@ -54,6 +54,95 @@ def strategies(baseline: str | None = None, **found: object) -> UserWorkload:
     workload = as_workload(SimpleNamespace(strategies=found, baseline=baseline), name="file.py:it")
     assert isinstance(workload, UserWorkload)
     return workload
+
+
+# ---------------------------------------------------------------- what its work is counted in
+
+
+def unit_of(found: object, module: object = None) -> WorkUnit:
+    workload = as_workload(found, name="file.py:it", module=module)
+    assert isinstance(workload, UserWorkload)
+    return workload.unit
+
+
+def test_a_unit_is_declared_on_the_object_or_for_a_function_in_its_module() -> None:
+    module = SimpleNamespace(unit="query", units_per_step=lambda: 8)
+    tokens = WorkUnit(name="token", plural="tokens", per_step=4096)
+
+    assert unit_of(SimpleNamespace(strategies={"a": three}, unit="token", units_per_step=4096)) == tokens
+    assert unit_of(three, module) == WorkUnit(name="query", plural="queries", per_step=8)
+    assert unit_of(Job(), module) == unit_of(three, SimpleNamespace(unit=torch.ones(2))) == WorkUnit()
+
+
+@pytest.mark.parametrize("per_step", [0, -4, 4.5, True, "many", lambda: 0, lambda: 1 // 0])
+def test_units_of_a_step_that_are_no_number_are_refused(per_step: object) -> None:
+    with pytest.raises(UsageError, match="units_per_step"):
+        unit_of(three, SimpleNamespace(unit="token", units_per_step=per_step))
+
+
+@pytest.mark.parametrize("unit", [7, "", "4 tokens", "a\nb", "step", ["token"]])
+def test_a_unit_that_is_no_word_is_refused(unit: object) -> None:
+    with pytest.raises(UsageError, match="unit is"):
+        unit_of(SimpleNamespace(strategies={"a": three}, unit=unit, units_per_step=4))
+
+
+def evaluated(returned: object, **declared: object) -> Evaluation | None:
+    job = Job()
+    job.evaluate = lambda tick: (tick(), tick(), returned)[-1]  # type: ignore[method-assign]
+    workload = as_workload(SimpleNamespace(strategies={"job": job}, **declared), name="file.py:it")
+    session = workload.prepare(run("job"), CPU)
+    assert isinstance(session, EvaluationSession)
+    return session.evaluate(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("returned", "declared", "units"),
+    [
+        (12, {"unit": "token"}, 12),
+        ({"units": 12}, {}, 12),
+        (None, {"units_per_step": 5}, 10),
+        ({"loss": 0.5}, {"units_per_step": 5}, 10),
+        ({"loss": 0.5}, {}, 0),
+    ],
+)
+def test_a_job_counts_what_it_returns_or_its_steps(returned: object, declared: dict[str, object], units: int) -> None:
+    found = evaluated(returned, **declared)
+
+    assert found is not None
+    assert (found.units, found.steps, found.finished) == (units, 2, units)
+
+
+def test_a_job_that_says_nothing_counts_nothing() -> None:
+    assert evaluated(None) is evaluated(3) is evaluated(torch.ones(1), unit="token") is None
+
+
+def test_metrics_carry_what_is_known_about_them_and_one_that_is_no_number_is_a_fault() -> None:
+    given = {"value": torch.tensor(91.0), "unit": "%", "better": "higher", "tolerance": 0.5}
+
+    found = evaluated({"accuracy": given, "loss": 2.0, "norm": float("nan")})
+
+    assert found is not None
+    accuracy, loss = found.metrics
+    assert (accuracy.value, accuracy.unit, accuracy.better, accuracy.tolerance) == (91.0, "%", "higher", 0.5)
+    assert (loss.value, loss.unit, loss.better, loss.tolerance) == (2.0, "", "", pytest.approx(2e-4))
+    assert [(tally.name, tally.kind) for tally in found.tallies] == [("norm is nan", "fault")]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {"units": 0},
+        {"units": 2.5},
+        {"loss": "low"},
+        {"loss": torch.ones(2)},
+        {"loss": {"unit": "%"}},
+        {"loss": {"value": 1.0, "better": "up"}},
+        {"loss": {"value": 1.0, "lower": True}},
+    ],
+)
+def test_a_count_or_a_metric_that_is_none_is_refused(returned: object) -> None:
+    with pytest.raises(UsageError, match="evaluate"):
+        evaluated(returned)
 
 
 # ---------------------------------------------------------------- what it offers

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from kgprof import model as m
+from kgprof.reading.link_prediction import CandidateResults, CapCounters
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.ranking import rank
@@ -120,6 +121,9 @@ class EvaluatorSession:
         return self._search.buffers()
 
     def evaluate(self, tick: Callable[[], None]) -> m.Evaluation:
+        return self.count(tick).declared()
+
+    def count(self, tick: Callable[[], None]) -> CandidateResults:
         """From the start to the end, or to the step cap, which leaves candidates unfinished."""
         self._search.restart()
         steps = 0
@@ -137,12 +141,12 @@ class EvaluatorSession:
         return {"outcome": self._result.outcome, "steps": self._result.steps}
 
 
-def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> m.Evaluation:
+def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> CandidateResults:
     """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
     classes = np.bincount(found.outcome, minlength=5)
     proved = found.outcome == PROVED
     ranking = rank(proved.astype(np.float64), candidates)
-    return m.Evaluation(
+    return CandidateResults(
         candidates=len(found.outcome),
         proved=int(classes[PROVED]),
         failed=int(classes[FAILED]),
@@ -152,7 +156,7 @@ def summarise(found: Found, candidates: Candidates, steps: int, settings: Mappin
         invalid=candidates.invalid,
         deep=int((proved & (found.steps > DEEP_STEPS)).sum()),
         steps=steps,
-        dropped=m.CapCounters(**found.dropped._asdict()),
+        dropped=CapCounters(**found.dropped._asdict()),
         nan_scores=found.nans + ranking.nan_scores,
         metrics=ranking.metrics,
         settings=dict(settings),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kgprof import model as m
+from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.sampler import NO_CANDIDATE, SIDES, Candidates
 
 Floats = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ BOTH_SIDES = "both"
 class Ranking:
     """``metrics``: for head, tail and both together, one entry for each rule of TIES. NaN scores ranked as -inf."""
 
-    metrics: tuple[m.RankMetrics, ...]
+    metrics: tuple[RankMetrics, ...]
     nan_scores: int
 
 
@@ -88,10 +88,10 @@ TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
 }
 
 
-def _metrics(side: str, ties: str, first: Places, last: Places) -> m.RankMetrics:
+def _metrics(side: str, ties: str, first: Places, last: Places) -> RankMetrics:
     sums = TIES[ties](first, last)
     hits_at_1, hits_at_3, hits_at_10 = (hits / len(first) for hits in sums.hit_sums)
-    return m.RankMetrics(
+    return RankMetrics(
         side=side,
         ties=ties,
         queries=len(first),

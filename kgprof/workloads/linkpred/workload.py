@@ -9,6 +9,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
+from kgprof.reading.link_prediction import UNIT
 from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
@@ -37,9 +38,10 @@ def build(args: Sequence[str], seed: int) -> LinkPrediction:
 
 
 class LinkPrediction:
-    """ComparableWorkload: candidates ranked by whether the policy's greedy search proves them."""
+    """ComparableWorkload and CountingWorkload: candidates ranked by whether the policy's greedy search proves them."""
 
     name = "linkpred"
+    unit = UNIT
 
     def __init__(self, options: LinkpredOptions, graph: KnowledgeGraph, candidates: Candidates, seed: int) -> None:
         self.options = options

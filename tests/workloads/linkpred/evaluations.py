@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from kgprof.model import Evaluation
+from kgprof.reading.link_prediction import CandidateResults
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Found, SlotSearch
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
@@ -24,7 +24,7 @@ TREE = ("--dataset", "family-tree:120", "--queries", "40", "--corruptions", "3",
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluated:
-    evaluation: Evaluation
+    evaluation: CandidateResults
     found: Found
     strategy: SlotStrategy
 
@@ -52,7 +52,7 @@ def evaluate(
     strategy = kind(of.problem(CPU))
     search = SlotSearch(strategy, mode, backend)
     session = EvaluatorSession(search, of.candidates, of.settings(), of.options.max_steps)
-    evaluation = session.evaluate(lambda: None)
+    evaluation = session.count(lambda: None)
     return Evaluated(evaluation=evaluation, found=search.found(), strategy=strategy)
 
 

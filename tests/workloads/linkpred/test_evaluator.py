@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kgprof.model import CapCounters
+from kgprof.reading.link_prediction import CapCounters
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Found, SlotSearch, summarise
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgprof.model import RankMetrics
+from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, build
 from kgprof.workloads.linkpred.ranking import BOTH_SIDES, TIES, Ranking, rank
 from kgprof.workloads.linkpred.sampler import SIDES, Candidates, sample

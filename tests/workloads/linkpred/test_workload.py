@@ -131,7 +131,7 @@ def test_reference_runs_the_whole_candidate_set() -> None:
     session = small().prepare(RunKey(strategy="reference", mode="eager"), CPU)
     session.step()
 
-    evaluation = session.evaluate(lambda: None)
+    evaluation = session.count(lambda: None)
 
     assert (evaluation.steps, evaluation.unfinished) == (320, 0)
     assert evaluation.metrics == evaluate(small(), Fused).evaluation.metrics
