@@ -99,7 +99,7 @@ def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pyte
     [
         ("report.html", "<!doctype html><title>another tool</title></html>", "no report.html of kgprof's"),
         ("report.json", "{", "no Profile"),
-        ("report.json", f'{{{{"schema_version": {PROFILE_SCHEMA_VERSION}}}}}', "no Profile"),
+        ("report.json", f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}', "no Profile"),
         ("report.json", "[" * 100_000, "no Profile"),
         ("report.json", "", "no Profile"),
     ],
