@@ -13,13 +13,12 @@ from kgprof.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
-    EXIT_OK,
     EXIT_WORKLOAD,
 )
 from kgprof.wording import plural, relative, short
 
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
-_STATUS = {EXIT_OK: "ok", EXIT_GATE_FAILED: "failed", EXIT_WORKLOAD: "failed"}
+_STATUS = {EXIT_GATE_FAILED: m.VerdictStatus.FAILED, EXIT_WORKLOAD: m.VerdictStatus.FAILED}
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
@@ -104,11 +103,11 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
     if not found:
-        return m.Verdict(status="ok", text=_passed(compared), reasons=_also(compared))
+        return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
     first, code = found[0], found[0].exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         text = f"no time decides: {first.same_for_all}"
-        return m.Verdict(status="inconclusive", text=text, reasons=_also(compared))
+        return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
     text = f"{_LEADS.get(code, '')}{first.text}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
     if run is not None and run.causes and not isinstance(run.explained_us, m.Skipped):
@@ -118,7 +117,9 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
             text += f" (explains {short(cause.explains_us / 1000)} of {short(run.delta_us / 1000)} ms/{run.per})"
     others = dict.fromkeys(reason.text for reason in found[1:])
-    return m.Verdict(status=_STATUS.get(code, "inconclusive"), text=text, reasons=(*others, *_also(compared)))
+    return m.Verdict(
+        status=_STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), text=text, reasons=(*others, *_also(compared))
+    )
 
 
 def metric_words(metric: m.ComparedMetric) -> str:

@@ -7,7 +7,8 @@ from enum import StrEnum
 from kgprof.model.findings import Finding, Location
 from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
-from kgprof.model.options import PassName, RunKey
+from kgprof.model.options import RunKey
+from kgprof.model.passes import PassName
 from kgprof.model.structs import Model, Skipped
 from kgprof.model.verdict import Verdict
 

@@ -128,7 +128,9 @@ def _findings(profile: m.Profile) -> list[Annotation]:
     rules = {rule.id: rule for rule in profile.rules}
     findings = profile.findings
     if profile.comparison is not None:
-        findings = tuple(new.finding for new in compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW))
+        findings = tuple(
+            new.finding for new in compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW)
+        )
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
     annotations = []
     for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in failing, *cost_order([f]))):

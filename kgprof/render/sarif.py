@@ -169,9 +169,11 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
     """``rules``: the index of each id. What is new comes first, so that the limit cuts what is unchanged."""
     compared = profile.comparison.findings if profile.comparison is not None else ()
     states = {
-        row.finding: "updated" if row.grew else row.status for row in compared if row.status in ("new", "unchanged")
+        row.finding: "updated" if row.grew else row.status
+        for row in compared
+        if row.status is not m.FindingStatus.FIXED
     }
-    new = {row.finding for row in compare_words.of_status(compared, "new")}
+    new = {row.finding for row in compare_words.of_status(compared, m.FindingStatus.NEW)}
     seen: Counter[str] = Counter()
     results = []
     for finding in sorted(profile.findings, key=lambda finding: finding not in new)[:LIMIT]:

@@ -613,7 +613,6 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
     """One of each verdict, of each unit."""
     step = ComparedMetric(
         name="step",
-        time_of="step",
         run=run,
         unit="us",
         time_of=TimeOf.STEP,
