@@ -61,9 +61,9 @@ class SourceText:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
         name = user_function(function)
         found = [
-            candidate
-            for candidate in self._parsed(file).definitions
-            if candidate.name == name and candidate.begins_at(first_line, resumed=is_resumed(function))
+            each
+            for each in self._parsed(file).definitions
+            if each.name == name and each.begins_at(first_line, resumed=is_resumed(function))
         ]
         if not found:
             return self.at(file, first_line, function)

@@ -102,7 +102,7 @@ class Guard:
     ) -> None:
         """``compiled``: something has to have been compiled; ``or_buffers``: or buffers were declared."""
         __tracebackhide__ = True
-        from kgprof.model import Level
+        from kgprof import model as m
         from kgprof.watching.watch import line_of
 
         if not self._watched:
@@ -112,7 +112,7 @@ class Guard:
             line_of(finding)
             for watched in self._watched
             for finding in watched.findings
-            if finding.rule in ids and (notes or finding.level is not Level.NOTE)
+            if finding.rule in ids and (notes or finding.level is not m.Level.NOTE)
         ]
         if against:
             raise AssertionError("\n".join((f"demanded: {demand}", *against)))

@@ -1,4 +1,4 @@
-"""What an older kgprof put into sentences becomes fields when its Recordings and Profiles are read."""
+"""What an older kgprof put into sentences becomes fields when its Recordings are read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from kgprof.render.carried import decoded
 
-from kgprof.model import CompilePass, CompileSummary, Profile, TimingPass, Unavailable, encode_json
+from kgprof.model import CompilePass, TimingPass, Unavailable
 from kgprof.reading import layout, recordings
 from tests.record import handmade
-from tests.render import profiles
 
 NO_LOGS = "capture torch logs unavailable: TypeError: 'NoneType': no such name"
 CUT_OFF = "capture structured trace incomplete: the file breaks off"
@@ -52,13 +49,3 @@ def test_a_slow_first_evaluation(folder: Path) -> None:
 
     assert isinstance(timing, TimingPass)
     assert (timing.slow_first, timing.notes) == (1.35, ("another",))
-
-
-def test_the_captures_of_a_profile() -> None:
-    document = json.loads(encode_json(profiles.clean()))
-    document["runs"][0]["compile"]["capture_unavailable"] = [NO_LOGS, CUT_OFF]
-
-    profile: Profile = decoded(msgspec.json.encode(document), "report.json")
-
-    assert isinstance(profile.runs[0].compile, CompileSummary)
-    assert profile.runs[0].compile.capture_unavailable == FIELDS
