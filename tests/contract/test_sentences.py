@@ -1,7 +1,8 @@
 """No sentence is read by code: with every sentence of a Recording or a Profile replaced, all else stays the same.
 
 A sentence becomes another text of another length; equal sentences become equal texts, because a reason that several
-runs share is said once. What torch and the workload wrote themselves (records, logs, source lines) is evidence and stays.
+runs share is said once. What torch and the workload wrote themselves (records, logs, source lines) is evidence and
+stays.
 """
 
 from __future__ import annotations
