@@ -51,7 +51,6 @@ LEVELS = (
     replace(_SHORT, timelines=1, flames=1, flame_rows=8, host_rows=0, kernel_rows=8, name=300, lines=100),
     _BARE,
     replace(_BARE, carries=Share.NOTHING),
-    replace(_BARE, carries=Share.NOTHING, name=150),
     replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),
     replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
