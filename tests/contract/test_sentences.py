@@ -31,8 +31,14 @@ from tests.regressions.planted import regressions, unchanged
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 # By field, in whatever Struct it stands. Those of EVIDENCE are torch's or the program's own text, not kgprof's.
-SENTENCES = {"reason", "reasons", "note", "notes", "message", "detail", "why", "evidence", "text", "warnings"}
-EVIDENCE = {"LogExcerpt.text", "Location.text", "LogLine.message", "Rule.why", "TraceRecord.text", "RegistryEntry.text"}
+SENTENCES = {
+    *("reason", "reasons", "note", "notes", "message", "detail", "why", "evidence", "text", "warnings"),
+    *("subject", "missing", "without"),
+}
+EVIDENCE = {
+    *("LogExcerpt.text", "Location.text", "SourceFile.text", "RegistryEntry.text", "LogLine.text", "Rule.why"),
+    *("OfferedFrame.text", "OfferedFrame.why", "SyncRecord.text"),
+}
 
 
 def rewritten(value: Any, write: Callable[[str], str]) -> Any:
