@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import (
@@ -159,18 +161,13 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
 
 
 def _joined(events: list[Alias]) -> Alias:
-    first = events[0]
     kinds = [event.kind for event in events]
     order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
-    return Alias(
-        run=first.run,
-        rule=first.rule,
+    return msgspec.structs.replace(
+        events[0],
         kind=next(kind for kind in order if kind in kinds),
-        function=first.function,
-        location=first.location,
         pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
         serious=any(event.serious for event in events),
-        identity=first.identity,
         detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
         calls=max(event.calls for event in events),
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
@@ -95,18 +97,14 @@ def _writes(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> Iterator[
 
 
 def _joined(events: list[Mutation]) -> Mutation:
-    first = events[0]
     kinds = {event.kind for event in events}
-    return Mutation(
-        run=first.run,
-        function=first.function,
-        location=first.location,
+    return msgspec.structs.replace(
+        events[0],
         names=tuple(dict.fromkeys(name for event in events for name in event.names)),
         operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
         kind=next(kind for kind in (ARGUMENT, CAPTURED, FIXED) if kind in kinds),
         cuda_graphs=any(event.cuda_graphs for event in events),
         calls=max(event.calls for event in events),
-        identity=first.identity,
     )
 
 
