@@ -11,11 +11,12 @@ launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU bo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
     is_gradient,
@@ -126,6 +127,7 @@ class BufferUse(m.Model, frozen=True, kw_only=True):
 
 
 Event = AddressChange | CopiedInput | BufferUse
+Passed = tuple[m.WatchedGraph, m.GraphInput, m.Held]
 
 
 # ---------------------------------------------------------------- events
@@ -145,7 +147,9 @@ def collect(evidence: Evidence) -> tuple[Event, ...]:
 
 def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
     calls = tensors.steady(tuple(sorted({*buffer.rebound, *buffer.moved})))
-    pattern = _pattern(tensors, buffer)
+    # What happens after warm-up; what only the first calls do is set-up.
+    pattern = COPIED_INTO if tensors.steady(buffer.written_outside) else UNWRITTEN
+    pattern = REBOUND if calls else MUTATED if tensors.steady(buffer.written_inside) else pattern
     return BufferUse(
         run=tensors.key,
         name=buffer.name,
@@ -160,78 +164,66 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
     )
 
 
-def _pattern(tensors: RunTensors, buffer: m.WatchedBuffer) -> str:
-    """What happens after warm-up; what only the first calls do is set-up."""
-    if tensors.steady((*buffer.rebound, *buffer.moved)):
-        return REBOUND
-    if tensors.steady(buffer.written_inside):
-        return MUTATED
-    return COPIED_INTO if tensors.steady(buffer.written_outside) else UNWRITTEN
-
-
-def _declared_inputs(tensors: RunTensors) -> dict[str, str]:
+def _declared_inputs(tensors: RunTensors) -> dict[tuple[str, str], str]:
     """Names of arguments that take a declared buffer, by the memory where both lay first -> the buffer's name."""
     lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
-    found: dict[str, str] = {}
+    found: dict[tuple[str, str], str] = {}
     for graph, tensor, held in _inputs(tensors):
         name = lay.get((held.first.address, held.first.shape))
         if name is not None and tensors.is_argument(graph, tensor.name):
-            found.setdefault(_slot(graph, tensor), name)
+            found.setdefault((graph.compile_id, tensor.name), name)
     return found
 
 
-def _slot(graph: m.WatchedGraph, tensor: m.GraphInput) -> str:
-    return f"{graph.compile_id} {tensor.name}"
-
-
-def _changes(tensors: RunTensors, declared: dict[str, str]) -> Iterator[AddressChange]:
+def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Iterator[AddressChange]:
     """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer that is captured
     has an event of its own, at the line that rebinds it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
-    sites: dict[object, list[tuple[m.WatchedGraph, m.GraphInput, m.Held, tuple[m.Location, ...]]]] = {}
+    moving = []
     for graph, tensor, held in _inputs(tensors):
-        moved = tensors.steady(held.moved)
         from_this_call = sum(held.made_now.values())
         told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
-        if moved and len(held.moved) > from_this_call and not told:
-            lines = tensors.passing(graph, tensor.name, held)
-            key = (lines[0].file, lines[0].line) if lines else graph.compile_id
-            sites.setdefault(key, []).append((graph, tensor, held, lines))
-    for found in sites.values():
-        lines = found[0][3]
+        if tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
+            moving.append((graph, tensor, held))
+    for lines, passed in _by_line(tensors, moving):
         yield AddressChange(
-            run=tensors.key,
-            location=lines[0] if lines else None,
+            **_fields(tensors, lines, passed),
             related=lines[1:],
-            names=_once(said(tensor.name) for _, tensor, _, _ in found),
-            functions=_once(_function(tensors, graph) for graph, _, _, _ in found),
-            calls=tuple(sorted({call for _, _, held, _ in found for call in tensors.steady(held.moved)})),
-            watched=max(held.watched for _, _, held, _ in found),
-            carried=_once(maker for _, _, held, _ in found for maker in held.made_before),
-            declared=any(_slot(graph, tensor) in declared for graph, tensor, _, _ in found),
-            cuda_graphs=any(graph.cuda_graphs for graph, _, _, _ in found),
-            size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
-            identity=_identity(tensors, lines),
+            calls=tuple(sorted({call for _, _, held in passed for call in tensors.steady(held.moved)})),
+            watched=max(held.watched for _, _, held in passed),
+            carried=_once(maker for _, _, held in passed for maker in held.made_before),
+            declared=any((graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed),
+            cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed),
         )
 
 
-def _identity(tensors: RunTensors, lines: tuple[m.Location, ...]) -> str:
-    return "\0".join(tensors.source.identity(lines[0] if lines else None))
-
-
-def _inputs(tensors: RunTensors) -> Iterator[tuple[m.WatchedGraph, m.GraphInput, m.Held]]:
+def _inputs(tensors: RunTensors) -> Iterator[Passed]:
     """What the program passes to its graphs."""
     for graph in tensors.tensors.graphs:
         for tensor in graph.inputs:
-            if is_gradient(tensor.name) or not tensors.is_users(graph, tensor.name):
-                continue
-            for held in tensor.held:
-                yield graph, tensor, held
+            if not is_gradient(tensor.name) and tensors.is_users(graph, tensor.name):
+                yield from ((graph, tensor, held) for held in tensor.held)
 
 
-def _function(tensors: RunTensors, graph: m.WatchedGraph) -> str:
-    place = tensors.definition(graph)
-    return place.function if place else graph.function
+def _by_line(tensors: RunTensors, passed: list[Passed]) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
+    """With the lines that pass the first of each group, or bind its name."""
+    inputs = [(tensors.passing(graph, tensor.name, held), (graph, tensor, held)) for graph, tensor, held in passed]
+    for group in grouped(inputs, lambda one: line_of(next(iter(one[0]), None), one[1][0].compile_id)):
+        yield group[0][0], [one for _, one in group]
+
+
+def _fields(tensors: RunTensors, lines: tuple[m.Location, ...], passed: list[Passed]) -> dict[str, Any]:
+    """What both events say of the inputs that one line passes."""
+    first = lines[0] if lines else None
+    takers = ((graph, tensors.definition(graph)) for graph, _, _ in passed)
+    return {
+        "run": tensors.key,
+        "location": first,
+        "names": _once(said(tensor.name) for _, tensor, _ in passed),
+        "functions": _once(place.function if place else graph.function for graph, place in takers),
+        "size_bytes": sum(held.last.size_bytes for _, _, held in passed),
+        "identity": "\0".join(tensors.source.identity(first)),
+    }
 
 
 def _once(values: Iterable[str]) -> tuple[str, ...]:
@@ -240,25 +232,25 @@ def _once(values: Iterable[str]) -> tuple[str, ...]:
 
 def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[AddressChange]:
     """A line that rebinds several buffers is one event."""
-    sites: dict[object, list[BufferUse]] = {}
-    for buffer in buffers:
-        if buffer.calls:
-            first = buffer.lines[0] if buffer.lines else None
-            sites.setdefault((first.file, first.line) if first else buffer.name, []).append(buffer)
-    for found in sites.values():
+    for group in grouped(
+        (buffer for buffer in buffers if buffer.calls),
+        lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name),
+    ):
+        lines = group[0].lines
+        first = lines[0] if lines else None
         yield AddressChange(
             run=tensors.key,
-            location=found[0].lines[0] if found[0].lines else None,
-            related=found[0].lines[1:],
-            names=tuple(buffer.name for buffer in found),
+            location=first,
+            related=lines[1:],
+            names=tuple(buffer.name for buffer in group),
             functions=(),
-            calls=tuple(sorted({call for buffer in found for call in buffer.calls})),
-            watched=max(buffer.watched for buffer in found),
-            carried=_once(maker for buffer in found for maker in buffer.made_by),
+            calls=tuple(sorted({call for buffer in group for call in buffer.calls})),
+            watched=max(buffer.watched for buffer in group),
+            carried=_once(maker for buffer in group for maker in buffer.made_by),
             declared=True,
             cuda_graphs=any(graph.cuda_graphs for graph in tensors.tensors.graphs),
-            size_bytes=sum(buffer.size_bytes for buffer in found),
-            identity=_identity(tensors, found[0].lines),
+            size_bytes=sum(buffer.size_bytes for buffer in group),
+            identity="\0".join(tensors.source.identity(first)),
         )
 
 
@@ -270,43 +262,22 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
     launches, copies, took = _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
-    sites: dict[object, list[tuple[m.WatchedGraph, m.GraphInput, m.Held, m.Location | None]]] = {}
+    copied = []
     for graph, tensor, held in _inputs(tensors):
         steady = held.watched > tensors.steady_from  # the first call may run a graph several times, to warm it up
-        if steady and graph in graphs and _is_copied(tensor, held, on_cuda=on_cuda):
-            lines = tensors.passing(graph, tensor.name, held)
-            place = lines[0] if lines else None
-            sites.setdefault((place.file, place.line) if place else graph.compile_id, []).append(
-                (graph, tensor, held, place)
-            )
-    for found in sites.values():
-        yield CopiedInput(
-            run=tensors.key,
-            location=found[0][3],
-            names=_once(said(tensor.name) for _, tensor, _, _ in found),
-            functions=_once(_function(tensors, graph) for graph, _, _, _ in found),
-            size_bytes=sum(held.last.size_bytes for _, _, held, _ in found),
-            copies_per_step=copies,
-            cost=took if len(sites) == 1 else _of_one_site(took, len(sites)),
-            on_cuda=on_cuda,
-            identity="\0".join(tensors.source.identity(found[0][3])),
-        )
-
-
-def _of_one_site(took: m.FindingCost | m.Skipped, sites: int) -> m.Skipped:
-    """A trace does not say whose input a copy is."""
-    if isinstance(took, m.Skipped):
-        return took
-    return m.Skipped(reason=f"the inputs of {sites} places are copied together: {took.value:,.1f} us a step in all")
+        # torch's own rule: neither fixed nor made by the graph before, and on the device.
+        moves = not tensor.static and held.last.size_bytes > 0 and not held.made_now
+        if steady and graph in graphs and moves and (held.last.device.startswith("cuda") or not on_cuda):
+            copied.append((graph, tensor, held))
+    groups = list(_by_line(tensors, copied))
+    if len(groups) > 1 and not isinstance(took, m.Skipped):  # a trace does not say whose input a copy is
+        together = f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} us a step in all"
+        took = m.Skipped(reason=together)
+    for lines, passed in groups:
+        yield CopiedInput(**_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda)
 
 
 NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
-
-
-def _is_copied(tensor: m.GraphInput, held: m.Held, *, on_cuda: bool) -> bool:
-    """torch's own rule: neither fixed nor made by the graph before, and on the device."""
-    on_device = held.last.device.startswith("cuda") or not on_cuda
-    return not tensor.static and on_device and held.last.size_bytes > 0 and not held.made_now
 
 
 def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:

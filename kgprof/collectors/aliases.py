@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
     at,
@@ -149,27 +151,23 @@ def collect(evidence: Evidence) -> tuple[Alias, ...]:
 
 def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
     """One event a function and rule, whatever the number of its compilations."""
-    sites: dict[object, list[Alias]] = {}
-    for graph in tensors.tensors.graphs:
-        for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph)):
-            place = event.location
-            sites.setdefault((event.rule, place and (place.file, place.line), event.function), []).append(event)
-    yield from (_joined(events) for events in sites.values())
+    found = [
+        event
+        for graph in tensors.tensors.graphs
+        for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph))
+    ]
+    for events in grouped(found, lambda event: (event.rule, line_of(event.location), event.function)):
+        yield _joined(events)
 
 
 def _joined(events: list[Alias]) -> Alias:
-    first = events[0]
     kinds = [event.kind for event in events]
     order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
-    return Alias(
-        run=first.run,
-        rule=first.rule,
+    return msgspec.structs.replace(
+        events[0],
         kind=next(kind for kind in order if kind in kinds),
-        function=first.function,
-        location=first.location,
         pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
         serious=any(event.serious for event in events),
-        identity=first.identity,
         detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
         calls=max(event.calls for event in events),
     )
@@ -184,7 +182,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
         if (kind, other) == ("input", "output") and _counts(tensors, graph, index) and (found := relation(overlap)):
             from_inputs.setdefault(overlap.right, overlap.left)
-            yield _of_input(tensors, graph, index, f"{overlap.right} is {found}", _kind(found), overlap)
+            yield _of_input(tensors, graph, index, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap)
     names = [tensor.name for tensor in graph.inputs]
     for name in graph.returned_inputs:
         place = names.index(name) if name in names else None
@@ -196,10 +194,6 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
 def _counts(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> bool:
     """Whether sharing memory with this input is sharing it with something of the program's."""
     return bool(tensors.origin(graph, graph.inputs[index]))
-
-
-def _kind(found: str) -> str:
-    return _KINDS.get(found, VIEW)
 
 
 def _of_input(
@@ -232,9 +226,8 @@ def _two_outputs(tensors: RunTensors, graph: m.WatchedGraph, from_inputs: set[st
             continue
         if found := relation(overlap):
             pair = f"{overlap.left} and {overlap.right}: one is {found}" if found != "unknown" else "not known exactly"
-            yield _alias(
-                tensors, graph, OUTPUTS, _kind(found), pair, serious=bool(graph.cuda_graphs), calls=overlap.runs
-            )
+            kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs)
+            yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
     inputs = {tensor.name for tensor in graph.inputs}
     for name in graph.returned_twice:
         if name not in inputs and name not in graph.returned_inputs:
@@ -298,13 +291,8 @@ def _alias(
 
 def _refused(evidence: Evidence) -> Iterator[Alias]:
     """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
-    seen: set[object] = set()
-    for event in (*_raised_in_compile(evidence), *_ended_the_run(evidence)):
-        place = event.location
-        key = (event.run, place and (place.file, place.line))
-        if key not in seen:
-            seen.add(key)
-            yield event
+    events = (*_raised_in_compile(evidence), *_ended_the_run(evidence))
+    yield from (same[0] for same in grouped(events, lambda event: (event.run, line_of(event.location))))
 
 
 def _raised_in_compile(evidence: Evidence) -> Iterator[Alias]:
@@ -312,17 +300,18 @@ def _raised_in_compile(evidence: Evidence) -> Iterator[Alias]:
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
-                place = _user_line(trace.source, row.text) or (
-                    trace.source.innermost(compiled.stack) if compiled else None
-                )
+                place = _line_in(trace.source, row.text.partition(_USER_CODE)[2])
+                place = place or (trace.source.innermost(compiled.stack) if compiled else None)
                 yield _cond(trace.run, trace.source, kind, place, row.text)
 
 
 def _ended_the_run(evidence: Evidence) -> Iterator[Alias]:
+    """At the line that torch quotes of the user's stack, else, in an eager call, of Python's traceback."""
     for run in evidence.runs:
         text, source = run.record.exit.traceback, run.source
         if run.record.exit.outcome == "raised" and (kind := refused_branch(text)):
-            yield _cond(run.key, source, kind, _user_line(source, text) or _raising_line(source, text), text)
+            raising, _, quoted = text.partition(_USER_CODE)
+            yield _cond(run.key, source, kind, _line_in(source, quoted) or _line_in(source, raising), text)
 
 
 def refused_branch(text: str) -> str:
@@ -332,20 +321,13 @@ def refused_branch(text: str) -> str:
     return found if named is not None and named[1].endswith("cond") else ""
 
 
-def _user_line(source: SourceText, text: str) -> m.Location | None:
-    """torch's own quotation of the user's stack, outermost first; in an eager call it holds torch's frames alone."""
-    return source.innermost(_places(text.partition(_USER_CODE)[2]))
-
-
-def _raising_line(source: SourceText, text: str) -> m.Location | None:
-    """The innermost line of the project in Python's traceback."""
-    return source.innermost(_places(text.partition(_USER_CODE)[0]))
-
-
-def _places(text: str) -> tuple[m.Location, ...]:
-    return tuple(
-        m.Location(file=found["file"], line=int(found["line"]), function=found["function"])
-        for found in _FILE_LINE.finditer(text)
+def _line_in(source: SourceText, stack: str) -> m.Location | None:
+    """The innermost line of the project in a stack that is quoted outermost first."""
+    return source.innermost(
+        tuple(
+            m.Location(file=found["file"], line=int(found["line"]), function=found["function"])
+            for found in _FILE_LINE.finditer(stack)
+        )
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import RunTrace, compile_id
@@ -87,11 +87,8 @@ def _reason(payload: str | None) -> str:
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
-    refused: dict[tuple[m.RunKey, str], list[CacheUse]] = {}
-    for use in events:
-        if use.outcome == "bypass":
-            refused.setdefault((use.run, use.identity), []).append(use)
-    return tuple(_finding(uses) for uses in refused.values())
+    refused = (use for use in events if use.outcome == "bypass")
+    return tuple(_finding(uses) for uses in grouped(refused, lambda use: (use.run, use.identity)))
 
 
 def _finding(uses: Sequence[CacheUse]) -> m.Finding:

@@ -11,9 +11,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
 from kgprof.reading.evidence import Evidence
@@ -162,56 +164,41 @@ def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None
         if "chromium_event" not in record.metadata or not record.payload:
             continue
         event = json.loads(record.payload)
-        name = _owner(event)
+        # torch writes the text "None" for a span of a worker thread.
+        name = str((event.get("args") or {}).get("compile_id") or "")
+        name = "" if name == "None" else name
         if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and name:
             yield event, trace.compilation(name, record.call)
-
-
-def _owner(event: Mapping[str, Any]) -> str:
-    """torch writes the text "None" for a span of a worker thread."""
-    name = str((event.get("args") or {}).get("compile_id") or "")
-    return "" if name == "None" else name
 
 
 # ---------------------------------------------------------------- failures
 
 
 def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
-    return tuple(event for trace in evidence.compilers_and_cut_off for event in _of_run(trace))
+    """One event a place, whatever the number of calls that tried again."""
+    return tuple(
+        msgspec.structs.replace(same[0], calls=tuple(sorted({call for event in same for call in event.calls})))
+        for trace in evidence.compilers_and_cut_off
+        for same in grouped(_of_run(trace), lambda event: (event.location, event.error))
+    )
 
 
 def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
-    """One event a place, whatever the number of calls that tried again."""
-    sites: dict[object, list[FailedCompile]] = {}
     for row in trace.all.frames:
         if row.outcome == "raised" and not refused_branch(row.text):  # that is KGP406
             failed = next(iter(trace.compilations_of(row)), None)
-            event = _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
-            sites.setdefault((event.location, event.error), []).append(event)
-    for compiled in () if trace.all.frames else _failed_unseen(trace):
-        frame = compiled.frame
-        assert frame is not None
-        text = f"{compiled.metrics.get('fail_type')}: {compiled.metrics.get('fail_reason')}"
-        event = _failed(trace, frame.file, frame.line, frame.function, text, compiled, compiled.call)
-        sites.setdefault((event.location, event.error), []).append(event)
-    for events in sites.values():
-        calls = tuple(sorted({call for event in events for call in event.calls}))
-        yield FailedCompile(**{**_fields(events[0]), "calls": calls})
-
-
-def _failed_unseen(trace: RunTrace) -> Iterator[Compiled]:
-    """Where no frame was seen: compilations that failed, and for which torch wrote no graph break to fall back at."""
+            yield _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
+    if trace.all.frames:
+        return
+    # Where no frame was seen: compilations that failed, and for which torch wrote no graph break to fall back at.
     records = trace.artifacts(BREAK)
     broken = {id(trace.compilation(compile_id(record.metadata), record.call)) for record in records}
     for compiled in trace.compiled:
-        refused_by_limit = compiled.metrics.get("co_name") is None
-        told = refused_by_limit or id(compiled) in broken or refused_branch(str(compiled.metrics.get("fail_reason")))
-        if compiled.failed and compiled.frame is not None and not told:
-            yield compiled
-
-
-def _fields(event: FailedCompile) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__struct_fields__}
+        refused_by_limit, why = compiled.metrics.get("co_name") is None, compiled.metrics.get("fail_reason")
+        told = refused_by_limit or id(compiled) in broken or refused_branch(str(why))
+        if compiled.failed and (frame := compiled.frame) is not None and not told:
+            text = f"{compiled.metrics.get('fail_type')}: {why}"
+            yield _failed(trace, frame.file, frame.line, frame.function, text, compiled, compiled.call)
 
 
 def _failed(

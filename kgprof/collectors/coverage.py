@@ -61,16 +61,13 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     recording = evidence.recording
     options = recording.header.options
-    return tuple(
-        CoverageEvent(run=run.key, timed=_timed(run, options), compilations=_compilations(run.compile))
-        for run in recording.runs
-    )
-
-
-def _timed(run: m.RunRecord, options: m.Options) -> bool | None:
-    if options.for_a_gate or (options.untimed and measured(run, options)):
-        return None
-    return measured(run, options)
+    events = []
+    for run in recording.runs:
+        has_time = measured(run, options)
+        not_asked = options.for_a_gate or (options.untimed and has_time)
+        timed = None if not_asked else has_time
+        events.append(CoverageEvent(run=run.key, timed=timed, compilations=_compilations(run.compile)))
+    return tuple(events)
 
 
 def _compilations(compiled: m.CompilePass | m.Skipped) -> int | None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -202,11 +202,19 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     on_cuda = run.whole.device == "cuda"
     traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
     columns = traced if isinstance(traced, m.Skipped) else traced.columns
+    per_step: float | m.Skipped
+    if isinstance(columns, m.Skipped):
+        per_step = columns
+    else:
+        assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
+        per_step = int(_named(columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
+    # What Inductor was told at each graph; the mode alone where the graph hook was not there.
+    asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
     found = CudaGraphs(
         run=run.key,
-        requested=_requested(run, trace),
+        requested=any(asked) if asked else run.key.mode in MODES,
         graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
-        launches_per_step=_launches_per_step(run, columns),
+        launches_per_step=per_step,
         recorded=tuple(_recorded(trace)) if on_cuda else NOT_ON_CPU,
         skips=tuple(_skips(trace)) if on_cuda else (),
         partitions=tuple(_partitions(trace)) if on_cuda else (),
@@ -214,29 +222,12 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         steady_from=trace.steady_from,
         replayed=() if isinstance(columns, m.Skipped) else tuple(_replayed(trace, columns)),
     )
-    identities = {place: "\0".join(trace.source.identity(place)) for place in _places(found)}
-    return msgspec.structs.replace(found, identities=identities)
-
-
-def _places(event: CudaGraphs) -> set[m.Location]:
-    recorded = () if isinstance(event.recorded, m.Skipped) else event.recorded
+    recorded = () if isinstance(found.recorded, m.Skipped) else found.recorded
     told: tuple[Skip | Partitioning | WrittenInput | Replayed | Recorded, ...]
-    told = (*event.skips, *event.partitions, *event.would_skip, *event.replayed, *recorded)
-    return {one.location for one in told if one.location}
-
-
-def _requested(run: RunEvidence, trace: RunTrace) -> bool:
-    """What Inductor was told at each graph; the mode alone where the graph hook was not there."""
-    told = [graph.cuda_graphs for graph in trace.all.graphs]
-    return any(told) if any(asked is not None for asked in told) else run.key.mode in MODES
-
-
-def _launches_per_step(run: RunEvidence, columns: Columns | m.Skipped) -> float | m.Skipped:
-    traced = run.record.trace
-    if isinstance(columns, m.Skipped):
-        return columns
-    assert isinstance(traced, m.TracePass)  # a pass without one has no trace
-    return int((_named(columns, LAUNCH)).sum()) / max(1, len(traced.step_us))
+    told = (*found.skips, *found.partitions, *found.would_skip, *found.replayed, *recorded)
+    places = {one.location for one in told if one.location}
+    identities = {place: "\0".join(trace.source.identity(place)) for place in places}
+    return msgspec.structs.replace(found, identities=identities)
 
 
 def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
@@ -359,66 +350,44 @@ def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[m.Finding, ...]:
 def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
     for skip in event.skips:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
-    for written in event.would_skip:
-        yield _would_skip(event, written)
-    for partitioning in event.partitions:
-        if partitioning.not_graphed and not _is_skipped(event, partitioning):
-            yield _partitioned(event, partitioning)
+    for written in event.would_skip:  # a prediction is told as a note: nothing was skipped here
+        name = written.location.function if written.location else "a compiled graph"
+        message = f"on CUDA torch would make no CUDA graph of {name}: it writes to {', '.join(written.inputs)}"
+        yield msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=m.Level.NOTE)
+    for cut in event.partitions:
+        # Pieces of a graph that torch left out as a whole are never used, whatever the log calls them.
+        if cut.not_graphed and not _is_skipped(event, cut):
+            reasons = ", ".join(cut.reasons) or "torch gave no reason"
+            pieces = f"{cut.not_graphed} of {cut.graphed + cut.not_graphed} pieces"
+            message = f"{pieces} of a compiled graph run outside of CUDA graphs: {reasons}"
+            yield _finding(PARTITIONED, event, cut.location, message, identity=reasons)
     if event.graphs and event.launches_per_step == 0:
-        yield _none_launched(event)
+        said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
+        message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
+        yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:
-        yield from (_left_out(event, one) for one in event.replayed if _is_left_out(one))
+        yield from _left_out(event)
     yield from _again(event)
 
 
-def _is_skipped(event: CudaGraphs, partitioning: Partitioning) -> bool:
-    """Pieces of a graph that torch left out as a whole are never used, whatever the log calls them."""
+def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
+    """Whether torch logged a skip of its compilation, or of its function."""
     functions = {(skip.location.file, skip.location.function) for skip in event.skips if skip.location}
-    place = partitioning.location
-    return any(skip.compile_id == partitioning.compile_id for skip in event.skips) or (
-        place is not None and (place.file, place.function) in functions
-    )
+    by_function = one.location is not None and (one.location.file, one.location.function) in functions
+    return by_function or any(skip.compile_id == one.compile_id for skip in event.skips)
 
 
-def _would_skip(event: CudaGraphs, written: WrittenInput) -> m.Finding:
-    """A prediction is told as a note: nothing was skipped here."""
-    name = written.location.function if written.location else "a compiled graph"
-    message = f"on CUDA torch would make no CUDA graph of {name}: it writes to {', '.join(written.inputs)}"
-    return msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=m.Level.NOTE)
-
-
-def _partitioned(event: CudaGraphs, partitioning: Partitioning) -> m.Finding:
-    pieces = partitioning.graphed + partitioning.not_graphed
-    reasons = ", ".join(partitioning.reasons) or "torch gave no reason"
-    message = f"{partitioning.not_graphed} of {pieces} pieces of a compiled graph run outside of CUDA graphs: {reasons}"
-    return _finding(PARTITIONED, event, partitioning.location, message, identity=reasons)
-
-
-def _none_launched(event: CudaGraphs) -> m.Finding:
-    said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
-    message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
-    return _finding(NONE_LAUNCHED, event, None, message, identity="")
-
-
-def _is_left_out(one: Replayed) -> bool:
+def _left_out(event: CudaGraphs) -> Iterator[m.Finding]:
     """Without kernels of its own there was nothing to launch. Fewer launches than runs prove as much of some runs."""
-    return one.kernels > 0 and one.launches < one.runs
-
-
-def _left_out(event: CudaGraphs, one: Replayed) -> m.Finding:
-    name = one.location.function if one.location else f"compilation {one.compile_id}"
-    skipped = any(
-        skip.compile_id == one.compile_id or _same_function(skip.location, one.location) for skip in event.skips
-    )
-    said = "torch logged that it skipped it" if skipped else "torch logged no skip of it"
-    of = "each of its" if not one.launches else f"{one.runs - one.launches} of its"
-    runs = f"{of} {plural(one.runs, 'run')}"
-    message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
-    return _finding(NONE_LAUNCHED, event, one.location, message, identity=f"{name} {one.compile_id.partition('/')[2]}")
-
-
-def _same_function(one: m.Location | None, other: m.Location | None) -> bool:
-    return one is not None and other is not None and (one.file, one.function) == (other.file, other.function)
+    for one in event.replayed:
+        if one.kernels > 0 and one.launches < one.runs:
+            name = one.location.function if one.location else f"compilation {one.compile_id}"
+            said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
+            of = "each of its" if not one.launches else f"{one.runs - one.launches} of its"
+            runs = f"{of} {plural(one.runs, 'run')}"
+            message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
+            identity = f"{name} {one.compile_id.partition('/')[2]}"
+            yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
 
 
 def _again(event: CudaGraphs) -> Iterator[m.Finding]:
@@ -426,12 +395,12 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     if isinstance(event.recorded, m.Skipped):
         return
     seen: set[str] = set()
-    late: dict[str, list[Recorded]] = {}
+    late = []
     for one in event.recorded:
         if one.compile_id in seen and one.call >= event.steady_from:
-            late.setdefault(one.compile_id, []).append(one)
+            late.append(one)
         seen.add(one.compile_id)
-    for recorded in late.values():
+    for recorded in grouped(late, lambda one: one.compile_id):
         first = recorded[0]
         name = first.location.function if first.location else "a compiled graph"
         times = f"{len(recorded)} times" if len(recorded) > 1 else "once"

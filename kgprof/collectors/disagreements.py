@@ -17,7 +17,7 @@ A source that was not there, or that had to leave records out, takes no part: wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, syncs
@@ -72,15 +72,9 @@ class Disagreement(m.Model, frozen=True, kw_only=True):
 
 
 def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
-    unavailable = {run.key: _unavailable(run.record.compile) for run in evidence.runs}
+    passes = {run.key: run.record.compile for run in evidence.runs}
     on_gpu = evidence.runs if evidence.device == "cuda" else ()
-    compiled = (
-        found
-        for trace in evidence.compilers
-        for source, compare in _COMPARISONS
-        if not trace.all.left_out and not {TRACE, source} & unavailable[trace.run]
-        for found in compare(trace)
-    )
+    compiled = (found for trace in evidence.compilers for found in _of_trace(trace, passes[trace.run]))
     return (
         *compiled,
         *(found for event in evidence.once(cuda_graphs.collect) for found in _launches(event)),
@@ -89,8 +83,31 @@ def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
     )
 
 
-def _unavailable(compiled: object) -> set[str]:
-    return {one.capture for one in compiled.capture_unavailable} if isinstance(compiled, m.CompilePass) else set()
+def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[Disagreement]:
+    lacking = {one.capture for one in recorded.capture_unavailable} if isinstance(recorded, m.CompilePass) else set()
+    if trace.all.left_out or TRACE in lacking:
+        return
+    if FRAMES not in lacking:
+        yield from _breaks(trace)
+    reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
+    failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
+    frames = {row.compile_id for row in trace.all.frames if row.compile_id}
+    again = {name for name in frames if not name.endswith("/0")}
+    # has_guarded_code is true also where torch skipped a frame for want of operators; only the guards tell.
+    worked = [compiled for compiled in trace.compiled if not compiled.failed]
+    guarded = {compiled.compile_id for compiled in worked if compiled.metrics.get("guard_count") is not None}
+    counted = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count")}
+    for fact, other, traced, hooked in (
+        ("recompiles", FRAMES, reasons - failed, again),
+        ("compilations", FRAMES, guarded, frames),
+        ("graphs", GRAPHS, counted, {graph.compile_id for graph in trace.all.graphs}),
+    ):
+        for name in () if other in lacking else sorted(traced ^ hooked):
+            compiled = trace.compilation(name, trace.calls)
+            location = recompiles.place_of(trace, compiled) if compiled else None
+            witness, silent = (TRACE, other) if name in traced else (other, TRACE)
+            message = f"the {witness} has compilation {name}, and the {silent} does not"
+            yield _disagreement(trace, fact, location, message)
 
 
 def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
@@ -108,34 +125,6 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
             function = user_function(row.function)
             message = f"the {FRAMES} saw {function} go on behind this line, and the {TRACE} has no break there"
             yield _disagreement(trace, "graph breaks", location, message)
-
-
-def _recompiles(trace: RunTrace) -> Iterator[Disagreement]:
-    reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
-    again = {row.compile_id for row in trace.all.frames if row.compile_id and not row.compile_id.endswith("/0")}
-    failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
-    yield from _of_ids(trace, "recompiles", reasons - failed, again, FRAMES)
-
-
-def _compilations(trace: RunTrace) -> Iterator[Disagreement]:
-    # has_guarded_code is true also where torch skipped a frame for want of operators; only the guards tell.
-    told = (c for c in trace.compiled if not c.failed and c.metrics.get("guard_count") is not None)
-    measured = {compiled.compile_id for compiled in told}
-    compiled = {row.compile_id for row in trace.all.frames if row.compile_id}
-    yield from _of_ids(trace, "compilations", measured, compiled, FRAMES)
-
-
-def _graphs(trace: RunTrace) -> Iterator[Disagreement]:
-    counted = {c.compile_id for c in trace.compiled if not c.failed and c.metrics.get("graph_op_count")}
-    yield from _of_ids(trace, "graphs", counted, {graph.compile_id for graph in trace.all.graphs}, GRAPHS)
-
-
-def _of_ids(trace: RunTrace, fact: str, told: set[str], seen: set[str], other: str) -> Iterator[Disagreement]:
-    for name in sorted(told ^ seen):
-        compiled = trace.compilation(name, trace.calls)
-        location = recompiles.place_of(trace, compiled) if compiled else None
-        witness, silent = (TRACE, other) if name in told else (other, TRACE)
-        yield _disagreement(trace, fact, location, f"the {witness} has compilation {name}, and the {silent} does not")
 
 
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
@@ -170,7 +159,7 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         if own is not None and record.source in seen and record.device == "cuda" and not record.compile_id:
             seen[record.source][own.file, own.line] = own
-            if _is_a_number_read(record):
+            if record.op == READ if record.source == DISPATCH else called_function(record.expression) == "item":
                 certain[record.source][own.file, own.line] = own
     for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
         for place, frame in certain[witness].items():
@@ -209,25 +198,11 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
         yield Disagreement(run=run.key, fact="waits", location=None, message=said, identity="waits")
 
 
-def _is_a_number_read(record: m.SyncRecord) -> bool:
-    if record.source == DISPATCH:
-        return record.op == READ
-    return called_function(record.expression) == "item"
-
-
 def _disagreement(trace: RunTrace, fact: str, location: m.Location | None, message: str) -> Disagreement:
     where = trace.source.identity(location)
     return Disagreement(
         run=trace.run, fact=fact, location=location, message=message, identity="\0".join((fact, *where, message))
     )
-
-
-_COMPARISONS: tuple[tuple[str, Callable[[RunTrace], Iterator[Disagreement]]], ...] = (
-    (FRAMES, _breaks),
-    (FRAMES, _recompiles),
-    (FRAMES, _compilations),
-    (GRAPHS, _graphs),
-)
 
 
 def diagnose(events: tuple[Disagreement, ...]) -> tuple[m.Finding, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
@@ -109,9 +109,7 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
 
 def break_records(trace: RunTrace) -> Iterator[BreakRecord]:
     """Every graph-break record of a run, in torch's order."""
-    for record in trace.artifacts(ARTIFACT):
-        if record.payload:
-            yield _break_record(trace, record, record.payload)
+    return (_break_record(trace, record, record.payload) for record in trace.artifacts(ARTIFACT) if record.payload)
 
 
 def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> BreakRecord:
@@ -120,7 +118,9 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     place = _NAMED_PLACE.match(text)
     named = m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None
     found = _REASON.search(text)
-    reason = found["reason"] if found else _last_error(payload)
+    # Records that convert_frame writes have the reason only in the exception that ends their traceback.
+    last_error = payload.rpartition("torch._dynamo.exc.")[2].partition(": ")[2]
+    reason = found["reason"] if found else last_error or payload
     return BreakRecord(
         call=record.call,
         compiled=trace.compilation(compile_id(record.metadata), record.call),
@@ -137,12 +137,6 @@ def _stack(text: str) -> Iterator[m.Location]:
     found = _USER_STACK.search(text)
     for frame in _IN_STACK.finditer(found["stack"] if found else text):
         yield m.Location(file=frame["file"], line=int(frame["line"]), function=user_function(frame["function"]))
-
-
-def _last_error(payload: str) -> str:
-    """Records that convert_frame writes have the reason only in the exception that ends their traceback."""
-    _, _, error = payload.rpartition("torch._dynamo.exc.")
-    return error.partition(": ")[2] or payload
 
 
 def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> Cause:
@@ -193,32 +187,28 @@ def _was_resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> bo
     )
 
 
-def by_site(records: Iterable[BreakRecord]) -> dict[object, list[BreakRecord]]:
+def by_site(records: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
     """Grouped by the project's line; records without one by the line that torch named."""
-    sites: dict[object, list[BreakRecord]] = {}
-    for record in records:
-        place = record.site or record.named
-        key: object = (place.file, place.line) if place else None
-        sites.setdefault(key, []).append(record)
-    return sites
+    return grouped(records, lambda record: line_of(record.site or record.named))
 
 
 # ---------------------------------------------------------------- events and findings
 
 
 def collect(evidence: Evidence) -> tuple[GraphBreak, ...]:
-    return tuple(found for trace in evidence.compilers_and_cut_off for found in _of_run(trace))
-
-
-def _of_run(trace: RunTrace) -> Iterator[GraphBreak]:
-    for records in by_site(break_records(trace)).values():
-        if not any(fell_back(trace, record) for record in records):
-            yield _graph_break(trace, records)
+    return tuple(
+        _graph_break(trace, records)
+        for trace in evidence.compilers_and_cut_off
+        for records in by_site(break_records(trace))
+        if not any(fell_back(trace, record) for record in records)
+    )
 
 
 def _graph_break(trace: RunTrace, records: Sequence[BreakRecord]) -> GraphBreak:
     first = records[0]
     named = first.named
+    frames = (record.compiled.frame for record in records if record.compiled is not None)
+    functions = dict.fromkeys(user_function(frame.function) for frame in frames if frame is not None)
     in_library = named is not None and not trace.source.project.holds(named.file)
     return GraphBreak(
         run=trace.run,
@@ -226,7 +216,7 @@ def _graph_break(trace: RunTrace, records: Sequence[BreakRecord]) -> GraphBreak:
         cause=first.cause,
         records=len(records),
         calls=calls_of(records),
-        functions=functions_of(records),
+        functions=tuple(functions),
         library_line=named if in_library else None,
         identity=identity_of(trace, first),
     )
@@ -234,12 +224,6 @@ def _graph_break(trace: RunTrace, records: Sequence[BreakRecord]) -> GraphBreak:
 
 def calls_of(records: Iterable[BreakRecord]) -> tuple[int, ...]:
     return tuple(sorted({record.call for record in records}))
-
-
-def functions_of(records: Iterable[BreakRecord]) -> tuple[str, ...]:
-    """The functions whose compilation met the site, by name."""
-    frames = (record.compiled.frame for record in records if record.compiled is not None)
-    return tuple(dict.fromkeys(user_function(frame.function) for frame in frames if frame is not None))
 
 
 def identity_of(trace: RunTrace, record: BreakRecord) -> str:

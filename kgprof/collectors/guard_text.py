@@ -71,18 +71,9 @@ _TENSOR = re.compile(
     r" expected (?P<expected>.*?)(?:, actual (?P<actual>.*))?",
     re.IGNORECASE,
 )
-_TENSOR_TYPE = re.compile(r"expected type of '(?P<source>.*)' to be a tensor type, '? ?but found (?P<actual>.*)")
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
-_TYPE = re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
-_KEYS = re.compile(r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)")
-_KEY_LIST = re.compile(r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)")
-_ATTRIBUTE = re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)")
-_LENGTH = re.compile(r"len\((?P<source>.*)\) == (?P<expected>\d+)")
-_EMPTY = re.compile(r"not (?P<source>[\w.\[\]'\"]+)")
 _SHAPE = re.compile(r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*")
-_NONE = re.compile(r"(?P<source>.*) is (?P<expected>(?:not )?None)")
-_VALUE = re.compile(r"(?P<source>.*?) (?:==|is) (?P<expected>.*)")
 
 
 def parse(text: str) -> Guard:
@@ -135,11 +126,6 @@ def _devices(keys: str) -> set[str]:
     return set(re.findall(r"\w+", keys)) & _BACKENDS
 
 
-def _tensor_type(guard: str) -> Parsed:
-    found = _TENSOR_TYPE.fullmatch(guard)
-    return found and ("type", {"source": found["source"], "expected": "a tensor", "actual": found["actual"]})
-
-
 def _state(guard: str) -> Parsed:
     """Several settings may have changed at once; the first one named gives the class."""
     found = _STATE.fullmatch(guard)
@@ -152,25 +138,14 @@ def _state(guard: str) -> Parsed:
     return kind, {"source": what}
 
 
-def _aliasing(guard: str) -> Parsed:
-    named = re.match(r"Duplicate tensors? found: (.*)", guard)
-    if named is not None:
-        return "aliasing", {"source": named[1]}
-    return ("aliasing", {}) if "check_no_aliasing" in guard or "object_aliasing" in guard.lower() else None
-
-
-def _backend(guard: str) -> Parsed:
-    return ("backend", {}) if guard.startswith("BACKEND_MATCH") or "___check_current_backend" in guard else None
-
-
-def _modes(guard: str) -> Parsed:
+def _by_name(guard: str) -> Parsed:
+    """What torch compares as a whole, by the name of the check."""
+    if "check_no_aliasing" in guard or "object_aliasing" in guard.lower():
+        return "aliasing", {}
+    if guard.startswith("BACKEND_MATCH") or "___check_current_backend" in guard:
+        return "backend", {}
     known = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE", "CURRENT_DEVICE", "___check_global_state")
     return ("global-state", {}) if any(name in guard for name in known) else None
-
-
-def _check_type(guard: str) -> Parsed:
-    found = _TYPE.fullmatch(guard)
-    return found and ("type", {"source": found["source"], "expected": found["expected"] or ""})
 
 
 def _check_object(guard: str) -> Parsed:
@@ -187,28 +162,6 @@ def _check_object(guard: str) -> Parsed:
     return kind, {"source": found["source"], "expected": expected}
 
 
-def _keys(guard: str) -> Parsed:
-    found = _KEYS.fullmatch(guard) or _KEY_LIST.fullmatch(guard)
-    return found and ("keys", {"source": found["source"], "expected": _with_not(found)})
-
-
-def _attribute(guard: str) -> Parsed:
-    found = _ATTRIBUTE.fullmatch(guard)
-    return found and ("attribute", {"source": found["source"], "expected": _with_not(found)})
-
-
-def _with_not(found: re.Match[str]) -> str:
-    absent = found.groupdict().get("not")
-    return f"no {found['expected']}" if absent else found["expected"]
-
-
-def _length(guard: str) -> Parsed:
-    if (found := _LENGTH.fullmatch(guard)) is not None:
-        return "length", {"source": found["source"], "expected": found["expected"]}
-    found = _EMPTY.fullmatch(guard)
-    return found and ("length", {"source": found["source"], "expected": "0"})
-
-
 def _shape(guard: str) -> Parsed:
     """A condition on a symbol: ``2 <= x.size()[0]``."""
     found = _SHAPE.fullmatch(guard)
@@ -218,30 +171,40 @@ def _shape(guard: str) -> Parsed:
     )
 
 
-def _none(guard: str) -> Parsed:
-    found = _NONE.fullmatch(guard)
-    return found and ("type", {"source": found["source"], "expected": found["expected"]})
+def _form(kind: str, form: str, **fields: str) -> Callable[[str], Parsed]:
+    """Reads the guards of one form, whose groups are Guard's fields; ``not`` before it turns what was expected."""
 
+    def read(guard: str) -> Parsed:
+        found = re.fullmatch(form, guard)
+        if found is None:
+            return None
+        groups = {name: text or "" for name, text in found.groupdict().items()}
+        if groups.pop("not", ""):
+            groups["expected"] = f"no {groups['expected']}"
+        return kind, {**groups, **fields}
 
-def _value(guard: str) -> Parsed:
-    found = _VALUE.fullmatch(guard)
-    return found and ("value", {"source": found["source"], "expected": found["expected"]})
+    return read
 
 
 # In this order: a later one would also take what an earlier one takes.
 _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _tensor,
-    _tensor_type,
+    _form(
+        "type",
+        r"expected type of '(?P<source>.*)' to be a tensor type, '? ?but found (?P<actual>.*)",
+        expected="a tensor",
+    ),
     _state,
-    _aliasing,
-    _backend,
-    _modes,
-    _check_type,
+    _form("aliasing", r"Duplicate tensors? found: (?P<source>.*)"),
+    _by_name,
+    _form("type", r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?"),
     _check_object,
-    _keys,
-    _attribute,
-    _length,
+    _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
+    _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
+    _form("attribute", r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)"),
+    _form("length", r"len\((?P<source>.*)\) == (?P<expected>\d+)"),
+    _form("length", r"not (?P<source>[\w.\[\]'\"]+)", expected="0"),
     _shape,
-    _none,
-    _value,
+    _form("type", r"(?P<source>.*) is (?P<expected>(?:not )?None)"),
+    _form("value", r"(?P<source>.*?) (?:==|is) (?P<expected>.*)"),
 )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
 from kgprof.reading.evidence import Evidence
 
@@ -55,19 +57,19 @@ class Mutation(m.Model, frozen=True, kw_only=True):
 
 
 def collect(evidence: Evidence) -> tuple[Mutation, ...]:
-    return tuple(event for tensors in evidence.once(run_tensors) for event in _of_run(tensors))
+    """One event a line."""
+    return tuple(
+        _joined(events)
+        for tensors in evidence.once(run_tensors)
+        for events in grouped(_of_run(tensors), lambda event: line_of(event.location, event.function))
+    )
 
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
-    """One event a line."""
-    sites: dict[object, list[Mutation]] = {}
     for graph in tensors.tensors.graphs:
         for index, tensor in enumerate(graph.inputs):
             if is_written(graph, index) and not is_gradient(tensor.name) and tensors.origin(graph, tensor):
-                for event in _writes(tensors, graph, index):
-                    place = event.location
-                    sites.setdefault((place.file, place.line) if place else event.function, []).append(event)
-    yield from (_joined(events) for events in sites.values())
+                yield from _writes(tensors, graph, index)
 
 
 def _writes(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> Iterator[Mutation]:
@@ -95,18 +97,14 @@ def _writes(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> Iterator[
 
 
 def _joined(events: list[Mutation]) -> Mutation:
-    first = events[0]
     kinds = {event.kind for event in events}
-    return Mutation(
-        run=first.run,
-        function=first.function,
-        location=first.location,
+    return msgspec.structs.replace(
+        events[0],
         names=tuple(dict.fromkeys(name for event in events for name in event.names)),
         operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
         kind=next(kind for kind in (ARGUMENT, CAPTURED, FIXED) if kind in kinds),
         cuda_graphs=any(event.cuda_graphs for event in events),
         calls=max(event.calls for event in events),
-        identity=first.identity,
     )
 
 

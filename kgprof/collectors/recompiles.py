@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed
@@ -145,11 +145,7 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
         for record in trace.artifacts(ARTIFACT)
         if record.payload
     }
-    return _with_what_came(found)
-
-
-def _with_what_came(found: dict[str, tuple[Guard, ...]]) -> dict[str, tuple[Guard, ...]]:
-    """A value guard says what was expected only; what came is what the next rejection says of the new entry."""
+    # A value guard says what was expected only; what came is what the next rejection says of the new entry.
     compiled_for = {(guard.entry, guard.source, guard.kind): guard.expected for g in found.values() for guard in g}
     return {
         name: tuple(
@@ -220,12 +216,15 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
     A function that is made from text in every call has a new code object each time, and ``torch._dynamo.reset()``
     forgets all of them: no guard fails, and every call compiles. A few of a kind are a coincidence of names.
     """
-    alike: dict[object, list[Compiled]] = {}
-    for one in compiled:
-        frame = one.frame
-        if frame and not one.failed and not _is_recompile(one) and not is_resumed(frame.function):
-            alike.setdefault((frame.file, frame.line, frame.function), []).append(one)
-    return {id(one) for group in alike.values() if len({c.call for c in group}) > MANY for one in group[1:]}
+    alike = grouped(
+        (
+            (frame, one)
+            for one in compiled
+            if (frame := one.frame) and not one.failed and not _is_recompile(one) and not is_resumed(frame.function)
+        ),
+        lambda met: (met[0].file, met[0].line, met[0].function),
+    )
+    return {id(one) for group in alike if len({c.call for _, c in group}) > MANY for _, one in group[1:]}
 
 
 def _recompiled(
@@ -333,11 +332,8 @@ def _eager_calls(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
     """Whether each call (or each run) of one function, until the last one or the limit, had to compile it."""
     anew = _made_anew(compiled)
-    by_code: dict[object, list[Compiled]] = {}
-    for one in compiled:
-        if not one.failed:
-            by_code.setdefault("made anew" if id(one) in anew else one.frame_id, []).append(one)
-    return any(_is_always_new(trace, entries, limit) for entries in by_code.values())
+    by_code = grouped((c for c in compiled if not c.failed), lambda c: "made anew" if id(c) in anew else c.frame_id)
+    return any(_is_always_new(trace, entries, limit) for entries in by_code)
 
 
 def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
@@ -362,7 +358,7 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     """One rule at most a function; what had converged before steady state is a note of its own."""
     if not event.calls_known and event.limit_call is None:
-        yield _note(event, event.recompiles, UNKNOWN_CALLS)
+        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS)
     elif event.every_value_new:
         yield _finding(UNBOUNDED, event, event.recompiles)
     elif event.limit_call is not None:
@@ -371,10 +367,10 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if event.in_steady_state:
             yield _finding(IN_STEADY_STATE, event, event.in_steady_state)
         if event.before:
-            yield _note(event, event.before, " and converged")
+            yield _finding(IN_STEADY_STATE, event, event.before, " and converged")
 
 
-def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile]) -> m.Finding:
+def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile], note: str = "") -> m.Finding:
     guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
     name = event.location.function if event.location else "a library's function"
     eager = ""
@@ -384,34 +380,22 @@ def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recom
         )
         where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
+    # The classes that failed, with the first guard of each.
+    why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
+    calls = [f"call {r.call}, " if event.calls_known else "" for r in recompiles]
+    identity = ("converged", event.identity) if note else (event.identity, *sorted({guard.kind for guard in guards}))
     return m.Finding(
         rule=rule.id,
-        level=rule.level,
-        message=f"{name} recompiled {_times(event, recompiles)}: {_why(guards)}{eager}",
+        level=m.Level.NOTE if note else rule.level,
+        message=f"{name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
         run=event.run,
         location=event.location,
         count=max(1, len(recompiles)),
-        related=_call_sites(recompiles),
-        detail=_detail(event, recompiles),
+        related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
+        # torch's own sentence for each, one a line.
+        detail="\n".join(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
         cost=_cost(recompiles),
-        fingerprint=fingerprint(rule.id, event.run, event.identity, *sorted({guard.kind for guard in guards})),
-    )
-
-
-def _note(event: RecompiledFunction, recompiles: Sequence[Recompile], what: str) -> m.Finding:
-    name = event.location.function if event.location else "a library's function"
-    guards = [recompile.guard for recompile in recompiles]
-    return m.Finding(
-        rule=IN_STEADY_STATE.id,
-        level=m.Level.NOTE,
-        message=f"{name} recompiled {_times(event, recompiles)}{what}: {_why(guards)}",
-        run=event.run,
-        location=event.location,
-        count=len(recompiles),
-        related=_call_sites(recompiles),
-        detail=_detail(event, recompiles),
-        cost=_cost(recompiles),
-        fingerprint=fingerprint(IN_STEADY_STATE.id, event.run, "converged", event.identity),
+        fingerprint=fingerprint(rule.id, event.run, *identity),
     )
 
 
@@ -436,14 +420,6 @@ def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     return f"{plural(len(recompiles), 'time')}{where}{cost}"
 
 
-def _why(guards: Sequence[Guard]) -> str:
-    """The classes that failed, with the first guard of each."""
-    firsts: dict[str, Guard] = {}
-    for guard in guards:
-        firsts.setdefault(guard.kind, guard)
-    return "; ".join(in_words(guard) for guard in firsts.values()) or "torch gave no reason"
-
-
 def in_words(guard: Guard) -> str:
     """``size of x, dimension 0: expected 8, got 9``."""
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
@@ -451,14 +427,3 @@ def in_words(guard: Guard) -> str:
     change = f": expected {guard.expected}" if guard.expected else ""
     change += f"{', got' if change else ': got'} {guard.actual}" if guard.actual else ""
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"
-
-
-def _call_sites(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
-    return tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site))
-
-
-def _detail(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """torch's own sentence for each, one a line."""
-    return "\n".join(
-        f"{f'call {r.call}, ' if event.calls_known else ''}{r.compile_id}: {r.guard.text}" for r in recompiles
-    )

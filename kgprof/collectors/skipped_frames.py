@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.graph_breaks import (
     BreakRecord,
     Cause,
@@ -75,7 +75,7 @@ def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     explained: list[Compiled] = []
-    for records in by_site(break_records(trace)).values():
+    for records in by_site(break_records(trace)):
         scopes = [fell_back(trace, record) for record in records]
         explained += [r.compiled for r, scope in zip(records, scopes, strict=True) if scope and r.compiled]
         if any(scopes):
@@ -101,23 +101,18 @@ def _from_records(trace: RunTrace, records: Sequence[BreakRecord], scopes: Seque
 
 def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[SkippedFrame]:
     """Skipped for a fault, and nothing in the trace says so. One event a function."""
-    sites: dict[tuple[str, int], list[m.OfferedFrame]] = {}
+    refused = []
     for row in rows:
-        if row.outcome == "skipped" and row.why in _CAUSES and not _in_consequence(trace, row):
-            definition = trace.source.definition(row.file, row.first_line, row.function)
-            sites.setdefault((definition.file, definition.line), []).append(row)
-    for skipped in sites.values():
-        yield _from_rows(trace, skipped)
+        # Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller.
+        in_consequence = row.called_in and not trace.compilations_of(row)
+        if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence:
+            refused.append((trace.source.definition(row.file, row.first_line, row.function), row))
+    for same in grouped(refused, lambda one: line_of(one[0])):
+        yield _from_rows(trace, same[0][0], [row for _, row in same])
 
 
-def _in_consequence(trace: RunTrace, row: m.OfferedFrame) -> bool:
-    """Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller."""
-    return bool(row.called_in) and not trace.compilations_of(row)
-
-
-def _from_rows(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> SkippedFrame:
+def _from_rows(trace: RunTrace, definition: m.Location, rows: Sequence[m.OfferedFrame]) -> SkippedFrame:
     first = rows[0]
-    definition = trace.source.definition(first.file, first.first_line, first.function)
     cause = _cause(trace, first)
     return SkippedFrame(
         run=trace.run,

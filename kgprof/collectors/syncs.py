@@ -302,10 +302,6 @@ def cause_of(record: m.SyncRecord) -> str:
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
         return "mask-index" if _is_indexed(record) else OF_OPERATORS.get(record.op, INSIDE)
-    return _in_eager(record)
-
-
-def _in_eager(record: m.SyncRecord) -> str:
     if _is_tested(record):
         return "truth-value"
     called = called_function(record.expression)
@@ -351,51 +347,39 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: Sync) -> m.Finding:
-    place = event.location
     rule = next(rule for rule in RULES if rule.id == event.rule)
+    where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
+    reads, what = event.reads_per_step, SAID.get(event.cause, "a value is read")
+    often = "once a step" if reads == 1 else f"{reads:g} times a step" if reads > 1 else f"once in {1 / reads:g} steps"
+    message = f"{'' if event.on_cuda else 'on CUDA '}the host waits for the device {where}: {what}, {often}"
+    if event.rule == WOULD_SYNC.id:
+        message = f"on CUDA the host would wait here, {where}: {what}, {often}"
+    cost: m.FindingCost | m.Skipped
+    if isinstance(event.waited_us, m.Skipped):
+        cost = event.waited_us
+    else:
+        cost = m.FindingCost(
+            value=waited_a_step(event.waited_us),
+            unit="us/step",
+            what="the host waited, under the probes",
+            measured_in=(m.PassName.MEMORY,),
+            samples=len(event.waited_us),
+            extremes=(min(event.waited_us), max(event.waited_us)),
+        )
     return m.Finding(
         rule=rule.id,
         level=rule.level,
-        message=_message(event),
+        message=message,
         run=event.run,
-        location=place,
+        location=event.location,
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
-        cost=_cost(event),
-    )
-
-
-def _cost(event: Sync) -> m.FindingCost | m.Skipped:
-    if isinstance(event.waited_us, m.Skipped):
-        return event.waited_us
-    return m.FindingCost(
-        value=waited_a_step(event.waited_us),
-        unit="us/step",
-        what="the host waited, under the probes",
-        measured_in=(m.PassName.MEMORY,),
-        samples=len(event.waited_us),
-        extremes=(min(event.waited_us), max(event.waited_us)),
+        cost=cost,
     )
 
 
 def _identity(event: Sync) -> str:
     return fingerprint(event.rule, event.run, event.identity)
-
-
-def _message(event: Sync) -> str:
-    where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
-    what = SAID.get(event.cause, "a value is read")
-    if event.rule == WOULD_SYNC.id:
-        return f"on CUDA the host would wait here, {where}: {what}, {_often(event)}"
-    waits = "the host waits for the device" if event.on_cuda else "on CUDA the host waits for the device"
-    return f"{waits} {where}: {what}, {_often(event)}"
-
-
-def _often(event: Sync) -> str:
-    reads = event.reads_per_step
-    if reads == 1:
-        return "once a step"
-    return f"{reads:g} times a step" if reads > 1 else f"once in {1 / reads:g} steps"
 
 
 def waited_a_step(waited_us: Sequence[float]) -> float:

@@ -59,17 +59,15 @@ class RunTensors:
     def passing(self, graph: m.WatchedGraph, name: str, held: m.Held) -> tuple[m.Location, ...]:
         """The line that passes a tensor to a graph, first: the call of the compiled function; then what binds the
         name of one that is captured. Where kgprof itself makes the call, these come first, else the def."""
-        caller = self.innermost(self._above(graph, held.frames))
+        frames = held.frames
+        if is_resumed(graph.function):  # the function itself stands above what goes on after its own break
+            function = user_function(graph.function)
+            frames = tuple(f for f in frames if f.file != graph.file or user_function(f.function) != function)
+        caller = self.innermost(frames)
         bound = () if self.is_argument(graph, name) else self.source.rebound(last_name(name))
         found = (*([caller] if caller else []), *(place for place in bound if place != caller))
         definition = self.definition(graph)
         return found or (() if definition is None else (definition,))
-
-    def _above(self, graph: m.WatchedGraph, frames: tuple[m.Frame, ...]) -> tuple[m.Frame, ...]:
-        """Without the function itself: it stands above what goes on after its own break."""
-        name = user_function(graph.function)
-        own = [f for f in frames if f.file == graph.file and user_function(f.function) == name]
-        return tuple(frame for frame in frames if frame not in own) if is_resumed(graph.function) else frames
 
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
         """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments."""
@@ -112,14 +110,11 @@ class RunTensors:
                 artifact, text = record.metadata.get("artifact"), record.payload or ""
                 named = isinstance(artifact, dict) and artifact.get("name") == _METADATA
                 if named and compile_id(record.metadata) == graph.compile_id:
-                    return _intent(text)
+                    fixed = _STATIC_INDICES.search(text)
+                    types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
+                    at_fixed = fixed[1] if fixed and fixed[1] else "none"
+                    return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {at_fixed}"
         return ""
-
-
-def _intent(text: str) -> str:
-    fixed = _STATIC_INDICES.search(text)
-    types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
-    return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {fixed[1] if fixed and fixed[1] else 'none'}"
 
 
 def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
@@ -189,13 +184,11 @@ class _Fake:
         }
 
 
+@lru_cache(maxsize=4096)
 def share_an_element(one: m.Memory, other: m.Memory) -> bool | None:
     """Exactly, over strided ranges; None where it is too hard to tell."""
-    return _share(one, other) if one.device == other.device else False
-
-
-@lru_cache(maxsize=4096)
-def _share(one: m.Memory, other: m.Memory) -> bool | None:
+    if one.device != other.device:
+        return False
     try:
         arrays = np.asarray(_Fake(one)), np.asarray(_Fake(other))
         return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number is allowed
@@ -213,12 +206,10 @@ def overlaps_itself(memory: m.Memory) -> bool | None:
     extent = 0
     for stride, n in steps:
         if stride <= extent:
-            return _two_fall_together(memory)
+            break
         extent += stride * (n - 1)
-    return False
-
-
-def _two_fall_together(memory: m.Memory) -> bool | None:
+    else:
+        return False
     if memory.size_bytes // memory.itemsize > MAX_OFFSETS:
         return None
     offsets = np.zeros(1, dtype=np.int64)
