@@ -129,7 +129,11 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
             return _ranking(timed, baseline, unit)
     if not per_step:
         return Remark(text=_untimed(runs))
-    if _steps_are_alike([run for run, _ in per_step]):
+    stepped = [run for run, _ in per_step]
+    evaluates = any(
+        isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in stepped
+    )
+    if not evaluates or len({run.key.strategy for run in stepped}) == 1:  # then their steps are alike
         return _ranking(per_step, baseline, PER_STEP)
     for timed, unit in whole:
         if timed:
@@ -181,11 +185,6 @@ def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
-
-
-def _steps_are_alike(runs: Sequence[m.RunReport]) -> bool:
-    whole = any(isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in runs)
-    return not whole or len({run.key.strategy for run in runs}) == 1
 
 
 def _timed(
