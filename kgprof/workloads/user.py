@@ -121,7 +121,7 @@ class UserWorkload:
         alternatives: object = None,
         unit: m.WorkUnit = UNNAMED,
     ) -> None:
-        self._name = name
+        self.name = name
         self.unit = unit
         self._strategies = dict(strategies)
         self._baseline = baseline
@@ -134,10 +134,6 @@ class UserWorkload:
         self._alternatives = _alternatives(name, alternatives, strategies)
         for label, strategy in self._strategies.items():
             _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         plans = []

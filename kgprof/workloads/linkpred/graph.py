@@ -66,18 +66,19 @@ class KnowledgeGraph:
         predicate, *arguments = (int(number) for number in atom)
         if predicate < FIRST_PREDICATE:
             return ("-", "true", "false")[predicate]
-        return f"{quoted(self.predicate_text(predicate))}({', '.join(map(self._argument, arguments))})"
+        texts = [
+            quoted(self.constant_text(term))
+            if 1 <= term <= len(self.constants)
+            else f"V{-term if term < 0 else term - len(self.constants)}"
+            for term in arguments
+        ]
+        return f"{quoted(self.predicate_text(predicate))}({', '.join(texts)})"
 
     def predicate_text(self, predicate: int) -> str:
         return self.predicates[predicate - FIRST_PREDICATE]
 
     def constant_text(self, constant: int) -> str:
         return self.constants[constant - 1]
-
-    def _argument(self, term: int) -> str:
-        if 1 <= term <= len(self.constants):
-            return quoted(self.constant_text(term))
-        return f"V{-term if term < 0 else term - len(self.constants)}"
 
 
 def build(
@@ -171,7 +172,7 @@ def _read_triples(path: Path) -> list[Triple]:
     # The first line that is surely no comment shows the form.
     form_line, shown = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
     has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
-    form = TripleForm.COLUMNS if has_columns else TripleForm.PROLOG
+    form, other = (TripleForm.COLUMNS, TripleForm.PROLOG) if has_columns else (TripleForm.PROLOG, TripleForm.COLUMNS)
     if form is TripleForm.PROLOG:
         lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
     triples = []
@@ -180,8 +181,10 @@ def _read_triples(path: Path) -> list[Triple]:
             try:
                 triples.append(_READ[form](line))
             except MalformedTextError as error:
-                remark = "" if at.line == form_line else _if_other_form(line, form, form_line)
-                raise MalformedTextError(remark or f"expected `{form.value}`: {error}") from None
+                if at.line == form_line or not _reads_as(line, other):
+                    raise MalformedTextError(f"expected `{form.value}`: {error}") from None
+                wanted = f"expected `{form.value}` as on line {form_line}, found `{other.value}`"
+                raise MalformedTextError(f"{wanted}; a file holds one form, not both") from None
     return triples
 
 
@@ -198,13 +201,6 @@ def _reads_as(line: str, form: TripleForm) -> bool:
     except MalformedTextError:
         return False
     return True
-
-
-def _if_other_form(line: str, form: TripleForm, form_line: int) -> str:
-    other = TripleForm.PROLOG if form is TripleForm.COLUMNS else TripleForm.COLUMNS
-    if not _reads_as(line, other):
-        return ""
-    return f"expected `{form.value}` as on line {form_line}, found `{other.value}`; a file holds one form, not both"
 
 
 _PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s(),'\"]*)\s*\)\s*\.")
