@@ -52,6 +52,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     exit_code = _exit_code(recording)
+    kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     return m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -85,7 +86,10 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         rank_balance=balance,
         differences=changed,
         accepted=entries,
-        kind_overrides=tuple(_with_its_kernels(override, runs) for override in kind_overrides),
+        kind_overrides=tuple(
+            msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in kernel_rows))
+            for override in kind_overrides
+        ),
     )
 
 
@@ -110,11 +114,6 @@ def _why_uncompared(recording: m.Recording) -> str:
     if not header.plan.agreement or header.options.for_a_gate or isinstance(recording.agreement, m.Agreement):
         return ""
     return recording.agreement.reason
-
-
-def _with_its_kernels(override: m.KindOverride, runs: Sequence[m.RunReport]) -> m.KindOverride:
-    rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
-    return msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in rows))
 
 
 def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:

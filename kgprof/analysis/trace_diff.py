@@ -19,18 +19,12 @@ def differences(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) ->
     """Each trace against the one of the same rank on the other side, or against the only one that there is."""
     kernels = {report.key: report.kernels for report in reports}
     others = [file for file in files if file.against]
-    pairs = ((file, _counterpart(file, others)) for file in files if not file.against)
-    return tuple(
-        difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key)
-        for file, other in pairs
-        if other is not None
-    )
-
-
-def _counterpart(file: m.TraceFile, others: Sequence[m.TraceFile]) -> m.TraceFile | None:
-    if len(others) == 1:
-        return others[0]
-    return next((other for other in others if other.rank is not None and other.rank == file.rank), None)
+    made: list[m.TraceDifference] = []
+    for file in (file for file in files if not file.against):
+        of_its_rank = [other for other in others if other.rank is not None and other.rank == file.rank]
+        for other in others if len(others) == 1 else of_its_rank[:1]:
+            made.append(difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key))
+    return tuple(made)
 
 
 def difference(

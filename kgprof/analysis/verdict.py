@@ -98,19 +98,16 @@ def _headlines(
     lines += [
         (FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
     ]
-    lines += [(FAILED, died) for run in runs if (died := second_death(run))]
+    lines += [  # that of MEMORY and KERNELS
+        (FAILED, f"{run.key.slug}: its second process {run.probe_exit.words}")
+        for run in runs
+        if run.probe_exit is not None and run.probe_exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
+    ]
     rounds = [(run, run.rounds.lost) for run in runs if isinstance(run.rounds, m.Rounds) and not interrupted]
     lines += [(FAILED, f"{run.key.slug}: {lost}") for run, every in rounds for lost in every]
     errors = [finding for finding in findings if finding.level is m.Level.ERROR]
     lines += [(FAILED, message) for message in _by_message(errors)]
     return lines
-
-
-def second_death(run: m.RunReport) -> str:
-    """How its second process ended, the one of MEMORY and KERNELS; empty where that ended well or never was."""
-    if run.probe_exit is None or run.probe_exit.outcome in (m.Outcome.OK, m.Outcome.INTERRUPTED):
-        return ""
-    return f"{run.key.slug}: its second process {run.probe_exit.words}"
 
 
 # ---------------------------------------------------------------- speed
@@ -129,7 +126,11 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
             return _ranking(timed, baseline, unit)
     if not per_step:
         return Remark(text=_untimed(runs))
-    if _steps_are_alike([run for run, _ in per_step]):
+    stepped = [run for run, _ in per_step]
+    evaluates = any(
+        isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in stepped
+    )
+    if not evaluates or len({run.key.strategy for run in stepped}) == 1:  # then their steps are alike
         return _ranking(per_step, baseline, PER_STEP)
     for timed, unit in whole:
         if timed:
@@ -159,18 +160,14 @@ def _read_from_files(runs: Sequence[m.RunReport]) -> str:
 def _traced(runs: Sequence[m.RunReport]) -> str:
     """How busy each device was, of runs that were only traced; empty where none was."""
     found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    said = [f"{slug}: {_busy(kernels)}" for slug, kernels in found[:TRACED_TO_NAME]]
-    return "; ".join(said) + (f"; and {len(found) - len(said)} more" if len(found) > len(said) else "")
-
-
-def _busy(kernels: m.KernelBreakdown) -> str:
-    what = "device busy" if kernels.device == "cuda" else "operators running"
-    of = (
-        f"{plural(kernels.steps, 'traced step')}"
-        if kernels.steps
-        else "the traced window, in which no steps are marked"
-    )
-    return f"{what} {100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0:.1f} % of {of}"
+    parts = []
+    for slug, kernels in found[:TRACED_TO_NAME]:
+        what = "device busy" if kernels.device == "cuda" else "operators running"
+        percent = 100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
+        unmarked = "the traced window, in which no steps are marked"
+        of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
+        parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
+    return "; ".join(parts) + (f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else "")
 
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
@@ -181,11 +178,6 @@ def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
-
-
-def _steps_are_alike(runs: Sequence[m.RunReport]) -> bool:
-    whole = any(isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in runs)
-    return not whole or len({run.key.strategy for run in runs}) == 1
 
 
 def _timed(

@@ -75,8 +75,5 @@ def _fewest(joined: str, *, ascending: bool) -> tuple[str, ...] | None:
 def _operators_at(joined: str, position: int) -> tuple[str, ...]:
     """The operators that may stand here, each followed by an underscore or the end."""
     ends = [i for i in range(position + 1, len(joined) + 1) if i == len(joined) or joined[i] == "_"]
-    return tuple(joined[position:end] for end in ends if _is_operator(joined[position:end]))
-
-
-def _is_operator(text: str) -> bool:
-    return bool(_WORD.fullmatch(text)) or text in MULTI_WORD_OPERATORS or text.rstrip("_") in MULTI_WORD_OPERATORS
+    texts = (joined[position:end] for end in ends)
+    return tuple(text for text in texts if _WORD.fullmatch(text) or {text, text.rstrip("_")} & MULTI_WORD_OPERATORS)

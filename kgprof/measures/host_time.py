@@ -52,7 +52,12 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
     np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
     calls = np.bincount(part[:-1][_inside(columns.start_ns[mine], steps)], minlength=len(PARTS))
+    # Of the stretches that nothing names, what another thread of the host was busy in.
     unnamed = bounds[part[owner] == PARTS.index(UNEXPLAINED)]
+    others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
+    busy = timeline.intervals_of(columns, others)
+    either_ns = timeline.union_ns(np.concatenate([busy, unnamed]))
+    elsewhere_ns = timeline.union_ns(busy) + timeline.union_ns(unnamed) - either_ns
     return m.HostTime(
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
@@ -61,7 +66,7 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
             for index, name in enumerate(PARTS)
             if spent_ns[:, index].any() or name == UNEXPLAINED
         ),
-        other_threads_us=_elsewhere_ns(columns, int(thread), unnamed) / 1000 / len(steps),
+        other_threads_us=elsewhere_ns / 1000 / len(steps),
     )
 
 
@@ -113,10 +118,3 @@ def _inside(moments: Numbers, steps: Intervals) -> npt.NDArray[np.bool_]:
     step = np.searchsorted(steps[:, 0], moments, side="right") - 1
     inside: npt.NDArray[np.bool_] = (step >= 0) & (moments < steps[np.maximum(step, 0), 1])
     return inside
-
-
-def _elsewhere_ns(columns: Columns, thread: int, stretches: Intervals) -> int:
-    """Of disjoint stretches, what another thread of the host was busy in."""
-    others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
-    busy = timeline.intervals_of(columns, others)
-    return timeline.union_ns(busy) + timeline.union_ns(stretches) - timeline.union_ns(np.concatenate([busy, stretches]))

@@ -207,18 +207,14 @@ def of_device_event(name: str, category: str) -> Classified:
 
 
 def _of_generated(generated: GeneratedName) -> Classified:
-    computed = _computed(generated.ops)
+    # The operators without those that touch no element, and without those that no list has.
+    known = ((op, kind_of_operator(op)) for op in generated.ops)
+    computed: dict[str, m.KernelKind] = {op: kind for op, kind in known if kind not in (None, m.KernelKind.FRAMEWORK)}
     if generated.category == "tem":
         kind, why = _of_template(computed)
     else:
         kind, why = _of_schedule(generated.category, computed)
     return Classified(kind=kind, generator=generated.generator, ops=generated.ops, rule=why)
-
-
-def _computed(ops: Iterable[str]) -> dict[str, m.KernelKind]:
-    """The operators without those that touch no element, and without those that no list has."""
-    known = {op: kind_of_operator(op) for op in ops}
-    return {op: kind for op, kind in known.items() if kind not in (None, m.KernelKind.FRAMEWORK)}
 
 
 def _of_template(computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:

@@ -53,7 +53,10 @@ class Origins:
                 called[origin.compile_id, operator].append(known)
             else:
                 generated[origin.compile_id, origin.kernel].append(known)
-        self._generated = {key: _together(calls) for key, calls in generated.items()}
+        self._generated: dict[tuple[str, str], Known] = {}
+        for key, calls in generated.items():  # the lines of one are those of all its calls
+            work = tuple(dict.fromkeys(work for call in calls for work in call.work))
+            self._generated[key] = Known(lines=merged([call.lines for call in calls]), work=work)
         self._called = dict(called)
 
     def __bool__(self) -> bool:
@@ -71,9 +74,11 @@ class Origins:
         top[list(calls)] = True
         call = launches.innermost(columns, top, asked_by)
         return [
-            self._generated.get((_compile_id(columns, in_region), _kernel(columns, event)))
+            self._generated.get((_compile_id(columns, in_region), _GRAPH_PREFIX.sub("", columns.names[name])))
             or calls.get(in_call, _UNKNOWN)
-            for event, in_region, in_call in zip(events.tolist(), region.tolist(), call.tolist(), strict=True)
+            for name, in_region, in_call in zip(
+                columns.name[events].tolist(), region.tolist(), call.tolist(), strict=True
+            )
         ]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
@@ -83,7 +88,9 @@ class Origins:
         outermost = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
         regions = launches.innermost(columns, columns.named(REGION_PREFIX), outermost)
         steps = launches.innermost(columns, columns.named(STEP_PREFIX), outermost)
-        nested = set(outermost.tolist()) - set(_outermost(columns, _operators(columns)).tolist())
+        # A compiled region is an operator in a trace; a step is none.
+        every = np.flatnonzero(columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
+        nested = set(outermost.tolist()) - set(_outermost(columns, every).tolist())
         groups: dict[tuple[int, str], list[int]] = defaultdict(list)
         for index, region, step in zip(outermost.tolist(), regions.tolist(), steps.tolist(), strict=True):
             within = region if region != NOBODY else step
@@ -117,25 +124,10 @@ def _outermost(columns: Columns, events: Indices) -> Indices:
     return np.sort(np.concatenate(kept)) if kept else events
 
 
-def _operators(columns: Columns) -> Indices:
-    """A compiled region is an operator in a trace; a step is none."""
-    return np.flatnonzero(columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
-
-
 def _compile_id(columns: Columns, within: int) -> str:
     """Empty for what is in no compiled region, and for a step."""
     name = "" if within == NOBODY else columns.names[columns.name[within]]
     return name.removeprefix(REGION_PREFIX) if name.startswith(REGION_PREFIX) else ""
-
-
-def _kernel(columns: Columns, event: int) -> str:
-    return _GRAPH_PREFIX.sub("", columns.names[columns.name[event]])
-
-
-def _together(calls: Sequence[Known]) -> Known:
-    """Of one generated kernel: its lines are those of all its calls."""
-    work = dict.fromkeys(work for call in calls for work in call.work)
-    return Known(lines=merged([call.lines for call in calls]), work=tuple(work))
 
 
 def merged(lines: Sequence[Lines]) -> Lines:

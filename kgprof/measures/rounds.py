@@ -25,6 +25,10 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     each = [[us for group in timing.step_us for us in group] for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
+    # By the units of the first round: each evaluation is the whole of the same work, and each step as much.
+    per_unit = whole_unit_time(evaluation_s, run)
+    if not evaluation_s and run.unit.per_step:
+        per_unit = _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
         asked=len(run.rounds) + 1,
         numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound))),
@@ -33,7 +37,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         warm_first_call_s=tuple(found.first_call_s for found in warm),
         step=_over(step_us, "us"),
         evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
-        per_unit=_per_unit(run, step_us, evaluation_s),
+        per_unit=per_unit,
         warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
@@ -50,13 +54,6 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
 
 def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
     return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
-
-
-def _per_unit(run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]) -> m.Spread | m.Skipped:
-    """By the units of the first round: each evaluation is the whole of the same work, and each step as much."""
-    if not evaluation_s and run.unit.per_step:
-        return _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
-    return whole_unit_time(evaluation_s, run)
 
 
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:

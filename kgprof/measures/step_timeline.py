@@ -77,7 +77,9 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
     if not step.duration_ns:
         return m.Skipped(reason="the median step of the trace took no time")
-    asked = _asked_in(columns, work, step)
+    # Which of the device's events were launched in the step; of some the call is not known.
+    asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
+    asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
     until = int(columns.end_ns[work.events[asked]].max(initial=step.end_ns))
     window = Window(start_ns=step.start_ns, end_ns=min(until, step.end_ns + step.duration_ns))
     ran = window.touches(timeline.intervals_of(columns, work.events))
@@ -101,13 +103,6 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
         from_other_steps=int((ran & ~asked).sum()),
         after_the_window=int((asked & ~ran).sum()),
     )
-
-
-def _asked_in(columns: Columns, work: Launched, step: Window) -> Mask:
-    """Which of the device's events were launched in the step; of some the call is not known."""
-    asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
-    asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
-    return asked
 
 
 # ---------------------------------------------------------------- lanes

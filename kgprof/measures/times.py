@@ -193,15 +193,16 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
     For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything is compiled.
     """
     bare = step_time(run.timing)
-    watched = ((name, getattr(run.left_by(name), "watched_us", ())) for name in m.PASSES)
-    return tuple(_observer_cost(name, steps, bare) for name, steps in watched if steps)
-
-
-def _observer_cost(name: m.PassName, steps: Sequence[float], bare: m.Spread | m.Skipped) -> m.ObserverCost:
-    if isinstance(bare, m.Skipped):
-        ratio: float | m.Skipped = m.Skipped(reason=f"TIMING has no step to compare with: {bare.reason}")
-    elif bare.median <= 0:
-        ratio = m.Skipped(reason="TIMING's median step is zero")
-    else:
-        ratio = _percentile(sorted(steps), 0.5) / bare.median
-    return m.ObserverCost(observer=name, ratio=ratio, samples=len(steps))
+    costs: list[m.ObserverCost] = []
+    for name in m.PASSES:
+        steps: Sequence[float] = getattr(run.left_by(name), "watched_us", ())
+        if not steps:
+            continue
+        if isinstance(bare, m.Skipped):
+            ratio: float | m.Skipped = m.Skipped(reason=f"TIMING has no step to compare with: {bare.reason}")
+        elif bare.median <= 0:
+            ratio = m.Skipped(reason="TIMING's median step is zero")
+        else:
+            ratio = _percentile(sorted(steps), 0.5) / bare.median
+        costs.append(m.ObserverCost(observer=name, ratio=ratio, samples=len(steps)))
+    return tuple(costs)

@@ -81,12 +81,19 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
 def load(path: Path) -> m.Recording:
     """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
     folder = resolve(path)
-    header = _read_header(folder / HEADER)
+    header = load_header(folder)
+    runs = tuple(_load_run(folder, key, header) for key in header.plan.runs)
+    agreement: m.Agreement | m.Skipped
+    if header.plan.agreement:
+        without = m.Skipped(reason="kgprof ended before the results were compared")
+        agreement = _read_if_there(folder / AGREEMENT, m.Agreement | m.Skipped) or without
+    else:
+        agreement = m.Skipped(reason="there is nothing that the results could be compared with")
     return m.Recording(
         folder=str(folder),
         header=header,
-        runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
-        agreement=_load_agreement(folder, header),
+        runs=runs,
+        agreement=agreement,
         gate=_read_if_there(folder / GATE, m.GateSettings),
         accepted=_read_if_there(folder / ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
         ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)
@@ -96,10 +103,7 @@ def load(path: Path) -> m.Recording:
 
 def load_header(folder: Path) -> m.RecordingHeader:
     """What a Recording was made of, without what it measured. Raises InputError."""
-    return _read_header(folder / HEADER)
-
-
-def _read_header(path: Path) -> m.RecordingHeader:
+    path = folder / HEADER
     version = _read(path, dict[str, Any]).get("schema_version")
     if not isinstance(version, int):
         raise InputError("it has no schema_version, so this is no Recording", path=path)
@@ -166,10 +170,9 @@ _CAPTURES_AS_SENTENCES = re.compile(rb'"capture_unavailable":\s*\[\s*"')
 
 def with_captures_as_fields(data: bytes) -> bytes:
     """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises DecodeError."""
-    return _captures_as_fields(data) if _CAPTURES_AS_SENTENCES.search(data) else data
+    if not _CAPTURES_AS_SENTENCES.search(data):
+        return data
 
-
-def _captures_as_fields(data: bytes) -> bytes:
     def walk(value: Any) -> Any:
         if isinstance(value, list):
             return [walk(each) for each in value]
@@ -214,16 +217,11 @@ def _read_records(run: Path) -> m.CompileRecords | m.Skipped | None:
     if not path.exists():
         return None
     try:
-        return _parse_records(path)
+        return records_of(_lines(path), _read_if_there(run / SOURCES, m.Sources) or m.Sources())
+    except msgspec.ValidationError as error:
+        return m.Skipped(reason=InputError(f"is not what kgprof writes: {error}", path=path).message)
     except InputError as error:
         return m.Skipped(reason=error.message)
-
-
-def _parse_records(path: Path) -> m.CompileRecords:
-    try:
-        return records_of(_lines(path), _read_if_there(path.with_name(SOURCES), m.Sources) or m.Sources())
-    except msgspec.ValidationError as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
 
 
 def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.CompileRecords:
@@ -268,13 +266,6 @@ def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
 def _why_missing(ended: m.Exit, what: str = "run") -> str:
     """Why a pass left no file, from how its child ended."""
     return f"the {what} {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
-
-
-def _load_agreement(folder: Path, header: m.RecordingHeader) -> m.Agreement | m.Skipped:
-    if not header.plan.agreement:
-        return m.Skipped(reason="there is nothing that the results could be compared with")
-    found = _read_if_there(folder / AGREEMENT, m.Agreement | m.Skipped)
-    return found or m.Skipped(reason="kgprof ended before the results were compared")
 
 
 def _read_log(path: Path) -> str:

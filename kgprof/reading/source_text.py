@@ -39,10 +39,6 @@ class _Definition:
     line: int
     last: int
 
-    def begins_at(self, first_line: int, *, resumed: bool) -> bool:
-        """Whether a code object with this first line is the function's; one that goes on after a break lies in it."""
-        return self.first <= first_line <= self.last if resumed else self.first == first_line
-
 
 class SourceText:
     """Answers from the files that the Recording brought along; without their text, places stay as torch named them."""
@@ -60,11 +56,11 @@ class SourceText:
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
         name = user_function(function)
-        found = [
-            each
-            for each in self._parsed(file).definitions
-            if each.name == name and each.begins_at(first_line, resumed=is_resumed(function))
-        ]
+        found = [each for each in self._parsed(file).definitions if each.name == name]
+        if is_resumed(function):  # what goes on after a break lies in its function
+            found = [each for each in found if each.first <= first_line <= each.last]
+        else:
+            found = [each for each in found if each.first == first_line]
         if not found:
             return self.at(file, first_line, function)
         definition = max(found, key=lambda each: each.line)

@@ -54,7 +54,9 @@ def find(workload: str) -> Target | None:
     if not colon and Path(workload).is_dir():
         programs.find(workload)  # says that it is a folder
     if not colon:
-        raise UsageError(_no_such_workload(workload), hint=f"a workload is one of: {FORMS}")
+        near = difflib.get_close_matches(workload, BUILT_IN, n=1, cutoff=0.5)
+        near_by = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"no workload {workload!r}{near_by}", hint=f"a workload is one of: {FORMS}")
     if not name or not place:
         raise UsageError(f"workload {workload!r} is not complete", hint=f"a workload is one of: {FORMS}")
     if place.endswith(".py") or os.sep in place:
@@ -65,11 +67,6 @@ def find(workload: str) -> Target | None:
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is no module name", hint=f"a workload is one of: {FORMS}")
     return Target(module=place, name=name)
-
-
-def _no_such_workload(workload: str) -> str:
-    near = difflib.get_close_matches(workload, BUILT_IN, n=1, cutoff=0.5)
-    return f"no workload {workload!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -101,18 +101,14 @@ def folders(program: Program) -> Iterator[str]:
         yield top.origin
 
 
-def rank_suffix(environment: Mapping[str, str]) -> str:
-    """What tells the ranks of one launch apart; empty where there is one process."""
-    rank = environment.get("RANK", "")
-    return f"-rank{rank}" if rank and environment.get("WORLD_SIZE", "1") != "1" else ""
-
-
 class ProgramWorkload:
     """One strategy in one mode; a script child runs it (kgprof.record.script), because it has no steps to be called."""
 
     def __init__(self, workload: str) -> None:
         self.name = workload
-        self._label = find(workload).name + rank_suffix(os.environ)
+        rank = os.environ.get("RANK", "")  # tells the ranks of one launch apart
+        suffix = f"-rank{rank}" if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
+        self._label = find(workload).name + suffix
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         return [m.StrategyPlan(name=self._label, modes=(m.AS_IS,), summary=SUMMARY)]

@@ -97,20 +97,16 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
     if per_step is not None:
         per_step = _whole(per_step, f"{name}: units_per_step")
     word = unit or "unit"
-    return m.WorkUnit(name=word, plural=_plural(word), per_step=per_step)
+    plural = f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"  # as English has it
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        plural = f"{word[:-1]}ies"
+    return m.WorkUnit(name=word, plural=plural, per_step=per_step)
 
 
 def _whole(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value <= 0:
         raise UsageError(f"{what} is {value!r}, not a whole number above 0")
     return int(value)
-
-
-def _plural(word: str) -> str:
-    """As English has it: tokens, queries, batches."""
-    if word.endswith("y") and word[-2:-1] not in "aeiou":
-        return f"{word[:-1]}ies"
-    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
 
 
 class UserWorkload:
@@ -125,7 +121,7 @@ class UserWorkload:
         alternatives: object = None,
         unit: m.WorkUnit = UNNAMED,
     ) -> None:
-        self._name = name
+        self.name = name
         self.unit = unit
         self._strategies = dict(strategies)
         self._baseline = baseline
@@ -139,15 +135,13 @@ class UserWorkload:
         for label, strategy in self._strategies.items():
             _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     def strategies(self) -> Sequence[m.StrategyPlan]:
-        return [
-            m.StrategyPlan(name=label, modes=_modes(strategy), summary=_first_line(strategy))
-            for label, strategy in self._strategies.items()
-        ]
+        plans = []
+        for label, strategy in self._strategies.items():
+            modes = (m.AS_IS, m.EAGER) if hasattr(strategy, "evaluate") else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
+            summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
+            plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
+        return plans
 
     def alternatives(self) -> Sequence[m.Alternative]:
         return self._alternatives
@@ -239,14 +233,6 @@ def _check_strategy(what: str, strategy: object) -> None:
         ) from None
     except ValueError:
         pass  # a builtin without a signature: calling it will show
-
-
-def _modes(strategy: object) -> tuple[str, ...]:
-    return (m.AS_IS, m.EAGER) if hasattr(strategy, "evaluate") else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
-
-
-def _first_line(strategy: object) -> str:
-    return (inspect.getdoc(strategy) or "").partition("\n")[0]
 
 
 # ---------------------------------------------------------------- sessions
@@ -399,22 +385,17 @@ def _judge(
     if baseline is None or baseline not in results:
         return m.Skipped(reason="there is no baseline's result to compare with")
     expected = results[baseline]
-    if run != baseline and (_draws(found) or _draws(expected)):
+    if run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
         return m.Skipped(reason="its steps draw random numbers, and compiled code draws others from the same seed")
     return compare(found, expected, note="the baseline itself" if run == baseline else "")
 
 
-def _draws(arrays: Arrays) -> bool:
-    return bool(arrays.get(RANDOM, False))
-
-
-def _values(arrays: Arrays) -> Arrays:
-    return {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
-
-
 def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
     """Entry by entry. Another set of names, another shape or another dtype is a difference of every entry there."""
-    ours, theirs = _values(found), _values(expected)
+    ours, theirs = (
+        {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
+        for arrays in (found, expected)
+    )
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):

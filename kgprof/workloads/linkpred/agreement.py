@@ -130,10 +130,19 @@ class Judge:
         if not compared and not len(replayed):
             return m.Skipped(reason="no candidate finished, so there is no result to compare")
         differing = np.flatnonzero(result.differs(baseline))
-        from_reference = self._unlike_reference(result, replayed)
+        replays = [self.replays.of(row) for row in replayed.tolist()]
+        answers = np.array([(replay.outcome, replay.steps) for replay in replays]).reshape(-1, 2)
+        unlike: Mask = (result.outcome[replayed] != answers[:, 0]) | (result.steps[replayed] != answers[:, 1])
+        from_reference = replayed[unlike]
         near, near_reference = self._near_ties(differing, replayed), self._near_ties(from_reference, replayed)
+        if not len(differing) and not len(from_reference):
+            verdict = m.AgreementVerdict.EQUAL
+        elif near + near_reference == len(differing) + len(from_reference):
+            verdict = m.AgreementVerdict.NEAR_TIES
+        else:
+            verdict = m.AgreementVerdict.DIFFERENT
         return m.RunAgreement(
-            verdict=_verdict(len(differing) + len(from_reference), near + near_reference),
+            verdict=verdict,
             compared=compared,
             differing=len(differing),
             near_ties=near,
@@ -142,12 +151,6 @@ class Judge:
             reference_near_ties=near_reference,
             note=self._note(result, baseline, unreplayed=len(np.setdiff1d(differing, replayed))),
         )
-
-    def _unlike_reference(self, result: Result, replayed: Rows) -> Rows:
-        replays = [self.replays.of(row) for row in replayed.tolist()]
-        answers = np.array([(replay.outcome, replay.steps) for replay in replays]).reshape(-1, 2)
-        unlike: Mask = (result.outcome[replayed] != answers[:, 0]) | (result.steps[replayed] != answers[:, 1])
-        return replayed[unlike]
 
     def _near_ties(self, differing: Rows, replayed: Rows) -> int:
         if self.threshold is None:
@@ -171,9 +174,3 @@ class Judge:
 
 def _draw(random: np.random.Generator, rows: Rows, count: int) -> Rows:
     return random.choice(rows, size=min(count, len(rows)), replace=False)
-
-
-def _verdict(differing: int, near_ties: int) -> m.AgreementVerdict:
-    if not differing:
-        return m.AgreementVerdict.EQUAL
-    return m.AgreementVerdict.NEAR_TIES if near_ties == differing else m.AgreementVerdict.DIFFERENT

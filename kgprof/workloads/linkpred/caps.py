@@ -112,20 +112,16 @@ def _keeps_anchors(rule: Rule, *, ground: bool) -> bool:
     A ground query is such a state. If every rule keeps it so, most-bound selection always finds an atom with a
     constant. ``ground``: no body asks for the head's predicate, so its goals are ground queries.
     """
-    return all(
-        _anchored(rule, bound={rule.head[i] for i in positions}, free={rule.head[i] for i in (1, 2)})
-        for positions in (((1, 2),) if ground else ((1,), (2,)))
-    )
-
-
-def _anchored(rule: Rule, bound: set[int], free: set[int]) -> bool:
-    """Constants and the variables in ``bound`` anchor: do they reach every atom of the body and all in ``free``?"""
-    anchored = set(bound)
-    atoms = list(rule.body)
-    while reached := [atom for atom in atoms if any(term > 0 or term in anchored for term in atom[1:])]:
-        anchored.update(term for atom in reached for term in atom[1:])
-        atoms = [atom for atom in atoms if atom not in reached]
-    return not atoms and all(term > 0 or term in anchored for term in free)
+    for positions in ((1, 2),) if ground else ((1,), (2,)):
+        # Constants and the bound variables anchor: they must reach every atom of the body and the head's arguments.
+        anchored = {rule.head[position] for position in positions}
+        atoms = list(rule.body)
+        while reached := [atom for atom in atoms if any(term > 0 or term in anchored for term in atom[1:])]:
+            anchored.update(term for atom in reached for term in atom[1:])
+            atoms = [atom for atom in atoms if atom not in reached]
+        if atoms or not all(term > 0 or term in anchored for term in rule.head[1:]):
+            return False
+    return True
 
 
 class _Call(NamedTuple):

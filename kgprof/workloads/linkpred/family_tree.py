@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build
-from kgprof.workloads.linkpred.rules import RuleFormat, RuleText, parse_rule
+from kgprof.workloads.linkpred.rules import RuleFormat, parse_rule
 
 T = TypeVar("T")
 
@@ -57,11 +57,6 @@ co_parent_in_law(X,Y) :- parent(X,Z), spouse(Z,W), parent(Y,W).
 """
 
 
-def rules() -> list[RuleText]:
-    lines = RULES.strip().splitlines()
-    return [parse_rule(line, RuleFormat.PROLOG, index=index) for index, line in enumerate(lines)]
-
-
 def generate(size: int, seed: int) -> KnowledgeGraph:
     """About ``size`` people and at most as many questions. The same size and seed give the same graph everywhere."""
     draws = Draws(seed)
@@ -75,7 +70,9 @@ def generate(size: int, seed: int) -> KnowledgeGraph:
         true += asked
         test += draws.shuffled(sorted(set(asked)))[: size * question.percent // 100]
     valid = sorted(set(true) - set(test) - set(train))
-    return build(name=f"family-tree:{size}", train=train, valid=valid, test=test, rules=rules())
+    lines = RULES.strip().splitlines()
+    rules = [parse_rule(line, RuleFormat.PROLOG, index=index) for index, line in enumerate(lines)]
+    return build(name=f"family-tree:{size}", train=train, valid=valid, test=test, rules=rules)
 
 
 class Draws:

@@ -66,18 +66,19 @@ class KnowledgeGraph:
         predicate, *arguments = (int(number) for number in atom)
         if predicate < FIRST_PREDICATE:
             return ("-", "true", "false")[predicate]
-        return f"{quoted(self.predicate_text(predicate))}({', '.join(map(self._argument, arguments))})"
+        texts = [
+            quoted(self.constant_text(term))
+            if 1 <= term <= len(self.constants)
+            else f"V{-term if term < 0 else term - len(self.constants)}"
+            for term in arguments
+        ]
+        return f"{quoted(self.predicate_text(predicate))}({', '.join(texts)})"
 
     def predicate_text(self, predicate: int) -> str:
         return self.predicates[predicate - FIRST_PREDICATE]
 
     def constant_text(self, constant: int) -> str:
         return self.constants[constant - 1]
-
-    def _argument(self, term: int) -> str:
-        if 1 <= term <= len(self.constants):
-            return quoted(self.constant_text(term))
-        return f"V{-term if term < 0 else term - len(self.constants)}"
 
 
 def build(
@@ -100,7 +101,10 @@ def build(
     )
     predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
     constant_ids = {text: 1 + index for index, text in enumerate(constants)}
-    rows = {split: _rows(triples, predicate_ids, constant_ids) for split, triples in splits.items()}
+    rows: dict[str, Triples] = {}
+    for split, triples in splits.items():
+        ids = [(predicate_ids[relation], constant_ids[head], constant_ids[tail]) for head, relation, tail in triples]
+        rows[split] = np.unique(np.array(ids, dtype=np.int64).reshape(-1, 3), axis=0)
     numbered = tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules)
     return KnowledgeGraph(
         name=name,
@@ -110,32 +114,21 @@ def build(
         valid=rows["valid"],
         test=rows["test"],
         rules=numbered,
-        notes=(*_duplicates(splits, rows), *_repeated_rules(numbered), *_questions_answered(rows)),
+        notes=tuple(_notes(splits, rows, numbered)),
     )
 
 
-def _duplicates(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples]) -> Iterator[str]:
+def _notes(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rules: Sequence[Rule]) -> Iterator[str]:
     for split, triples in splits.items():
         if len(triples) > len(rows[split]):
             yield f"{split}: {len(triples) - len(rows[split])} duplicate triples counted once"
-
-
-def _repeated_rules(rules: Sequence[Rule]) -> Iterator[str]:
     repeated = len(rules) - len({(rule.head, rule.body) for rule in rules})
     if repeated:
         yield f"rules: {repeated} repeat an earlier one; all are kept"
-
-
-def _questions_answered(rows: Mapping[str, Triples]) -> Iterator[str]:
-    asked_and_told = np.concatenate([rows["train"], rows["test"]])
-    both = len(asked_and_told) - len(np.unique(asked_and_told, axis=0))
+    train_and_test = np.concatenate([rows["train"], rows["test"]])
+    both = len(train_and_test) - len(np.unique(train_and_test, axis=0))
     if both:
         yield f"test: {both} triples are facts of train, too; a triple is no fact while it is itself being proved"
-
-
-def _rows(triples: list[Triple], predicates: dict[str, int], constants: dict[str, int]) -> Triples:
-    rows = [(predicates[relation], constants[head], constants[tail]) for head, relation, tail in triples]
-    return np.unique(np.array(rows, dtype=np.int64).reshape(-1, 3), axis=0)
 
 
 def load_directory(path: Path) -> KnowledgeGraph:
@@ -176,7 +169,10 @@ def _read_triples(path: Path) -> list[Triple]:
     lines = _data_lines(_text(path), keep=lambda comment: "\t" in comment)
     if not lines:
         raise InputError("no triple in it; expected at least one", path=path)
-    form_line, form = _triple_form(lines)
+    # The first line that is surely no comment shows the form.
+    form_line, shown = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
+    has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
+    form, other = (TripleForm.COLUMNS, TripleForm.PROLOG) if has_columns else (TripleForm.PROLOG, TripleForm.COLUMNS)
     if form is TripleForm.PROLOG:
         lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
     triples = []
@@ -185,8 +181,10 @@ def _read_triples(path: Path) -> list[Triple]:
             try:
                 triples.append(_READ[form](line))
             except MalformedTextError as error:
-                remark = "" if at.line == form_line else _if_other_form(line, form, form_line)
-                raise MalformedTextError(remark or f"expected `{form.value}`: {error}") from None
+                if at.line == form_line or not _reads_as(line, other):
+                    raise MalformedTextError(f"expected `{form.value}`: {error}") from None
+                wanted = f"expected `{form.value}` as on line {form_line}, found `{other.value}`"
+                raise MalformedTextError(f"{wanted}; a file holds one form, not both") from None
     return triples
 
 
@@ -197,26 +195,12 @@ class TripleForm(Enum):
     PROLOG = "relation(head,tail)."
 
 
-def _triple_form(lines: list[tuple[int, str]]) -> tuple[int, TripleForm]:
-    """The form of a file, and the number of the line that shows it: the first that is surely no comment."""
-    number, line = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
-    has_columns = "\t" in line.strip() and not _reads_as(line, TripleForm.PROLOG)
-    return number, TripleForm.COLUMNS if has_columns else TripleForm.PROLOG
-
-
 def _reads_as(line: str, form: TripleForm) -> bool:
     try:
         _READ[form](line)
     except MalformedTextError:
         return False
     return True
-
-
-def _if_other_form(line: str, form: TripleForm, form_line: int) -> str:
-    other = TripleForm.PROLOG if form is TripleForm.COLUMNS else TripleForm.COLUMNS
-    if not _reads_as(line, other):
-        return ""
-    return f"expected `{form.value}` as on line {form_line}, found `{other.value}`; a file holds one form, not both"
 
 
 _PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s(),'\"]*)\s*\)\s*\.")

@@ -136,12 +136,16 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
     """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
     if asks_for_help(args):
         raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
-    _refuse_what_comes_later(args)
+    for name in (arg.partition("=")[0] for arg in args):
+        for later, remark in LATER.items():
+            if name == later or name.startswith(f"{later}-"):
+                raise UsageError(f"{name} is not in this version", hint=remark)
     try:
         # standalone_mode would print and exit; make_context only parses.
         context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
     except click.NoSuchOption as error:
-        raise UsageError(_unknown("option", error.option_name, _option_names()), hint=f"see {HELP_COMMAND}") from None
+        known = [name for parameter in _COMMAND.params for name in parameter.opts]
+        raise UsageError(unknown("option", error.option_name, known), hint=f"see {HELP_COMMAND}") from None
     except click.UsageError as error:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
@@ -193,7 +197,7 @@ def _family_tree_size(dataset: str) -> int:
         )
     if name != FAMILY_TREE:
         raise UsageError(
-            _unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)),
+            unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)),
             hint=f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own",
         )
     if not colon:
@@ -204,21 +208,9 @@ def _family_tree_size(dataset: str) -> int:
     return int(size)
 
 
-def _refuse_what_comes_later(args: Iterable[str]) -> None:
-    for arg in args:
-        name = arg.partition("=")[0]
-        for later, remark in LATER.items():
-            if name == later or name.startswith(f"{later}-"):
-                raise UsageError(f"{name} is not in this version", hint=remark)
-
-
-def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-
-
-def _option_names() -> list[str]:
-    return [name for parameter in _COMMAND.params for name in parameter.opts]
 
 
 def _positive(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -233,25 +225,23 @@ def _count(context: click.Context, parameter: click.Parameter, value: str | None
     return ALL if value == ALL else _positive(context, parameter, value)
 
 
-def _default(name: str) -> str:
-    default = LinkpredOptions.__dataclass_fields__[name].default
-    others = {"with --data": DIRECTORY_CAPS, **{f"preset {preset}": values for preset, values in PRESETS.items()}}
-    changed = [f"{where}: {values[name]}" for where, values in others.items() if values.get(name, default) != default]
-    return ", ".join([str(default), *changed])
-
-
 _CALLBACKS = {"N": _positive, "N|all": _count}
 
 
 def _option(name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str) -> click.Option:
     """No default of click's own: what is given overrides the preset, and nothing else does."""
+    if default is None:
+        value = LinkpredOptions.__dataclass_fields__[name].default
+        others = {"with --data": DIRECTORY_CAPS, **{f"preset {preset}": values for preset, values in PRESETS.items()}}
+        changed = [f"{where}: {values[name]}" for where, values in others.items() if values.get(name, value) != value]
+        default = ", ".join([str(value), *changed])
     return click.Option(
         [f"--{name.replace('_', '-')}"],
         type=kind,
         default=None,
         metavar=metavar,
         callback=_CALLBACKS.get(metavar),
-        help=f"{meaning}  [{default or _default(name)}]",
+        help=f"{meaning}  [{default}]",
     )
 
 

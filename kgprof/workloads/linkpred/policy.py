@@ -193,7 +193,8 @@ class GreedyChooser:
         self.narrowest = math.inf
 
     def __call__(self, parent: State, children: Sequence[State]) -> int:
-        rows = torch.tensor([self._padded(state) for state in (parent, *children)], dtype=torch.int32)
+        padded = [state + ((PAD, 0, 0),) * (self.atoms - len(state)) for state in (parent, *children)]
+        rows = torch.tensor(padded, dtype=torch.int32)
         encoded = self.policy.encode(rows)
         logits = self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))
         choice = choose(logits)
@@ -203,6 +204,3 @@ class GreedyChooser:
             # Where both are infinite there is no gap: nothing but the index decides.
             self.narrowest = min(self.narrowest, best - second if best != second else 0.0)
         return int(choice.child)
-
-    def _padded(self, state: State) -> State:
-        return state + ((PAD, 0, 0),) * (self.atoms - len(state))

@@ -87,7 +87,11 @@ class Prover:
             *(self._resolve(goal, fact, (), rest) for fact in facts[: self.caps.facts] if fact != own),
             *(self._resolve(goal, rule.head, rule.body, rest) for rule in rules[: self.caps.rules]),
         ]
-        pruned = [self._prune(resolvent, own) for resolvent in resolvents if resolvent is not None]
+        pruned = [
+            tuple(atom for atom in resolvent if atom == own or atom not in self.known)
+            for resolvent in resolvents
+            if resolvent is not None
+        ]
         short = [atoms for atoms in pruned if len(atoms) <= self.caps.atoms]
         children = self._distinct(short, state)
         dropped = Dropped(
@@ -106,7 +110,13 @@ class Prover:
             children, lost = self.derive(path[-1], query)
             dropped = dropped.plus(lost)
             path.append(children[choose(path[-1], children)])
-        return Proof(outcome=_outcome(path[-1], dropped), steps=len(path) - 1, dropped=dropped, path=tuple(path))
+        if path[-1] == TRUE_STATE:
+            outcome = PROVED
+        elif any(dropped):
+            outcome = OVERFLOW
+        else:
+            outcome = FAILED if path[-1] == FALSE_STATE else TRUNCATED
+        return Proof(outcome=outcome, steps=len(path) - 1, dropped=dropped, path=tuple(path))
 
     def _select(self, state: State) -> tuple[Atom, State]:
         index = 0
@@ -129,9 +139,6 @@ class Prover:
                 unifier.update({left: right} if self._is_constant(right) else {right: left})
         return tuple((predicate, value(first), value(second)) for predicate, first, second in (*body, *rest))
 
-    def _prune(self, atoms: State, own: Atom) -> State:
-        return tuple(atom for atom in atoms if atom == own or atom not in self.known)
-
     def _distinct(self, resolvents: Iterable[State], parent: State) -> tuple[State, ...]:
         """Canonical children in order, without repeats and without ``parent``; TRUE alone, or FALSE, where due."""
         children = dict.fromkeys(self._canonical(atoms) for atoms in resolvents)
@@ -150,11 +157,3 @@ class Prover:
 
     def _is_constant(self, term: int) -> bool:
         return 1 <= term <= self.constants
-
-
-def _outcome(last: State, dropped: Dropped) -> int:
-    if last == TRUE_STATE:
-        return PROVED
-    if any(dropped):
-        return OVERFLOW
-    return FAILED if last == FALSE_STATE else TRUNCATED

@@ -60,14 +60,19 @@ def sample(graph: KnowledgeGraph, *, queries: int | None, corruptions: int | Non
             f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once",
             hint="lower --queries or --corruptions; chunks are not in this version",
         )
-    slots = _slots(counts, width)
+    # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
+    filled = np.arange(1 + width) <= counts[:, :, None]
+    slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
     triples = np.repeat(np.repeat(chosen, 2, axis=0), (counts + 1).ravel(), axis=0)
     for query, row in zip(chosen, slots, strict=True):
         for side in (HEAD, TAIL):
             taken = row[side, 1:][row[side, 1:] != NO_CANDIDATE]
             key = _hash(f"{SIDES[side]} corrupted", seed, *_words(graph, query))
             triples[taken, 1 + side] = pool.draw(query, side, len(taken), key)
-    notes += _shortage(counts, corruptions)
+    short = 0 if corruptions is None else int((counts < corruptions).sum())
+    if short:
+        few = f"{short} of {counts.size} query sides have fewer than {corruptions} corruptions"
+        notes += (f"{few}, the fewest {counts.min()}",)
     return Candidates(queries=chosen, triples=triples, slots=slots, notes=notes)
 
 
@@ -92,13 +97,12 @@ class _Pool:
         texts = [graph.constants[entity - 1] for entity in self._entities]
         self._hashes: Hashes = np.array([_hash("entity", text) for text in texts], dtype=np.uint64)
         self._stride = len(graph.constants) + 1
-        self._known = [self._by_kept_argument(known, side) for side in (HEAD, TAIL)]
-
-    def _by_kept_argument(self, known: Array, side: int) -> tuple[Array, Array]:
-        """(sorted keys of predicate and kept argument, the argument in the corrupted place of each)."""
-        keys = known[:, 0] * self._stride + known[:, 2 - side]
-        order = np.argsort(keys, kind="stable")
-        return keys[order], known[order, 1 + side]
+        # By side: sorted keys of predicate and kept argument, and the argument in the corrupted place of each.
+        self._known: list[tuple[Array, Array]] = []
+        for side in (HEAD, TAIL):
+            keys = known[:, 0] * self._stride + known[:, 2 - side]
+            order = np.argsort(keys, kind="stable")
+            self._known.append((keys[order], known[order, 1 + side]))
 
     def _excluded(self, query: Array, side: int) -> Array:
         keys, values = self._known[side]
@@ -114,19 +118,6 @@ class _Pool:
         allowed[np.searchsorted(self._entities, self._excluded(query, side))] = False
         entities = self._entities[allowed]
         return entities[_smallest(_mix(self._hashes[allowed] ^ np.uint64(key)), count)]
-
-
-def _slots(counts: Array, width: int) -> Array:
-    """Consecutive candidate numbers for column 0 and the first ``counts`` columns after it, -1 elsewhere."""
-    filled = np.arange(1 + width) <= counts[:, :, None]
-    return np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
-
-
-def _shortage(counts: Array, wanted: int | None) -> tuple[str, ...]:
-    short = 0 if wanted is None else int((counts < wanted).sum())
-    if not short:
-        return ()
-    return (f"{short} of {counts.size} query sides have fewer than {wanted} corruptions, the fewest {counts.min()}",)
 
 
 def _smallest(hashes: Hashes, count: int) -> npt.NDArray[np.intp]:

@@ -109,16 +109,6 @@ class Stepped(NamedTuple):
     depth: Tensor  # int32 [B]
 
 
-def empty_slots(problem: Problem) -> Slots:
-    device, batch = problem.goals.device, problem.batch_size
-    return Slots(
-        candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
-        states=torch.zeros((batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device),
-        depth=torch.zeros((batch,), dtype=torch.int32, device=device),
-        overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
-    )
-
-
 def empty_children(problem: Problem) -> Children:
     device, batch, caps = problem.goals.device, problem.batch_size, problem.engine.caps
     return Children(
@@ -208,8 +198,14 @@ class SlotStrategy(nn.Module):
     def initial(self) -> Carried:
         """Before the first step every slot is empty and the queue is full, so that step does nothing but load."""
         problem, device = self.problem, self.problem.goals.device
+        batch = problem.batch_size
         return Carried(
-            slots=empty_slots(problem),
+            slots=Slots(
+                candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
+                states=torch.zeros((batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device),
+                depth=torch.zeros((batch,), dtype=torch.int32, device=device),
+                overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
+            ),
             head=torch.zeros((), dtype=torch.int64, device=device),
             tally=Tally(
                 dropped=torch.zeros(4, dtype=torch.int64, device=device),

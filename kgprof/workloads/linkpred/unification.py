@@ -96,7 +96,10 @@ class Engine(nn.Module):
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table), persistent=False)
-        self.words = _word_slices(tables["field_word"])
+        # Which fields each word holds.
+        field_word = tables["field_word"]
+        starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
+        self.words = [slice(start, end) for start, end in itertools.pairwise(starts)]
 
     def derive(self, states: Tensor, own: Tensor) -> Derived:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32 [B, 3]) is proved."""
@@ -105,7 +108,8 @@ class Engine(nn.Module):
         facts = self._resolve_with_facts(goal, rest, query)
         rules = self._resolve_with_rules(goal, rest)
         unified = torch.cat([facts.valid, rules.valid], dim=1)
-        atoms, sizes = self._prune(_beside(facts.atoms, rules.atoms), query)
+        beside = Atoms(*(torch.cat(pair, dim=-1) for pair in zip(facts.atoms, rules.atoms, strict=True)))
+        atoms, sizes = self._prune(beside, query)
         valid = unified & (sizes <= self.caps.atoms)
         words = self._pack(self._canonical(atoms))
         new = valid & ~_repeated(words, valid) & (words != self._pack(_places(states))).any(0)
@@ -113,7 +117,10 @@ class Engine(nn.Module):
         found = torch.where(proved, 0, new.sum(1))
         kept = found.clamp(max=self.caps.children)
         dropped = torch.stack([(unified & ~valid).sum(1), found - kept, facts.unseen, rules.unseen], dim=1)
-        children = self._mark(self._unpack(self._take(words, new)), kept == 0, proved)
+        taken = self._take(words, new)
+        # Unpacked: [words, B, W] -> int32 [B, W, 3A].
+        fields = ((taken[self.field_word] >> self.field_shift) & self.field_mask).permute(1, 2, 0).to(torch.int32)
+        children = self._mark(fields, kept == 0, proved)
         return Derived(children, kept.clamp(min=1), dropped)
 
     def _select(self, states: Tensor) -> tuple[Atoms, Atoms]:
@@ -204,11 +211,6 @@ class Engine(nn.Module):
         shifted = fields.long() << self.field_shift
         return torch.stack([shifted[word].sum(0) for word in self.words])
 
-    def _unpack(self, words: Tensor) -> Tensor:
-        """[words, B, W] -> int32 [B, W, 3A]."""
-        fields = (words[self.field_word] >> self.field_shift) & self.field_mask
-        return fields.permute(1, 2, 0).to(torch.int32)
-
     def _take(self, words: Tensor, new: Tensor) -> Tensor:
         """The first S children marked ``new``, in order, then zeros: [words, B, W]."""
         position = new.cumsum(1) - 1
@@ -218,7 +220,9 @@ class Engine(nn.Module):
     def _mark(self, fields: Tensor, alone: Tensor, proved: Tensor) -> Tensor:
         """The children [B, W, A, 3]; where ``alone``, TRUE or FALSE is the only one."""
         width, size = fields.shape[1:]
-        marker = torch.where(proved, TRUE, FALSE)[:, None, None] * _first_place(width, size, fields.device)
+        # 1 at [0, 0], else 0.
+        first_place = (torch.arange(width * size, device=fields.device) == 0).to(torch.int32).view(width, size)
+        marker = torch.where(proved, TRUE, FALSE)[:, None, None] * first_place
         return torch.where(alone[:, None, None], marker, fields).to(torch.int32).view(-1, width, size // 3, 3)
 
     def _keys(self, atoms: Atoms) -> Tensor:
@@ -253,10 +257,6 @@ def _joined(body: Atoms, rest: Atoms, shape: torch.Size) -> Atoms:
     return Atoms(*(torch.cat([part.expand(*part.shape[:-2], *shape) for part in pair]) for pair in pairs))
 
 
-def _beside(facts: Atoms, rules: Atoms) -> Atoms:
-    return Atoms(*(torch.cat(pair, dim=-1) for pair in zip(facts, rules, strict=True)))
-
-
 def _same(atoms: Atoms, others: Atoms) -> Tensor:
     return (atoms.predicate == others.predicate) & (atoms.terms == others.terms).all(1)
 
@@ -273,11 +273,6 @@ def _scatter(source: Tensor, place: Tensor, dim: int, size: int) -> Tensor:
     shape = list(source.shape)
     shape[dim] = size + 1
     return source.new_zeros(shape).scatter(dim, place, source).narrow(dim, 0, size)
-
-
-def _first_place(rows: int, columns: int, device: torch.device) -> Tensor:
-    """1 at [0, 0], else 0."""
-    return (torch.arange(rows * columns, device=device) == 0).to(torch.int32).view(rows, columns)
 
 
 def _repeated(words: Tensor, valid: Tensor) -> Tensor:
@@ -303,12 +298,6 @@ def _repeated_by_sorting(words: Tensor, valid: Tensor) -> Tensor:
     ordered = words.gather(2, order.expand_as(words))
     same = (ordered[:, :, 1:] == ordered[:, :, :-1]).all(0)
     return torch.zeros_like(valid).scatter(1, order[:, 1:], same)
-
-
-def _word_slices(field_word: npt.NDArray[np.generic]) -> list[slice]:
-    """Which fields each word holds."""
-    starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
-    return [slice(start, end) for start, end in itertools.pairwise(starts)]
 
 
 def _field_tables(atoms: int, predicate_limit: int, term_limit: int) -> dict[str, npt.NDArray[np.generic]]:

@@ -138,6 +138,9 @@ class LinkPrediction:
     def settings(self) -> dict[str, str]:
         """What the report says the evaluation was: the options as given, then what they came to."""
         graph, candidates, caps = self.graph, self.candidates, self.caps
+        # How many corruptions a query has on a side, which filtering may have made fewer than asked for.
+        counts = (candidates.slots[:, :, 1:] >= 0).sum(axis=2)
+        fewest, most = counts.min(), counts.max()
         effective = {
             "graph": graph.name,
             "seed": str(self.seed),
@@ -146,14 +149,9 @@ class LinkPrediction:
             "predicates": str(len(graph.predicates)),
             "constants": str(len(graph.constants)),
             "queries evaluated": str(len(candidates.queries)),
-            "corruptions evaluated": self._corruptions(),
+            "corruptions evaluated": f"{fewest} to {most} a side" if fewest != most else f"{fewest} a side",
             "caps": f"{caps.atoms} atoms, {caps.children} children (tensor {caps.width} wide), "
             f"{caps.facts} facts, {caps.rules} rules",
             "notes": "; ".join((*graph.notes, *candidates.notes)) or "none",
         }
         return {**self.options.as_text(), **effective}
-
-    def _corruptions(self) -> str:
-        """How many there are of a query and side, which filtering may have made fewer than asked for."""
-        counts = (self.candidates.slots[:, :, 1:] >= 0).sum(axis=2)
-        return f"{counts.min()} to {counts.max()} a side" if counts.min() != counts.max() else f"{counts.min()} a side"

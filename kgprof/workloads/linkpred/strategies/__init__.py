@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from kgprof.errors import UsageError
+from kgprof.workloads.linkpred.options import unknown
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
@@ -31,5 +30,4 @@ def by_name(name: str) -> Strategy:
     hint = f"linkpred has: {', '.join(offered)}"
     if name in LATER:
         raise UsageError(f"strategy {name!r} is not in this version", hint=hint)
-    near = difflib.get_close_matches(name, offered, n=1, cutoff=0.5)
-    raise UsageError(f"linkpred has no strategy {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""), hint=hint)
+    raise UsageError(f"linkpred has {unknown('strategy', name, tuple(offered))}", hint=hint)
