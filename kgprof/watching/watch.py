@@ -99,6 +99,7 @@ class Watch:
         files: tuple[str, ...],
     ) -> None:
         self._function, self._buffers = function, buffers
+        self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
         self._name = getattr(function, "__name__", type(function).__name__) if function is not None else "block"
         self._listening: InProcess | None = None
@@ -202,10 +203,6 @@ class Watch:
     @property
     def steps_after_warmup(self) -> int:
         return max(0, self.steps - self._warmup)
-
-    @property
-    def declares_buffers(self) -> bool:
-        return self._buffers is not None
 
     @property
     def recording(self) -> m.Recording | None:
