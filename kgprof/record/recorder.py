@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -43,7 +42,9 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
     """
     refuse_other_platforms()
     made = store.claim(folder)
-    with _scratch() as scratch:
+    # Jobs and compiler caches live in it, and nothing of it outlives the command.
+    with tempfile.TemporaryDirectory(prefix="kgprof-", ignore_cleanup_errors=True) as temporary:
+        scratch = Path(temporary)
         plan, dead = _make_plan(options, folder, made, scratch, progress)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
@@ -89,16 +90,6 @@ def folder_name(workload: str) -> str:
     """What of it can be a folder's name: ``model-step`` of ``path/model.py:step``, ``train`` of ``path/train.py``."""
     named = workload.removeprefix(programs.MODULE_OPTION).rpartition("/")[2].removesuffix(".py").replace(".py:", "-")
     return (re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-.") or "workload")[:80]
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Jobs and compiler caches live here, and nothing of it outlives the command."""
-    folder = Path(tempfile.mkdtemp(prefix="kgprof-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- the plan
