@@ -31,19 +31,16 @@ class Job:
 def job_of(environment: Mapping[str, str]) -> Job:
     """The CI job that these variables describe; a Job of nothing outside of one."""
     summary = environment.get("GITHUB_STEP_SUMMARY", "")
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environment.get(name, "") for name in names)
+    page = environment.get("CI_JOB_URL", "")
+    if server.startswith("https://") and repository and run.isdecimal():
+        page = f"{server}/{repository}/actions/runs/{run}"
     return Job(
         parses_log=environment.get("GITHUB_ACTIONS") == "true",
         summary=Path(summary) if summary else None,
-        run_url=_run_url(environment),
+        run_url=page if page.startswith("https://") else "",
     )
-
-
-def _run_url(environment: Mapping[str, str]) -> str:
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    server, repository, run = (environment.get(name, "") for name in names)
-    if server.startswith("https://") and repository and run.isdecimal():
-        return f"{server}/{repository}/actions/runs/{run}"
-    return environment["CI_JOB_URL"] if environment.get("CI_JOB_URL", "").startswith("https://") else ""
 
 
 # ---------------------------------------------------------------- the job summary

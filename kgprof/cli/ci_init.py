@@ -30,11 +30,12 @@ class Wanted:
 def workflow(wanted: Wanted) -> str:
     """The file's text. Every value is a JSON string, which YAML reads as the same string."""
     requirements = [f"kgprof=={__version__}", *([f"torch=={wanted.torch}"] if wanted.torch else [])]
+    # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments.
     values = {
         "VERSION": __version__,
         "WORKLOAD": json.dumps(wanted.workload),
         "INSTALL": json.dumps(" ".join(requirements)),
-        "MARKER": _in_a_comment(wanted.workload),
+        "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", wanted.workload).replace("--", "_"),
         "PATH": json.dumps(wanted.path.as_posix()),
     }
     template = (resources.directory("templates") / "ci" / f"{wanted.place}.yml").read_text(encoding="utf-8")
@@ -55,8 +56,3 @@ def refuse_to_replace(path: Path) -> None:
         raise UsageError(
             f"{path} was not written by `kgprof ci-init`", hint="name another file with -o, or replace it with --force"
         )
-
-
-def _in_a_comment(text: str) -> str:
-    """What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments."""
-    return re.sub(r"[^A-Za-z0-9._:/ -]", "_", text).replace("--", "_")

@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kgprof import model as m
 from kgprof.cli.ci import Job
@@ -92,14 +92,15 @@ def rank_exit_code(folder: Path, launched: Launch) -> int:
     return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
-class sigterm_as_ctrl_c:  # noqa: N801  used as a statement
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
     """A terminated recording ends its child and is rendered like an interrupted one."""
 
-    def __enter__(self) -> None:
-        self._before: Any = signal.signal(signal.SIGTERM, self._interrupt)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-
-    def _interrupt(self, number: int, frame: object) -> NoReturn:
+    def interrupt(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -38,12 +38,12 @@ DRAIN_S = 5.0  # for the pipes of a child that has ended
 
 # -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
 # folder that the parent has it from, which need not be installed.
-BOOTSTRAP = (
+BOOTSTRAP = (  # of a module with a ``main``
     "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
-    "from kgprof.record.child import main; main(*sys.argv[2:])"
+    "from kgprof.record.{} import main; main(*sys.argv[2:])"
 )
 # A program would see -P in sys.flags, and hand it on to what it starts; there the current folder is taken off by hand.
-PROGRAM_BOOTSTRAP = "import sys; del sys.path[0]; " + BOOTSTRAP
+PROGRAM_BOOTSTRAP = f"import sys; del sys.path[0]; {BOOTSTRAP}"
 HOME = Path(kgprof.__file__).resolve().parent.parent
 
 
@@ -168,12 +168,12 @@ class _Child:
         self._interruptions = interruptions
         self._news = interruptions.news  # something for ``wait`` to look at
         self._is_program = job.task is Task.SCRIPT
-        python = ["-c", PROGRAM_BOOTSTRAP] if self._is_program else ["-P", "-c", BOOTSTRAP]
+        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *python, str(HOME), str(job_file), str(writing)],
+                [sys.executable, *options, code.format("child"), str(HOME), str(job_file), str(writing)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,

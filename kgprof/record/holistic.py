@@ -17,20 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError
 from kgprof.reading import layout
 from kgprof.record import store
+from kgprof.record.children import BOOTSTRAP, HOME
 
 LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
 NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
-# As in children.py: without the current folder on sys.path, and with kgprof from where this process has it.
-BOOTSTRAP = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
-    "from kgprof.record.holistic_process import main; main(*sys.argv[2:])"
-)
-HOME = Path(kgprof.__file__).resolve().parent.parent
 Answer = m.Holistic | m.Skipped
 Say = Callable[[str], None]
 
@@ -72,7 +66,7 @@ def _run(answer: Path, trace: Path, limit_s: float) -> str:
     """How its process failed; empty when it ended well."""
     try:
         ended = subprocess.run(
-            [sys.executable, "-P", "-c", BOOTSTRAP, str(HOME), str(answer), str(trace)],
+            [sys.executable, "-P", "-c", BOOTSTRAP.format("holistic_process"), str(HOME), str(answer), str(trace)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=limit_s,

@@ -134,6 +134,9 @@ class InProcess:
         )
 
     def _run(self, key: m.RunKey) -> m.RunRecord:
+        lines = list(self._compile.lines())
+        files = [line["frame"]["file"] for line in lines if "frame" in line]
+        records = records_of(lines, self._typed(project_sources.gather(lines, self._project), files))
         return m.RunRecord(
             key=key,
             exit=self._exit(),
@@ -146,7 +149,7 @@ class InProcess:
             kernels=_NOT_HERE,
             evaluation=_NOT_HERE,
             log="",
-            records=self._records(),
+            records=records,
             memory=self._memory_pass(),
         )
 
@@ -163,11 +166,6 @@ class InProcess:
             compilations=self._compile.compilations(),
             capture_unavailable=self._compile.unavailable(),
         )
-
-    def _records(self) -> m.CompileRecords:
-        lines = list(self._compile.lines())
-        files = [line["frame"]["file"] for line in lines if "frame" in line]
-        return records_of(lines, self._typed(project_sources.gather(lines, self._project), files))
 
     def _memory_pass(self) -> m.MemoryPass:
         read, held = self._syncs.records(), self._tensors.records()

@@ -54,9 +54,14 @@ class InstalledGraphs(Source):
             undo.callback(self._leave)
 
     def _leave(self) -> None:
+        """Takes off what nobody listens through any more; below a layer that is in use it has to wait for that one."""
         _listening.remove(self)
         for standing in _standing:
-            standing.take_off()
+            while standing.layers and standing.layers[-1].owner not in _listening:
+                layer = standing.layers.pop()
+                # Else Dynamo has dropped the code that called it.
+                if standing.scope.get(standing.name) is layer.replacement:
+                    standing.scope[standing.name] = layer.below
         _standing[:] = [standing for standing in _standing if standing.layers]
         if not _listening:
             _patch.close()
@@ -83,13 +88,6 @@ class _Standing:
     scope: dict[str, Any]
     name: str
     layers: list[_Layer]
-
-    def take_off(self) -> None:
-        """What nobody listens through any more; below a layer that is in use it has to wait for that one."""
-        while self.layers and self.layers[-1].owner not in _listening:
-            layer = self.layers.pop()
-            if self.scope.get(self.name) is layer.replacement:  # gone when Dynamo has dropped the code that called it
-                self.scope[self.name] = layer.below
 
 
 def _put_on(output_graph: Any) -> None:

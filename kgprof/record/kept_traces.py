@@ -31,15 +31,7 @@ class KeptTrace:
 
 def kept_traces(folder: Path, keys: Sequence[m.RunKey]) -> tuple[KeptTrace, ...]:
     """The first of TRACED of each run that has one, while the file is there."""
-    every = ((_kept(folder, key, name) for name in TRACED) for key in keys)
-    return tuple(found for of_run in every if (found := next(filter(None, of_run), None)) is not None)
-
-
-def _kept(folder: Path, key: m.RunKey, name: m.PassName) -> KeptTrace | None:
-    path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
-    if recordings.read_pass(folder, key, name, m.TracePass) is None or not path.is_file():
-        return None
-    return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
+    return tuple(filter(None, (_first(folder, key, TRACED) for key in keys)))
 
 
 def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None) -> KeptTrace:
@@ -48,9 +40,9 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     Raises UsageError where several runs have one and none was named, or the run is not there; InputError, with the
     reason, where it has no such trace.
     """
-    wanted = TRACED if name is None else (name,)
+    folder, wanted = Path(recording.folder), TRACED if name is None else (name,)
     if slug is None:
-        having = [kept for run in recording.runs if (kept := _first(recording, run, wanted)) is not None]
+        having = [kept for run in recording.runs if (kept := _first(folder, run.key, wanted)) is not None]
         if len(having) == 1:
             return having[0]
         if having:
@@ -61,16 +53,20 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     if run is None:
         known = ", ".join(run.key.slug for run in recording.runs)
         raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {known}")
-    found = _first(recording, run, wanted)
+    found = _first(folder, run.key, wanted)
     if found is None:
-        others = [kept for run in recording.runs if (kept := _first(recording, run, TRACED)) is not None]
+        others = [kept for run in recording.runs if (kept := _first(folder, run.key, TRACED)) is not None]
         instead = f"there is a trace of {_slugs(others)}" if others else "no run of this Recording has a trace"
         raise InputError(_why(recording, run, wanted), path=slug, hint=instead)
     return found
 
 
-def _first(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> KeptTrace | None:
-    return next(filter(None, (_kept(Path(recording.folder), run.key, name) for name in wanted)), None)
+def _first(folder: Path, key: m.RunKey, wanted: Sequence[m.PassName]) -> KeptTrace | None:
+    for name in wanted:
+        path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
+        if recordings.read_pass(folder, key, name, m.TracePass) is not None and path.is_file():
+            return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
+    return None
 
 
 def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName]) -> str:

@@ -38,15 +38,12 @@ class BoundedLog:
     def feed(self, data: bytes) -> None:
         with self._lock:
             if not self._closed:
-                self._feed(data)
-
-    def _feed(self, data: bytes) -> None:
-        lines = (self._partial_line + data).splitlines(keepends=True)
-        # A line without an end waits for the rest, unless it has grown past what is kept anyway.
-        waits = lines and not lines[-1].endswith((b"\n", b"\r")) and len(lines[-1]) < self._tail_bytes
-        self._partial_line = lines.pop() if waits else b""
-        for line in lines:
-            self._take(line)
+                lines = (self._partial_line + data).splitlines(keepends=True)
+                # A line without an end waits for the rest, unless it has grown past what is kept anyway.
+                waits = lines and not lines[-1].endswith((b"\n", b"\r")) and len(lines[-1]) < self._tail_bytes
+                self._partial_line = lines.pop() if waits else b""
+                for line in lines:
+                    self._take(line)
 
     def close(self) -> None:
         """Write the tail. Raises the OSError that an earlier write met."""

@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -29,6 +28,7 @@ from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.workloads import programs
 
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
+PROBE_CACHE = "vector-isa"
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
@@ -42,7 +42,9 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
     """
     refuse_other_platforms()
     made = store.claim(folder)
-    with _scratch() as scratch:
+    # Jobs and compiler caches live in it, and nothing of it outlives the command.
+    with tempfile.TemporaryDirectory(prefix="kgprof-", ignore_cleanup_errors=True) as temporary:
+        scratch = Path(temporary)
         plan, dead = _make_plan(options, folder, made, scratch, progress)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
@@ -90,16 +92,6 @@ def folder_name(workload: str) -> str:
     return (re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-.") or "workload")[:80]
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Jobs and compiler caches live here, and nothing of it outlives the command."""
-    folder = Path(tempfile.mkdtemp(prefix="kgprof-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 # ---------------------------------------------------------------- the plan
 
 
@@ -113,7 +105,7 @@ def _make_plan(
         options=options,
         parent_pid=os.getpid(),
         answer=str(answer),
-        probe_cache=str(_probe_cache(scratch)),
+        probe_cache=str(scratch / PROBE_CACHE),
         flags=flags(os.environ),
     )
     caches = Caches(folder=scratch / "caches")
@@ -128,10 +120,6 @@ def _make_plan(
     if answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD):
         return m.decode_json(answer.read_bytes(), m.Plan), ended.exit
     raise _why_no_plan(ended, options.workload, log, output, made)
-
-
-def _probe_cache(scratch: Path) -> Path:
-    return scratch / "vector-isa"
 
 
 def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, made: bool) -> KgprofError:
@@ -191,8 +179,7 @@ class _Recording:
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
-        ended = self._start(Task.MEASURE, key)
-        return ended.outcome == "ok"
+        return self._start(Task.MEASURE, key).outcome == "ok"
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do; a pass that it will not make says why."""
@@ -230,16 +217,13 @@ class _Recording:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if not self._plan.agreement:
             return
-        if why := not_asked_for(self.header.options, m.PassName.TIMING):
+        why = not_asked_for(self.header.options, m.PassName.TIMING)
+        if not why and not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
+            why = "no run left a result"
+        if not why and (ended := self._start(Task.AGREEMENT, None)).outcome != "ok":
+            why = f"the comparison {ended.words}"
+        if why:
             store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=why))
-            return
-        if not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
-            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason="no run left a result"))
-            return
-        ended = self._start(Task.AGREEMENT, None)
-        if ended.outcome != "ok":
-            reason = f"the comparison {ended.words}"
-            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=reason))
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
         if self._plan.device != "cpu":
@@ -317,4 +301,4 @@ class _Recording:
         shared = rounds > 1 and key is not None and task in (Task.MEASURE, Task.ROUND)
         name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
         kept = shared and number < rounds
-        return Caches(folder=self._scratch / name, seed=_probe_cache(self._scratch), extra=told, kept=kept)
+        return Caches(folder=self._scratch / name, seed=self._scratch / PROBE_CACHE, extra=told, kept=kept)

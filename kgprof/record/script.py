@@ -9,7 +9,6 @@ cProfile or torch.profiler with stacks alone.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import signal
 import statistics
@@ -32,7 +31,7 @@ from kgprof.record.flags import flags
 from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
-from kgprof.record.source import unavailable
+from kgprof.record.source import replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.torch_trace import CompileSources
@@ -77,7 +76,7 @@ def run(job: Job, send: Send) -> int:
     restored = ExitStack()
     last_event: list[Event] = []
     atexit.register(_finish, os.getpid(), watcher, send, last_event, restored)
-    restored.enter_context(_last_words(watcher, send))
+    _last_words(watcher, send, restored)
     restored.enter_context(in_place_of_inductor(job.options.backend))
     code, event = _run_to_its_end(program, job.options.workload_args, watcher)
     last_event.append(event)
@@ -144,8 +143,7 @@ def _raised(error: BaseException) -> tuple[int, Event]:
     return (130 if isinstance(error, KeyboardInterrupt) else 1), Failed(message=message, traceback=text)
 
 
-@contextlib.contextmanager
-def _last_words(watcher: Watcher, send: Send) -> Iterator[None]:
+def _last_words(watcher: Watcher, send: Send, undo: ExitStack) -> None:
     """``os._exit`` ends a process on the spot; what was seen is written down first."""
     original, pid = os._exit, os.getpid()
 
@@ -156,12 +154,7 @@ def _last_words(watcher: Watcher, send: Send) -> Iterator[None]:
             send(Failed(message=f"os._exit({status})", exited=True) if status else Done())
         original(status)
 
-    os._exit = leave
-    try:
-        yield
-    finally:
-        if os._exit is leave:
-            os._exit = original
+    replace(os, "_exit", leave, undo)
 
 
 # ---------------------------------------------------------------- COMPILE, the reads of tensors, TRACE

@@ -65,7 +65,7 @@ class TensorProbe(InstalledGraphs):
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
-        self._marks = _Marks()
+        self._steps_marked = self._marks_before = 0
         self._made = _Made()
         self._buffers = None if buffers is None else _Buffers(buffers, calls, self._made)
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
@@ -75,7 +75,7 @@ class TensorProbe(InstalledGraphs):
             graphs=tuple(graph.record() for graph in self._graphs),
             buffers=None if self._buffers is None else self._buffers.records(),
             calls=self._watched_calls,
-            steps_marked=self._marks.count,
+            steps_marked=self._steps_marked,
             left_out=self._left_out,
         )
 
@@ -95,14 +95,14 @@ class TensorProbe(InstalledGraphs):
     # ------------------------------------------------------------ around each call of the workload
 
     def call_begins(self) -> None:
-        self._marks.begin()
+        self._marks_before = _marks_left()
         if self._watches(self._calls.current):
             self._watched_calls += 1
             if self._buffers is not None:
                 self._buffers.before()
 
     def call_ended(self) -> None:
-        self._marks.end()
+        self._steps_marked += max(0, self._marks_before - _marks_left())
         call = self._calls.current
         if self._watches(call) and self._buffers is not None:
             self._buffers.after()
@@ -539,20 +539,7 @@ def _note(calls: list[int], call: int, happened: bool) -> None:
         calls.append(call)
 
 
-class _Marks:
+def _marks_left() -> int:
     """torch.compiler.cudagraph_mark_step_begin() counts down a number of torch's; reading it disturbs nothing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before = 0
-
-    def begin(self) -> None:
-        self._before = self._counter()
-
-    def end(self) -> None:
-        self.count += max(0, self._before - self._counter())
-
-    @staticmethod
-    def _counter() -> int:
-        trees = sys.modules.get("torch._inductor.cudagraph_trees")
-        return int(getattr(getattr(trees, "MarkStepBox", None), "mark_step_counter", 0))
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    return int(getattr(getattr(trees, "MarkStepBox", None), "mark_step_counter", 0))

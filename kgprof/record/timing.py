@@ -10,6 +10,7 @@ import gc
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -95,12 +96,16 @@ def wall_us(step: Callable[[], object], device: torch.device) -> float:
 
 def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, ...]:
     """Microseconds of each of ``count`` steps."""
-    step, tick = session.step, clock.tick
     clock.start()
+    _take_steps(session, clock.tick, count)
+    return clock.stop()
+
+
+def _take_steps(session: Session, tick: Callable[[], None], count: int) -> None:
+    step = session.step
     for _ in range(count):
         step()
         tick()
-    return clock.stop()
 
 
 def measure(run: Run) -> None:
@@ -117,82 +122,65 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
     """Whole evaluations where the session has them, else groups of steps; and what the last evaluation found."""
     gc.collect()
     frames = _frames_seen_by_dynamo()
+    last: deque[object] = deque([None], maxlen=1)
     if isinstance(session, EvaluationSession):
-        timing, evaluation = _time_evaluations(session, device, options)
+        # The first step of one holds its set-up, and what follows the last tick (ranking) is in no step.
+        wanted, second_s = options.evaluations, options.timeout_s / 2
+        evaluate, evaluations = session.evaluate, "evaluations"
+        timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), second_s=second_s)
     else:
-        timing, evaluation = _time_groups(session, device, options), None
-    return _with_notes(timing, _frames_seen_by_dynamo() - frames), evaluation
+        # The step before a group is in no sample: it finds the caches as whatever ran between the groups left them.
+        count, groups = options.steps, f"groups of {options.steps} steps"
+        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(session, tick, count), before=session.step)
+        timing = replace(timing, evaluation_s=())
+    compiled = _frames_seen_by_dynamo() - frames
+    note = f"torch compiled during TIMING ({compiled} frames): some samples hold compilation"
+    slow_first = None
+    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
+        slow_first = walls[0] / statistics.median(walls[1:])
+    evaluation = last[0] if isinstance(last[0], m.Evaluation) else None
+    return replace(timing, notes=(note,) if compiled else (), slow_first=slow_first), evaluation
 
 
-def _time_evaluations(
-    session: EvaluationSession, device: torch.device, options: m.Options
-) -> tuple[m.TimingPass, m.Evaluation | None]:
-    """The first step of an evaluation holds its set-up, and what follows the last tick (ranking) is in no step."""
-    clock = clock_for(device)
+def _timed(
+    device: torch.device,
+    wanted: int,
+    what: str,
+    run: Callable[[Callable[[], None]], object],
+    *,
+    before: Callable[[], object] = lambda: None,
+    second_s: float = 0.0,
+) -> m.TimingPass:
+    """``run`` so many times. The first one always runs; another one when, as long as the longest so far, it would end
+    within the budget, which for the second one is ``second_s`` where that is more."""
+    clock, machine = clock_for(device), MachineClock(device)
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
-    found: object = None
-    machine = MachineClock(device)
-    while len(walls) < options.evaluations and _time_is_left(walls, _budget_s(len(walls), options)):
+    early = ""
+    while len(walls) < wanted:
+        budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
+        if walls and sum(walls) + max(walls) > budget_s:
+            early = (
+                f"{len(walls)} of {wanted} {what}: one more would have passed the {budget_s:.0f} s that TIMING may take"
+            )
+            break
         machine.sample()
+        before()
         synchronize(device)
         began = time.perf_counter()
         clock.start()
-        found = session.evaluate(clock.tick)
+        run(clock.tick)
         synchronize(device)
         walls.append(time.perf_counter() - began)
         steps.append(clock.stop())
     machine.sample()
-    timing = m.TimingPass(
+    return m.TimingPass(
         clock=clock.name,
         step_us=tuple(steps),
         evaluation_s=tuple(walls),
-        stopped_early=_why_early(len(walls), options.evaluations, "evaluations", _budget_s(len(walls), options)),
+        stopped_early=early,
         machine=machine.speed(),
     )
-    return timing, found if isinstance(found, m.Evaluation) else None
-
-
-def _time_groups(session: Session, device: torch.device, options: m.Options) -> m.TimingPass:
-    clock = clock_for(device)
-    groups: list[tuple[float, ...]] = []
-    walls: list[float] = []
-    machine = MachineClock(device)
-    while len(groups) < GROUPS and _time_is_left(walls, TIMING_BUDGET_S):
-        machine.sample()
-        session.step()  # in no sample: it finds the caches as whatever ran between the groups left them
-        synchronize(device)
-        began = time.perf_counter()
-        groups.append(timed_steps(session, clock, options.steps))
-        walls.append(time.perf_counter() - began)
-    machine.sample()
-    why = _why_early(len(groups), GROUPS, f"groups of {options.steps} steps", TIMING_BUDGET_S)
-    return m.TimingPass(
-        clock=clock.name, step_us=tuple(groups), evaluation_s=(), stopped_early=why, machine=machine.speed()
-    )
-
-
-def _budget_s(evaluations_done: int, options: m.Options) -> float:
-    return TIMING_BUDGET_S if evaluations_done > 1 else max(TIMING_BUDGET_S, options.timeout_s / 2)
-
-
-def _time_is_left(walls: list[float], budget_s: float) -> bool:
-    """The first one always runs; another one when, as long as the longest so far, it would end within the budget."""
-    return not walls or sum(walls) + max(walls) <= budget_s
-
-
-def _why_early(done: int, wanted: int, what: str, budget_s: float) -> str:
-    if done == wanted:
-        return ""
-    return f"{done} of {wanted} {what}: one more would have passed the {budget_s:.0f} s that TIMING may take"
-
-
-def _with_notes(timing: m.TimingPass, frames_compiled: int) -> m.TimingPass:
-    compiled = f"torch compiled during TIMING ({frames_compiled} frames): some samples hold compilation"
-    slow_first = None
-    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
-        slow_first = walls[0] / statistics.median(walls[1:])
-    return replace(timing, notes=(compiled,) if frames_compiled else (), slow_first=slow_first)
 
 
 def _frames_seen_by_dynamo() -> int:

@@ -70,17 +70,16 @@ class TraceWindow(Source):
         """Once; ``why`` it was not open for as long as it should have been."""
         if self.result is not None:
             return
+        too_few = f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
+        without = m.Skipped(reason=why or too_few)
         if self._profiler is None:
-            self.result = m.Skipped(reason=why or self._too_short())
+            self.result = without
             return
         await_the_last_step(self._device)
         self._tell(self._profiler.stop)
         steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
-        self.result = self._exported(self._profiler, steps) if steps else m.Skipped(reason=why or self._too_short())
+        self.result = self._exported(self._profiler, steps) if steps else without
         self._profiler = None
-
-    def _too_short(self) -> str:
-        return f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
 
     # ---- the profiler
 

@@ -10,6 +10,7 @@ import functools
 import html
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from types import MethodType, TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from kgprof.collectors import coverage
 from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
+from kgprof.record.source import replace
 from kgprof.wording import plural
 
 ASIDE = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
@@ -75,15 +77,11 @@ def _told_apart(
         raise UsageError(f"a function or tensors are watched, not {type(tensors).__name__}")
     if named is None:
         return function, None
-    declared = named if callable(named) else functools.partial(_itself, named)
+    declared: Callable[[], Mapping[str, Any]] = named if callable(named) else lambda: named
     for name, tensor in declared().items():
         if not is_tensor(tensor):
             raise UsageError(f"{name!r} is no tensor but {type(tensor).__name__}")
     return function, declared
-
-
-def _itself(buffers: Mapping[str, Any]) -> Mapping[str, Any]:
-    return buffers
 
 
 class Watch:
@@ -99,12 +97,13 @@ class Watch:
         files: tuple[str, ...],
     ) -> None:
         self._function, self._buffers = function, buffers
+        self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
         self._name = getattr(function, "__name__", type(function).__name__) if function is not None else "block"
         self._listening: InProcess | None = None
         self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
-        self._undo: Callable[[], None] | None = None
+        self._undo = ExitStack()
         self._known: tuple[tuple[int, bool], m.Recording, tuple[m.Finding, ...]] | None = None
         if function is not None:
             functools.update_wrapper(self, function, updated=())
@@ -159,8 +158,6 @@ class Watch:
         self.stop()
 
     def _take_steps(self, listening: InProcess) -> None:
-        before = kgprof._on_step
-
         def stepped() -> None:
             listening.step_ends()
             if listening.steps >= STEPS:
@@ -168,12 +165,7 @@ class Watch:
             else:
                 listening.step_begins()
 
-        def restore() -> None:
-            if kgprof._on_step is stepped:
-                kgprof._on_step = before
-
-        kgprof._on_step = stepped
-        self._undo = restore
+        replace(kgprof, "_on_step", stepped, self._undo)
 
     def _begin(self, values: tuple[object, ...]) -> InProcess:
         known = (*values, self._function, None if self._buffers is None else self._buffers())
@@ -186,9 +178,7 @@ class Watch:
     def stop(self) -> None:
         """Everything as it was before; calls go straight to the function from here on. What was found stays."""
         self._over = True
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
+        self._undo.close()
         if self._listening is not None:
             self._listening.end()
 
@@ -202,10 +192,6 @@ class Watch:
     @property
     def steps_after_warmup(self) -> int:
         return max(0, self.steps - self._warmup)
-
-    @property
-    def declares_buffers(self) -> bool:
-        return self._buffers is not None
 
     @property
     def recording(self) -> m.Recording | None:
