@@ -20,7 +20,7 @@ from types import ModuleType
 import msgspec
 import torch
 
-from kgprof.model import Exit, Options, PassName, Plan, RecordingHeader, RunKey, StrategyPlan
+from kgprof.model import Exit, Options, Outcome, PassName, Plan, RecordingHeader, RunKey, StrategyPlan
 from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.torch_trace import compile_pass
@@ -57,7 +57,7 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
         torch._dynamo.reset()
         session = Calls(_load(program).build())
         store.write_pass(folder, key, PassName.COMPILE, compile_pass(session, CPU, options, records_to=records))
-        store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=time.perf_counter() - began))
+        store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began))
 
 
 def _header(chosen: tuple[Program, ...]) -> RecordingHeader:

@@ -24,7 +24,18 @@ from types import ModuleType
 import msgspec
 import torch
 
-from kgprof.model import Environment, Exit, Options, PassName, Plan, RecordingHeader, RunKey, Skipped, StrategyPlan
+from kgprof.model import (
+    Environment,
+    Exit,
+    Options,
+    Outcome,
+    PassName,
+    Plan,
+    RecordingHeader,
+    RunKey,
+    Skipped,
+    StrategyPlan,
+)
 from kgprof.reading import layout
 from kgprof.record import project_sources, store
 from kgprof.record.failure import describe_failure
@@ -138,7 +149,7 @@ def _compiled(folder: Path, program: Program, device: torch.device) -> None:
     except Exception as error:  # noqa: BLE001  what a program raises is recorded, as a child does it
         store.write_exit(folder, key, _raised(error, during, began))
     else:
-        store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=time.perf_counter() - began))
+        store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began))
 
 
 def _watched(folder: Path, program: Program, device: torch.device) -> None:
@@ -151,13 +162,15 @@ def _watched(folder: Path, program: Program, device: torch.device) -> None:
         store.write_exit(folder, key, _raised(error, PassName.MEMORY, began), probe=True)
         return
     store.write_pass(folder, key, PassName.MEMORY, watched)
-    store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=time.perf_counter() - began), probe=True)
+    store.write_exit(
+        folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began), probe=True
+    )
 
 
 def _raised(error: Exception, during: PassName, began: float) -> Exit:
     failed = describe_failure(error)
     return Exit(
-        outcome="raised",
+        outcome=Outcome.RAISED,
         message=failed.message,
         traceback=failed.traceback,
         during=during,

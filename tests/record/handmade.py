@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model import (
+    AgreementVerdict,
     RECORDING_SCHEMA_VERSION,
     Agreement,
     Compilation,
@@ -24,6 +25,7 @@ from kgprof.model import (
     HostPass,
     HostRow,
     Options,
+    Outcome,
     PassName,
     Plan,
     Recording,
@@ -70,9 +72,9 @@ def write(folder: Path) -> Recording:
     for key, per_step in ((BATCHED, 1000.0), (FUSED, 500.0)):
         _write_run(folder, key, per_step)
     store.write_pass(folder, FUSED, PassName.KERNELS, _trace_pass(folder, FUSED, PassName.KERNELS, 500.0))
-    store.write_exit(folder, FUSED, Exit(outcome="ok", exit_code=0, elapsed_s=9.0), probe=True)
+    store.write_exit(folder, FUSED, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=9.0), probe=True)
     store.write_pass(folder, LOST, PassName.COMPILE, _compile_pass(700.0))
-    store.write_exit(folder, LOST, Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9))
+    store.write_exit(folder, LOST, Exit(outcome=Outcome.KILLED, message="SIGKILL", during="timing", exit_code=-9))
     store.write_json(folder / layout.AGREEMENT, _agreement())
     return recordings.load(folder)
 
@@ -109,7 +111,7 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
     if key.mode == "eager":
         store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
     store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, _evaluation())
-    store.write_exit(folder, key, Exit(outcome="ok", exit_code=0, elapsed_s=12.0))
+    store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=12.0))
     log = layout.run_folder(folder, key) / layout.LOG
     log.write_text("a line that <torch> wrote & one more\n", encoding="utf-8")
 
@@ -213,7 +215,7 @@ def _evaluation() -> Evaluation:
 
 def _agreement() -> Agreement:
     equal = RunAgreement(
-        verdict="equal",
+        verdict=AgreementVerdict.EQUAL,
         compared=100,
         differing=0,
         near_ties=0,
