@@ -55,6 +55,11 @@ LEVELS = (
     replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
 
+# Which level is tried first decides nothing but how many pages are made before the one that is written.
+_MOSTLY = 4  # the level that a page needs that is too large
+_TIMES_ITS_PROFILE = 5  # so much larger than the Profile in it is a page of level 0, or more
+_SAYING_SO = 10_000  # no page needs more bytes to say what is left out of it
+
 
 Traces = Callable[[], Sequence[TraceFile]]
 
@@ -82,23 +87,24 @@ class Html:
 
 
 def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile]) -> tuple[Limits, Packed, str]:
-    """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving."""
+    """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving,
+    from the one that most of them need; what a page has besides its Profile, those of the levels before it have too."""
     packing = cache(lambda share: packed(profile, share))
-
-    def attempt(level: int) -> tuple[Limits, Packed, str] | None:
+    best: tuple[Limits, Packed, str] | None = None
+    low, high = 0, len(LEVELS) - 1
+    level = _MOSTLY if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES else 0
+    while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        if len(own.text) > MAX_BYTES:
-            return None
-        text = _rendered(profile, limits, own, traces)
-        return (limits, own, text) if len(text.encode("utf-8")) <= MAX_BYTES else None
-
-    best = attempt(0)
-    low, high = 1, len(LEVELS) - 1 if best is None else 0
-    while low <= high:
-        middle = (low + high) // 2
-        tried = attempt(middle)
-        best, low, high = (tried, low, middle - 1) if tried else (best, middle + 1, high)
+        text = _rendered(profile, limits, own, traces) if len(own.text) <= MAX_BYTES else None
+        if text is not None and (size := len(text.encode("utf-8"))) <= MAX_BYTES:
+            best, high = (limits, own, text), level - 1
+            besides = size - len(own.text) - _SAYING_SO
+            while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
+                low += 1
+        else:
+            low = level + 1
+        level = _MOSTLY if level == 0 else (low + high + 1) // 2
     if best is None:
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
     return best
@@ -150,7 +156,7 @@ def _asset(name: str) -> str:
 
 def _shown(value: object) -> object:
     """Whatever a template writes, so that no field is forgotten. What is Markup has been through here."""
-    return visible(value, keep="\n\t") if type(value) is str else value
+    return visible(value, keep="\n\t") if type(value) is str and not value.isprintable() else value
 
 
 @cache

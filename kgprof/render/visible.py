@@ -27,7 +27,9 @@ def _spelt(character: str, keep: str) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """Visible, on one line, and no longer than ``limit`` characters."""
-    return clip(" ".join(visible(text, keep="\n\t").split()), limit)
+    if not text.isprintable():
+        text = visible(text, keep="\n\t")
+    return clip(" ".join(text.split()), limit)
 
 
 def clip(text: str, limit: int) -> str:
