@@ -213,19 +213,20 @@ def _lines(base: Sequence[Round], head: Sequence[Round]) -> tuple[_Line, ...]:
     moved, products = sum(squares), sum(map(_products, x, y))
     if moved < STILL or moved - noise < SEEN * moved or abs(fmean(x[1]) - fmean(x[0])) > FARTHEST:
         return ()
-    return tuple(_line(x, y, min(1.0, max(0.0, products / over))) for over in (moved, moved - noise))
-
-
-def _line(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]], slope: float) -> _Line:
-    left = [[b - slope * a for a, b in zip(*side, strict=True)] for side in zip(x, y, strict=True)]
-    return _Line(
-        slope=slope,
-        middle=fmean(left[1]) - fmean(left[0]),
-        apart=fmean(x[1]) - fmean(x[0]),
-        rounds=(len(x[0]), len(x[1])),
-        squares=(_products(x[0], x[0]), _products(x[1], x[1])),
-        residuals=(_products(left[0], left[0]), _products(left[1], left[1])),
-    )
+    lines = []
+    for over in (moved, moved - noise):
+        slope = min(1.0, max(0.0, products / over))
+        left = [[b - slope * a for a, b in zip(*side, strict=True)] for side in zip(x, y, strict=True)]
+        line = _Line(
+            slope=slope,
+            middle=fmean(left[1]) - fmean(left[0]),
+            apart=fmean(x[1]) - fmean(x[0]),
+            rounds=(len(x[0]), len(x[1])),
+            squares=(squares[0], squares[1]),
+            residuals=(_products(left[0], left[0]), _products(left[1], left[1])),
+        )
+        lines.append(line)
+    return tuple(lines)
 
 
 def _products(x: Sequence[float], y: Sequence[float]) -> float:

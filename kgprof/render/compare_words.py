@@ -43,7 +43,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             metric.verdict,
             mark=SYMBOLS[metric.verdict],
             name=f"{SYMBOLS[metric.verdict]} {metric.verdict}",
-            style=style(metric),
+            style=f"judged {metric.verdict.replace(' ', '-')}",
             wrong=metric.verdict is m.MetricVerdict.WORSE,
         )
         ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
@@ -69,11 +69,6 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
         rows=tuple(rows),
         style="sortable compared",
     )
-
-
-def style(metric: m.ComparedMetric) -> str:
-    """Its class in the style sheet."""
-    return f"judged {metric.verdict.replace(' ', '-')}"
 
 
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:

@@ -29,7 +29,10 @@ class Answer:
 
 def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[Answer, ...]:
     """As many as the Profile has an answer to."""
-    run = _quickest(profile)
+    # Of the traced runs the one with the shortest step: the one that a reader would choose.
+    traced = [run for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
+    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, m.Spread)]
+    run = traced[min(timed)[1]] if timed else next(iter(traced), None)
     offered = (
         ("Where the time goes", _time(run) if run else "", "time", "All runs"),
         ("Where to look first", *_look(profile, findings, run)),
@@ -40,13 +43,6 @@ def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[
         for question, text, anchor, more in offered
         if text
     )
-
-
-def _quickest(profile: m.Profile) -> m.RunReport | None:
-    """Of the traced runs the one with the shortest step: the one that a reader would choose."""
-    traced = [run for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
-    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, m.Spread)]
-    return traced[min(timed)[1]] if timed else next(iter(traced), None)
 
 
 def _time(run: m.RunReport) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
-from kgprof.render.quantity import count, figure, size
+from kgprof.render.quantity import figure, size
 from kgprof.render.summary import RunColumn
-from kgprof.render.table import Cell, missing
+from kgprof.render.table import Cell, known, missing, number
 from kgprof.wording import plural
 
 
@@ -16,8 +16,9 @@ def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
+def missing_figures(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+    """Columns, and why they are missing: each reason once, with its runs only where not all share it. Said below the
+    table, because a dash alone is read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
         for run in runs:
@@ -26,7 +27,7 @@ def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tu
                 names, slugs = found.setdefault(cell.title, ({}, {}))
                 names[column.name] = slugs[run.key.slug] = None
     return tuple(
-        (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
+        (", ".join(names), f"{reason} ({', '.join(slugs)})" if len(slugs) < len(runs) else reason)
         for reason, (names, slugs) in found.items()
     )
 
@@ -38,8 +39,8 @@ def line(run: m.RunReport) -> str:
         return ""
     peaks, said = run.memory.peaks, []
     if isinstance(peaks, m.MemoryPeaks):
-        known = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
-        said += [f"peak {size(value)} {name}" for value, name in known if isinstance(value, int)][:1]
+        sizes = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
+        said += [f"peak {size(value)} {name}" for value, name in sizes if isinstance(value, int)][:1]
     over = run.memory.over_eager_bytes
     if isinstance(over, int) and said:
         said[0] += f" ({signed(over)} over eager)"
@@ -58,12 +59,9 @@ def signed(size_bytes: int) -> str:
 def _syncs(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
         return missing(run.memory)
-    syncs = run.memory.syncs_per_step
-    if isinstance(syncs, m.Skipped):
-        return missing(syncs)
-    alone = run.memory.warm_up_reads
-    warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
-    return Cell(figure(syncs), details=(plural(run.memory.steps, "step"), *warm_up), value=syncs)
+    alone = len(run.memory.warm_up_reads)
+    warm_up = (f"{plural(alone, 'line')} in warm-up alone",) if alone else ()
+    return number(run.memory.syncs_per_step, plural(run.memory.steps, "step"), *warm_up)
 
 
 def _peak(
@@ -73,11 +71,9 @@ def _peak(
         peaks = run.memory if isinstance(run.memory, m.Skipped) else run.memory.peaks
         if isinstance(peaks, m.Skipped):
             return missing(peaks)
-        value, held = peak(peaks), before(peaks) if before else None
-        if isinstance(value, m.Skipped):
-            return missing(value)
+        held = before(peaks) if before else None
         details = (f"{size(held)} before",) if isinstance(held, int) else ()
-        return Cell(size(value), details=details, value=float(value))
+        return known(peak(peaks), lambda value: Cell(size(value), details=details, value=float(value)))
 
     return cell
 
@@ -85,10 +81,8 @@ def _peak(
 def _over_eager(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
         return missing(run.memory)
-    over = run.memory.over_eager_bytes
-    if isinstance(over, m.Skipped):
-        return missing(over)
-    return Cell(signed(over), details=(run.memory.over_eager_of,), value=float(over))
+    of = (run.memory.over_eager_of,)
+    return known(run.memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
 
 
 COLUMNS = (

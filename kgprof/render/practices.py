@@ -45,11 +45,6 @@ class Weighing:
     figures: tuple[Fact, ...]
 
 
-def by_weight(items: Sequence[m.ChecklistItem]) -> list[m.ChecklistItem]:
-    """What failed first; within one status in the order given."""
-    return sorted(items, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
-
-
 def tally(items: Sequence[m.ChecklistItem]) -> str:
     """ "2 fail, 7 pass, 3 not observed"."""
     counts = Counter(item.status for item in items)
@@ -57,9 +52,10 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 
 
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
-    """``anchors``: where each finding stands on the page, by its fingerprint."""
+    """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    for item in by_weight(profile.checklist)[: limits.lines]:
+    items = sorted(profile.checklist, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
+    for item in items[: limits.lines]:
         known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
         practice = Practice(
             status=item.status if item.status in STATUSES else "not observed",
