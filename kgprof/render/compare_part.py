@@ -299,12 +299,10 @@ def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limit
         # A page that is too large for any kernel keeps the kinds.
         kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
         yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
-    stages = []
-    for phase in run.phases[: limits.lines]:
-        more = phase.head_s - phase.base_s
-        sign = "+" if more > 0 else compare_words.MINUS
-        difference = f"{sign}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
-        stages.append((phase.name, figure(phase.base_s), figure(phase.head_s), difference))
+    stages = [
+        (phase.name, figure(phase.base_s), figure(phase.head_s), trace_table.signed(phase.head_s - phase.base_s))
+        for phase in run.phases[: limits.lines]
+    ]
     if stages:
         headings, label = ("compile stage", "was, s", "is, s", "difference"), f"{run.run.slug}, by stage of compilation"
         yield plain(label, headings, stages, style="", first="name")

@@ -83,8 +83,7 @@ def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
         return f"{figure(side)} s"
     if metric.rate and side > 0:
         return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
-    said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
-    if said:
+    if metric.unit.partition("/")[0] in metric.name:  # "kernels a step: 54", not "54 kernels/step"
         return _plain(side)
     return f"{_plain(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
 

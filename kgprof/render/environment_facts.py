@@ -9,8 +9,6 @@ from kgprof.render.table import Fact
 
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
 
-_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
-
 
 def headline(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment

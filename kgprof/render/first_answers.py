@@ -88,24 +88,20 @@ def _rounded(share: float) -> str:
 
 def _trust(profile: m.Profile) -> Iterator[str]:
     runs = profile.runs
-    ill = sum(run.exit.outcome != "ok" for run in runs)
-    if ill:
+    if ill := sum(run.exit.outcome != "ok" for run in runs):
         yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
     about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}
-    disagreeing = sum(finding.rule in about_sources for finding in profile.findings)
-    if disagreeing:
+    if disagreeing := sum(finding.rule in about_sources for finding in profile.findings):
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
-    gaps = gathered(profile.omissions)
-    if gaps:
+    if gaps := gathered(profile.omissions):
         yield f"{plural(len(gaps), 'reason')} why something was not measured"
 
 
 def _agreement(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
     verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, m.RunAgreement)]
-    different = verdicts.count(m.AgreementVerdict.DIFFERENT)
-    if different:
+    if different := verdicts.count(m.AgreementVerdict.DIFFERENT):
         yield f"results DIFFER in {count(different)} of {plural(len(verdicts), 'run')}"
     elif verdicts:
         of_all = "all " if len(verdicts) > 1 else ""

@@ -292,10 +292,6 @@ def _struck(group: Grouped, profile: m.Profile) -> str:
     return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
 
 
-def _struck(group: Grouped, profile: m.Profile) -> str:
-    return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
-
-
 def _finding(group: Grouped, profile: m.Profile) -> str:
     place = group.first.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""

@@ -16,9 +16,8 @@ def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def missing_figures(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    """Columns, and why they are missing: each reason once, with its runs only where not all share it. Said below the
-    table, because a dash alone is read by nobody who cannot hover."""
+def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+    """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
         for run in runs:
@@ -27,7 +26,7 @@ def missing_figures(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
                 names, slugs = found.setdefault(cell.title, ({}, {}))
                 names[column.name] = slugs[run.key.slug] = None
     return tuple(
-        (", ".join(names), f"{reason} ({', '.join(slugs)})" if len(slugs) < len(runs) else reason)
+        (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
         for reason, (names, slugs) in found.items()
     )
 

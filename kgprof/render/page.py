@@ -301,7 +301,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             "Reads and memory",
             short="Memory",
             table=run_table.run_table(runs, columns, "Reads and memory per run"),
-            missing=memory_table.missing_figures(runs)[: limits.lines],
+            missing=run_table.missing_figures(runs)[: limits.lines],
             contract=practices.memory_contract(profile, anchors, limits),
         )
     if profile.checklist:

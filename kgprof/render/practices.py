@@ -80,10 +80,11 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug
+        took, saved = (us if isinstance(us, m.Skipped) else us / 1000 for us in (trade_off.sync_us, trade_off.saved_us))
         figures = (
             ("further reads a step", trade_off.syncs_per_step),
-            ("they take, ms/step", _in_ms(trade_off.sync_us)),
-            (f"work saved, ms/{trade_off.saved_per}", _in_ms(trade_off.saved_us)),
+            ("they take, ms/step", took),
+            (f"work saved, ms/{trade_off.saved_per}", saved),
             (guarded, trade_off.net),
             (always, trade_off.net_always),
         )
@@ -99,10 +100,6 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             )
         )
     return tuple(weighed)
-
-
-def _in_ms(us: float | m.Skipped) -> float | m.Skipped:
-    return us if isinstance(us, m.Skipped) else us / 1000
 
 
 def _fact(what: str, value: float | m.Spread | m.Skipped) -> Fact:

@@ -68,8 +68,7 @@ class Text:
         _watched(console, profile)
         for run in profile.runs:
             _kernels(console, run, profile.environment.source_root)
-        gaps = gathered(profile.omissions)
-        if gaps:
+        if gaps := gathered(profile.omissions):
             _say(console, "not measured", "bold")
         for gap in gaps:
             runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
