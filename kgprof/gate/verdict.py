@@ -105,15 +105,11 @@ def _failures(
 ) -> list[Cause]:
     if fail_on is m.FailOn.NEVER:
         return []
-    over = [
-        f"{b.run.slug}: {amount(b.observed, b.unit)} over the budget of {amount(b.limit, b.unit)} {b.metric}"
-        for b in budgets
-        if b.status is m.BudgetStatus.EXCEEDED and not isinstance(b.observed, m.Skipped)
-    ]
+    over = [budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED]
     expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
-        *over,
+        *(f"{b.run.slug}: {_observed(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
         *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
     ]
@@ -124,12 +120,12 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     """Of any run: a run that silently stopped compiling shows no break and no recompile."""
     if not profile.runs:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
-    found = []
+    silent = []
     for run in profile.runs:
         if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
             why = f" ({known})" if (known := nothing_captured(run)) else ""
-            found.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
-    return found
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
+    return silent
 
 
 def _inconclusive(
@@ -184,6 +180,10 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
     return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
+
+
+def _observed(budget: m.BudgetCheck) -> str:
+    return "not observed" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
 
 
 def amount(value: float, unit: str) -> str:

@@ -102,14 +102,14 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
         said = ", ".join(f"{name} {figure(value)} s ({percent(value / whole)})" for (_, _, name, _), value in shown)
         number_of = len(compiled.compilations)
         recorded = sum(isinstance(c.stages, m.CompileStages) for c in compiled.compilations)
-        of_all = (
+        number_said = (
             plural(recorded, "compilation") if recorded == number_of else f"{recorded} of {number_of:,} compilations"
         )
         bars.append(
             Bar(
                 anchor=anchor(index),
                 run=run_name(run, limits),
-                caption=f"{figure(sum(total))} s in {of_all}",
+                caption=f"{figure(sum(total))} s in {number_said}",
                 description=f"{figure(sum(total))} s: {said}",
                 segments=of_parts(parts),
             )
