@@ -175,12 +175,10 @@ class _Both:
         mine = [compared for compared in self.findings if compared.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
         causes = explained(sides, metrics(sides, self.budgets, mine), trace, mine, self.root)
-        if not isinstance(machine, m.Skipped):
-            note = drift_words(machine)
-        elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
+        note = "" if isinstance(machine, m.Skipped) else drift_words(machine)
+        rounds = isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds)
+        if isinstance(machine, m.Skipped) and rounds:
             note = f"whether the machine itself was slower in head's rounds is not known: {machine.reason}"
-        else:
-            note = ""
         return msgspec.structs.replace(
             causes,
             phases=_phases(before, after),

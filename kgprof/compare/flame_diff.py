@@ -38,15 +38,14 @@ def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifferenc
     index = {node: place for place, node in enumerate(order)}
     names: dict[str, int] = {"": 0}
     frames: dict[m.StackFrame, int] = {}
-    for node in order:
-        frames.setdefault(tree.frame(node, names), len(frames))
+    frame = tuple(frames.setdefault(tree.frame(node, names), len(frames)) for node in order)
     return m.FlameDifference(
         base_steps=base.steps,
         head_steps=head.steps,
         names=tuple(names),
         frames=tuple(frames),
         parent=tuple(index.get(tree.parent[node], -1) for node in order),
-        frame=tuple(frames[tree.frame(node, names)] for node in order),
+        frame=frame,
         base_self_ns=tuple(tree.self_ns[0][node] for node in order),
         head_self_ns=tuple(tree.self_ns[1][node] for node in order),
         pruned_below=max(base.pruned_below, head.pruned_below),
@@ -75,23 +74,19 @@ class _Both:
 
     def add(self, graph: m.FlameGraph, side: int) -> None:
         mine: list[int] = []
-        for node, frame in enumerate(graph.frame):
+        for node, frame in enumerate(graph.frames[index] for index in graph.frame):
             above = mine[graph.parent[node]] if graph.parent[node] >= 0 else -1
-            here = self._node(above, graph, graph.frames[frame])
+            key = key_of(graph, frame)
+            here = self.found.setdefault((above, key), len(self.key))
+            if here == len(self.key):
+                self.key.append(key)
+                self.parent.append(above)
+                self.place.append(("", 0))
+                for own_ns in self.self_ns:
+                    own_ns.append(0)
+            self.place[here] = (graph.names[frame.file], frame.line)
             self.self_ns[side][here] += round(graph.self_ns[node] / graph.steps)
             mine.append(here)
-
-    def _node(self, above: int, graph: m.FlameGraph, frame: m.StackFrame) -> int:
-        key = key_of(graph, frame)
-        here = self.found.setdefault((above, key), len(self.key))
-        if here == len(self.key):
-            self.key.append(key)
-            self.parent.append(above)
-            self.place.append(("", 0))
-            for side in self.self_ns:
-                side.append(0)
-        self.place[here] = (graph.names[frame.file], frame.line)
-        return here
 
     def order(self) -> list[int]:
         """From the root down, of two children the larger one first, on whichever side it is larger; the rest last."""

@@ -1,31 +1,26 @@
 """Is one set of rounds slower than another? An interval for the ratio of two times, and what it says of a budget.
 
-Everything is of the logarithms of the rounds' medians, at 95 %, two-sided; the exponential of a difference of means is
-a ratio, and base over head has the inverse interval. A round is a fresh process, so that its median is one independent
-sample; the steps within one are not.
+Everything is of the logarithms of the rounds' medians, at 95 %, two-sided. A round is a fresh process, so that its
+median is one independent sample; the steps within one are not.
 
 ``interval`` is Welch's (B. L. Welch, Biometrika 34, 1947: unequal variances, Satterthwaite's degrees of freedom). What
-drifts between two recordings as a whole (another neighbour on the machine, another clock) is in neither variance, and
-so not in it.
+drifts between two recordings as a whole (another neighbour on the machine) is in neither variance, and so not in it.
 
-``adjusted`` takes that out where each round also timed the machine itself. It is the analysis of covariance with one
-covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14): within the sides, rounds in which
+``adjusted`` takes that out where each round also timed the machine itself: the analysis of covariance with one
+covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14). Within the sides, rounds in which
 the machine's loop took longer tell by how much the time follows it. That slope, kept between 0 (the step waits for
-other things) and 1 (for nothing else), times what the loop differs between the sides is the machine's part. It is taken
-off the difference of the means, and the error of having estimated it is in the interval. On an H200 it was 0.1 for a
-step that waits for the GPU and 1.0 for one that waits for the host.
-A program that slows its own machine down, with threads that spin for instance, has that taken off as well.
+other things) and 1 (for nothing else), times what the loop differs between the sides is the machine's part, which is
+taken off; the error of having estimated it is in the interval. On an H200 it was 0.1 for a step that waits for the GPU
+and 1.0 for one that waits for the host. A program that slows its own machine down has that taken off as well.
 
-The loop is measured with an error too, and that makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
-1.1). How much of the loop's movement is that error is known from its samples within a round. The interval holds what
-the slope is as seen and what it is without that error; where the error is half of the movement or more, no slope is
-seen. Nor is one used beyond FARTHEST: a dispatch mode that the program left on makes the loop take three times as long.
-And the interval is no wider than a step that follows the loop not at all and one that follows it wholly need.
+The loop is measured with an error too, which makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
+1.1) and is known from the loop's samples within a round. The interval holds the slope as seen and without that error,
+and is no wider than steps need that follow the loop not at all and wholly. No slope is seen where the error is half of
+the movement or more, and none is used beyond FARTHEST: a dispatch mode left on makes the loop three times as long.
 
-The loop of the device moves little and then all at once, when a GPU throttles or a CPU's cores are taken, so that no
-slope can be seen. There, as where the host's loop shows none, ``widened`` makes the interval what it would be if the
-step had slowed down as much as the loop may have: what is outside of the budget then is the program's under either
-reading.
+The loop of the device moves little and then all at once (a GPU throttles), so that no slope can be seen. There, as
+where the host's loop shows none, ``widened`` makes the interval what it would be if the step had slowed down as much as
+the loop may have: what is outside of the budget then is the program's under either reading.
 """
 
 from __future__ import annotations
@@ -213,19 +208,20 @@ def _lines(base: Sequence[Round], head: Sequence[Round]) -> tuple[_Line, ...]:
     moved, products = sum(squares), sum(map(_products, x, y))
     if moved < STILL or moved - noise < SEEN * moved or abs(fmean(x[1]) - fmean(x[0])) > FARTHEST:
         return ()
-    return tuple(_line(x, y, min(1.0, max(0.0, products / over))) for over in (moved, moved - noise))
-
-
-def _line(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]], slope: float) -> _Line:
-    left = [[b - slope * a for a, b in zip(*side, strict=True)] for side in zip(x, y, strict=True)]
-    return _Line(
-        slope=slope,
-        middle=fmean(left[1]) - fmean(left[0]),
-        apart=fmean(x[1]) - fmean(x[0]),
-        rounds=(len(x[0]), len(x[1])),
-        squares=(_products(x[0], x[0]), _products(x[1], x[1])),
-        residuals=(_products(left[0], left[0]), _products(left[1], left[1])),
-    )
+    lines = []
+    for over in (moved, moved - noise):
+        slope = min(1.0, max(0.0, products / over))
+        left = [[b - slope * a for a, b in zip(*side, strict=True)] for side in zip(x, y, strict=True)]
+        line = _Line(
+            slope=slope,
+            middle=fmean(left[1]) - fmean(left[0]),
+            apart=fmean(x[1]) - fmean(x[0]),
+            rounds=(len(x[0]), len(x[1])),
+            squares=(squares[0], squares[1]),
+            residuals=(_products(left[0], left[0]), _products(left[1], left[1])),
+        )
+        lines.append(line)
+    return tuple(lines)
 
 
 def _products(x: Sequence[float], y: Sequence[float]) -> float:

@@ -47,14 +47,10 @@ class Sides:
     def other_step(self) -> str:
         """Why a step is not the same work on both sides; empty where it is."""
         before, after = self.base.evaluation, self.head.evaluation
-        if self.settings or isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
-            return self.other_settings or self._other_units_a_step
-        if before.steps != after.steps:
+        if self.settings:
+            return self.other_settings
+        if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation) and before.steps != after.steps:
             return f"{before.steps:,} -> {after.steps:,} steps an evaluation"
-        return self._other_units_a_step
-
-    @property
-    def _other_units_a_step(self) -> str:
         was, now = self.base.unit.per_step, self.head.unit.per_step
         return f"{was:,} -> {now:,} {self.head.unit.plural} a step" if was and now and was != now else ""
 

@@ -96,7 +96,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
             return f"its second process {run.probe_exit.words}"
     elif isinstance(run.compile, m.Skipped):
         return run.compile.reason
-    elif lacking := _no_capture(metric, run, profile):
+    elif lacking := nothing_captured(run) or (run.records_lacking if metric.rules else ""):
         return lacking
     elif compiled_nothing(run, profile.findings):
         return "nothing was compiled"
@@ -110,12 +110,6 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"
     return _no_steady_state(metric, run, profile)
-
-
-def _no_capture(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    if metric.in_memory:
-        return ""
-    return nothing_captured(run) or (run.records_lacking if metric.rules else "")
 
 
 def nothing_captured(run: m.RunReport) -> str:

@@ -41,16 +41,16 @@ ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURE
 
 def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> tuple[int, ...]:
     """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by no budget."""
-    levels = _FAILS[fail_on]
-    return tuple(index for index, finding in enumerate(findings) if levels and _fails(finding, budgets, levels))
-
-
-def _fails(finding: m.Finding, budgets: Sequence[m.BudgetCheck], levels: Sequence[m.Level]) -> bool:
-    if finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
-        return False  # the gate says itself when sources disagree and when nothing was compiled
-    if judging := _judging(finding, budgets):
-        return any(budget.status is m.BudgetStatus.EXCEEDED for budget in judging)
-    return finding.level in levels
+    levels, indices = _FAILS[fail_on], []
+    for index, finding in enumerate(findings):
+        # The gate says itself when sources disagree and when nothing was compiled.
+        if not levels or finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
+            continue
+        judging = _judging(finding, budgets)
+        exceeded = any(budget.status is m.BudgetStatus.EXCEEDED for budget in judging)
+        if exceeded or (finding.level in levels and not judging):
+            indices.append(index)
+    return tuple(indices)
 
 
 def _judging(finding: m.Finding, budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
@@ -120,16 +120,12 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     """Of any run: a run that silently stopped compiling shows no break and no recompile."""
     if not profile.runs:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
-    return [
-        Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{_why_not(run)}")
-        for run in profile.runs
-        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings)
-    ]
-
-
-def _why_not(run: m.RunReport) -> str:
-    known = nothing_captured(run)
-    return f" ({known})" if known else ""
+    silent = []
+    for run in profile.runs:
+        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
+            why = f" ({known})" if (known := nothing_captured(run)) else ""
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
+    return silent
 
 
 def _inconclusive(

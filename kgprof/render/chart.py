@@ -122,8 +122,7 @@ def _caption(run: m.RunReport, kernels: m.KernelBreakdown) -> str:
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     """One after the other from the left; a letter and a share where there is room for them."""
-    segments = []
-    x = 0.0
+    segments, x = [], 0.0
     for part in parts:
         segments.append(
             Segment(

@@ -30,10 +30,6 @@ def _captured(run: m.RunReport, witness: m.Witness) -> bool:
     )
 
 
-def _weighed(run: m.RunReport) -> bool:
-    return isinstance(run.economics, m.Economics) and run.economics.verdict != m.Payoff.NOT_OBSERVED
-
-
 _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {
     m.Witness.COMPILE: lambda run, _: not isinstance(run.compile, m.Skipped),
     m.Witness.CALLS: lambda run, _: (
@@ -48,7 +44,9 @@ _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {
     m.Witness.TENSORS: lambda run, _: not isinstance(run.memory, m.Skipped) and run.script is None,
     m.Witness.RESULTS: lambda run, _: isinstance(run.agreement, m.RunAgreement),
     m.Witness.EVALUATION: lambda run, _: isinstance(run.evaluation, m.Evaluation),
-    m.Witness.EAGER_TIMES: lambda run, _: _weighed(run),
+    m.Witness.EAGER_TIMES: lambda run, _: (
+        isinstance(run.economics, m.Economics) and run.economics.verdict != m.Payoff.NOT_OBSERVED
+    ),
     m.Witness.CPU: lambda _, device: device != CUDA,
     m.Witness.CUDA: lambda _, device: device == CUDA,
 }

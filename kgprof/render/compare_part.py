@@ -184,22 +184,22 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     deciding = [metric for metric in metrics if metric.decides]
     others = [metric for metric in metrics if not metric.decides and metric.verdict in changed]
-    return tuple(_card(metric) for metric in [*deciding, *others][:CARDS])
-
-
-def _card(metric: m.ComparedMetric) -> Card:
-    limit = f"allowed: {compare_words.allowed(metric)}" if compare_words.allowed(metric) else ""
-    return Card(
-        name=metric.name,
-        run=metric.run.slug,
-        base=compare_words.value(metric, metric.base),
-        head=compare_words.value(metric, metric.head),
-        change=compare_words.change(metric),
-        symbol=compare_words.SYMBOLS[metric.verdict],
-        verdict=metric.verdict,
-        detail="; ".join(part for part in (compare_words.interval(metric), limit, metric.note) if part),
-        plot=_plot(metric),
-    )
+    cards = []
+    for metric in [*deciding, *others][:CARDS]:
+        limit = f"allowed: {compare_words.allowed(metric)}" if compare_words.allowed(metric) else ""
+        card = Card(
+            name=metric.name,
+            run=metric.run.slug,
+            base=compare_words.value(metric, metric.base),
+            head=compare_words.value(metric, metric.head),
+            change=compare_words.change(metric),
+            symbol=compare_words.SYMBOLS[metric.verdict],
+            verdict=metric.verdict,
+            detail="; ".join(part for part in (compare_words.interval(metric), limit, metric.note) if part),
+            plot=_plot(metric),
+        )
+        cards.append(card)
+    return tuple(cards)
 
 
 def _plot(metric: m.ComparedMetric) -> Plot | None:
@@ -299,12 +299,10 @@ def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limit
         # A page that is too large for any kernel keeps the kinds.
         kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
         yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
-    stages = []
-    for phase in run.phases[: limits.lines]:
-        more = phase.head_s - phase.base_s
-        sign = "+" if more > 0 else compare_words.MINUS
-        difference = f"{sign}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
-        stages.append((phase.name, figure(phase.base_s), figure(phase.head_s), difference))
+    stages = [
+        (phase.name, figure(phase.base_s), figure(phase.head_s), trace_table.signed(phase.head_s - phase.base_s))
+        for phase in run.phases[: limits.lines]
+    ]
     if stages:
         headings, label = ("compile stage", "was, s", "is, s", "difference"), f"{run.run.slug}, by stage of compilation"
         yield plain(label, headings, stages, style="", first="name")
@@ -326,7 +324,10 @@ def _status(
     found: m.Comparison, status: m.FindingStatus, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> StatusPart:
     same = compare_words.of_status(found.findings, status)
-    groups = _groups(same)
+    by_finding = {id(found.finding): found for found in same}
+    groups = [tuple(by_finding[id(member)] for member in group.members) for group in compare_words.groups_of(same)]
+    # What fails comes first, then what grew.
+    groups.sort(key=lambda group: (not any(one.fails for one in group), not any(one.grew for one in group)))
     shown = groups[: min(limits.findings, limits.lines)]
     cut = len(groups) - len(shown)
     return StatusPart(
@@ -337,13 +338,6 @@ def _status(
         more=f"{count(cut)} more places in report.json" if cut else "",
         open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
     )
-
-
-def _groups(findings: Sequence[m.ComparedFinding]) -> list[tuple[m.ComparedFinding, ...]]:
-    """Each with the members that are the same in several runs; what fails comes first, then what grew."""
-    by_finding = {id(found.finding): found for found in findings}
-    groups = [tuple(by_finding[id(member)] for member in group.members) for group in compare_words.groups_of(findings)]
-    return sorted(groups, key=lambda group: (not any(one.fails for one in group), not any(one.grew for one in group)))
 
 
 def _finding(

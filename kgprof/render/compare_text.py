@@ -46,7 +46,11 @@ def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
     worse = any(not isinstance(run.explained_us, m.Skipped) for run in compared.runs)
     yield "likely cause" if worse else "what changed"
     for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
-        yield f"  {number}. {_cause(cause, compared.runs, root)}"
+        where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
+        of = f"{cause.run.slug}: " if cause.run else ""
+        share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
+        text = one_line(f"{cause.cause}: {of}{where}{cause_text(cause)}{share}", _LENGTH)
+        yield f"  {number}. {text}"
     if len(compared.causes) > _CAUSES:
         yield f"  and {len(compared.causes) - _CAUSES} more"
     for run in compared.runs:
@@ -55,19 +59,20 @@ def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
     yield ""
 
 
-def _cause(cause: m.Cause, runs: Sequence[m.RunComparison], root: str) -> str:
-    where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
-    of = f"{cause.run.slug}: " if cause.run else ""
-    share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, runs)})"
-    return one_line(f"{cause.cause}: {of}{where}{cause_text(cause)}{share}", _LENGTH)
-
-
 # ---------------------------------------------------------------- the table
 
 
 def _table(compared: m.Comparison) -> Iterable[str]:
-    shown = [metric for run in compared.runs for metric in run.metrics if _is_shown(metric)]
-    hidden = sum(len(run.metrics) for run in compared.runs) - len(shown)
+    """What decides or has changed; and of what is the same the times, for which a reader looks."""
+    metrics = [metric for run in compared.runs for metric in run.metrics]
+    shown = [
+        metric
+        for metric in metrics
+        if metric.decides
+        or metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+        or (metric.time_of and not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped))
+    ]
+    hidden = len(metrics) - len(shown)
     if not shown:
         return
     table = metric_table(shown).only(*_COLUMNS)
@@ -84,13 +89,6 @@ def _table(compared: m.Comparison) -> Iterable[str]:
     for note in dict.fromkeys(metric.note for metric in shown if metric.note):
         yield f"note: {one_line(note, _LENGTH)}"
     yield ""
-
-
-def _is_shown(metric: m.ComparedMetric) -> bool:
-    """What decides or has changed; and of what is the same the times, for which a reader looks."""
-    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
-    changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-    return metric.decides or changed or (metric.time_of is not None and measured)
 
 
 # ---------------------------------------------------------------- findings

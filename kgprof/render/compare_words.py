@@ -43,7 +43,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             metric.verdict,
             mark=SYMBOLS[metric.verdict],
             name=f"{SYMBOLS[metric.verdict]} {metric.verdict}",
-            style=style(metric),
+            style=f"judged {metric.verdict.replace(' ', '-')}",
             wrong=metric.verdict is m.MetricVerdict.WORSE,
         )
         ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
@@ -71,11 +71,6 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
     )
 
 
-def style(metric: m.ComparedMetric) -> str:
-    """Its class in the style sheet."""
-    return f"judged {metric.verdict.replace(' ', '-')}"
-
-
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
     """With its unit."""
     if isinstance(side, m.Skipped):
@@ -88,8 +83,7 @@ def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
         return f"{figure(side)} s"
     if metric.rate and side > 0:
         return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
-    said = metric.unit.partition("/")[0] in metric.name  # "kernels a step: 54", not "54 kernels/step"
-    if said:
+    if metric.unit.partition("/")[0] in metric.name:  # "kernels a step: 54", not "54 kernels/step"
         return _plain(side)
     return f"{_plain(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
 

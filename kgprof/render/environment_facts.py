@@ -7,6 +7,8 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, size
 from kgprof.render.table import Fact
 
+_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
+
 
 def headline(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment
@@ -24,26 +26,27 @@ def headline(profile: m.Profile) -> tuple[str, ...]:
 
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     machine = profile.environment
-    commit = machine.git_commit
-    dirty = " with uncommitted changes" if machine.git_dirty is True else ""
+    commit, cpu, torch = machine.git_commit, machine.cpu_name, machine.torch
+    if isinstance(commit, str):
+        commit += " with uncommitted changes" if machine.git_dirty is True else ""
+    elif any(words in commit.reason for words in _NO_COMMITS):
+        commit = m.Skipped(reason="no commit: not a git repository with commits")
+    if not isinstance(machine.cpu_count, m.Skipped):
+        cpu = f"{cpu}, {machine.cpu_count} cores usable"
+    if not isinstance(machine.torch_threads, m.Skipped):
+        torch = f"{torch}, {machine.torch_threads} threads"
     pairs: list[tuple[str, str | m.Skipped]] = [
         ("device", f"{profile.device}: {machine.device_name}"),
-        (
-            "CPU",
-            machine.cpu_name if unknown(machine.cpu_count) else f"{machine.cpu_name}, {machine.cpu_count} cores usable",
-        ),
+        ("CPU", cpu),
         ("memory", machine.memory_bytes if isinstance(machine.memory_bytes, m.Skipped) else size(machine.memory_bytes)),
-        (
-            "torch",
-            machine.torch if unknown(machine.torch_threads) else f"{machine.torch}, {machine.torch_threads} threads",
-        ),
+        ("torch", torch),
         ("Triton", machine.triton),
         ("CUDA", machine.cuda),
         ("driver", machine.driver),
         ("Python", machine.python),
         ("C++ compiler", machine.compiler),
         ("platform", machine.platform),
-        ("git commit", f"{commit}{dirty}" if isinstance(commit, str) else no_commit(commit)),
+        ("git commit", commit),
         ("kgprof", f"recorded with {machine.kgprof}, read with {profile.kgprof_version}"),
         *machine.flags.items(),
     ]
@@ -57,23 +60,9 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
 
 def cores(machine: m.Environment) -> list[str]:
     """Empty where the machine is known from a TORCH_TRACE directory alone."""
-    if unknown(machine.cpu_count) or unknown(machine.torch_threads):
+    if isinstance(machine.cpu_count, m.Skipped) or isinstance(machine.torch_threads, m.Skipped):
         return []
     return [f"{machine.cpu_count} cores, {machine.torch_threads} torch threads"]
-
-
-def unknown(value: int | m.Skipped) -> bool:
-    return isinstance(value, m.Skipped)
-
-
-_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
-
-
-def no_commit(commit: m.Skipped) -> m.Skipped:
-    """The usual reason in ours; any other as it stands."""
-    if any(words in commit.reason for words in _NO_COMMITS):
-        return m.Skipped(reason="no commit: not a git repository with commits")
-    return commit
 
 
 def options(profile: m.Profile) -> tuple[Fact, ...]:

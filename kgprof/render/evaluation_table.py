@@ -87,15 +87,11 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
 def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
     """Once where all runs agree, else each value with its runs."""
     values: dict[str, dict[str, list[str]]] = {}
-    evaluated = _evaluated(runs)
-    for run, evaluation in evaluated:
+    for run, evaluation in _evaluated(runs):
         for name, value in evaluation.settings.items():
             values.setdefault(name, {}).setdefault(value, []).append(run.key.slug)
     facts = []
     for name, by_value in list(values.items())[: limits.lines]:
-        if len(by_value) == 1:
-            said = next(iter(by_value))
-        else:
-            said = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name=name, value=said))
+        each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+        facts.append(Fact(name=name, value=next(iter(by_value)) if len(by_value) == 1 else each))
     return tuple(facts)

@@ -29,7 +29,10 @@ class Answer:
 
 def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[Answer, ...]:
     """As many as the Profile has an answer to."""
-    run = _quickest(profile)
+    # Of the traced runs the one with the shortest step: the one that a reader would choose.
+    traced = [run for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
+    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, m.Spread)]
+    run = traced[min(timed)[1]] if timed else next(iter(traced), None)
     offered = (
         ("Where the time goes", _time(run) if run else "", "time", "All runs"),
         ("Where to look first", *_look(profile, findings, run)),
@@ -40,13 +43,6 @@ def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[
         for question, text, anchor, more in offered
         if text
     )
-
-
-def _quickest(profile: m.Profile) -> m.RunReport | None:
-    """Of the traced runs the one with the shortest step: the one that a reader would choose."""
-    traced = [run for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
-    timed = [(run.step.median, i) for i, run in enumerate(traced) if isinstance(run.step, m.Spread)]
-    return traced[min(timed)[1]] if timed else next(iter(traced), None)
 
 
 def _time(run: m.RunReport) -> str:
@@ -92,24 +88,20 @@ def _rounded(share: float) -> str:
 
 def _trust(profile: m.Profile) -> Iterator[str]:
     runs = profile.runs
-    ill = sum(run.exit.outcome != "ok" for run in runs)
-    if ill:
+    if ill := sum(run.exit.outcome != "ok" for run in runs):
         yield f"{count(ill)} of {plural(len(runs), 'run')} did not end well"
     yield from _agreement(runs)
     yield from _samples(runs)
     about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}
-    disagreeing = sum(finding.rule in about_sources for finding in profile.findings)
-    if disagreeing:
+    if disagreeing := sum(finding.rule in about_sources for finding in profile.findings):
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
-    gaps = gathered(profile.omissions)
-    if gaps:
+    if gaps := gathered(profile.omissions):
         yield f"{plural(len(gaps), 'reason')} why something was not measured"
 
 
 def _agreement(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
     verdicts = [run.agreement.verdict for run in runs if isinstance(run.agreement, m.RunAgreement)]
-    different = verdicts.count(m.AgreementVerdict.DIFFERENT)
-    if different:
+    if different := verdicts.count(m.AgreementVerdict.DIFFERENT):
         yield f"results DIFFER in {count(different)} of {plural(len(verdicts), 'run')}"
     elif verdicts:
         of_all = "all " if len(verdicts) > 1 else ""

@@ -98,9 +98,10 @@ def style_of(share: float) -> str:
     return f"{'more' if share > 0 else 'less'}{2 if abs(share) >= MUCH else 1}"
 
 
-def change(ns: float) -> str:
-    """In milliseconds, with its sign."""
-    return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{_ms(abs(ns))}"
+def change(ns: float, *, micro: bool = False) -> str:
+    """In milliseconds, or in microseconds, with its sign."""
+    amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
+    return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{amount}"
 
 
 def _totals(flame: m.FlameDifference, own_ns: Sequence[int]) -> list[int]:
@@ -171,12 +172,8 @@ def _table(flame: m.FlameDifference, root: str, limits: Limits) -> Table:
         known = flame.frames[frame]
         where = place_of(flame.names[known.file], known.line, root) or KINDS[kind_of(known)][0]
         name = one_line(f"{flame.names[known.name]} ({where})", limits.name)
-        rows.append((name, figure(before / 1e3), figure(after / 1e3), _signed(after - before)))
+        rows.append((name, figure(before / 1e3), figure(after / 1e3), change(after - before, micro=True)))
     unit = "self \N{MICRO SIGN}s/step"
     return plain(
         "Functions by the change of their own time", ("function", f"base, {unit}", f"head, {unit}", "change"), rows
     )
-
-
-def _signed(ns: int) -> str:
-    return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{figure(abs(ns) / 1e3)}"

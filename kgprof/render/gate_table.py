@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, amount, count
@@ -11,7 +9,7 @@ from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns
 from kgprof.wording import plural
 
 INDUCTOR = "inductor"
-_FAILS_ON = {
+FAILS_ON = {
     m.FailOn.ERROR: "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
     m.FailOn.WARNING: "the gate fails on every budget that is exceeded, and on an error or a warning that no budget "
     "counts.",
@@ -20,25 +18,15 @@ _FAILS_ON = {
 _MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m.BudgetStatus.HELD: "\u2713"}
 
 
-def fails_on(gate: m.Gate) -> str:
-    return _FAILS_ON[gate.fail_on]
-
-
 def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
     return "no backend in Inductor's place" if gate.backend == INDUCTOR else f"{gate.backend} in Inductor's place"
 
 
-def by_weight(budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
-    """What was exceeded first, then what nobody saw."""
-    order = tuple(m.BudgetStatus)
-    return sorted(budgets, key=lambda budget: order.index(budget.status))
-
-
 def budget_table(gate: m.Gate, limits: Limits) -> Table:
-    """With the run in a column of its own for those who have the room."""
-    rows = []
-    for budget in by_weight(gate.budgets)[: limits.lines]:
+    """What was exceeded first, then what nobody saw. The run has a column too, for those who have the room."""
+    rows, order = [], tuple(m.BudgetStatus)
+    for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[: limits.lines]:
         seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
         noun = "" if budget.unit == "s" else f" {budget.unit}"  # seconds carry their unit in the figure
         why = (Small((seen.reason,)),) if isinstance(seen, m.Skipped) else ()

@@ -78,12 +78,9 @@ def _table(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
             budget.status,
         )
         rows.append(row)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     for row in rows:
-        cells = [
-            cell.ljust(width) if i in (0, 1, 5) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+        each = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(cell.ljust(n) if i in (0, 1, 5) else cell.rjust(n) for i, (cell, n) in each).rstrip()
     for reason in dict.fromkeys(b.observed.reason for b in budgets if isinstance(b.observed, m.Skipped)):
         yield f"not observed: {one_line(reason, _LENGTH)}"

@@ -69,10 +69,8 @@ def _fitted(command: str, everything: Sequence[Annotation]) -> list[Annotation]:
     if len(mine) <= LIMIT:
         return mine
     more = len(mine) - LIMIT + 1
-    last = Annotation(
-        command=command, title="kgprof", message=f"{more:,} more of this kind; report.json holds them all"
-    )
-    return [*mine[: LIMIT - 1], last]
+    message = f"{more:,} more of this kind; report.json holds them all"
+    return [*mine[: LIMIT - 1], Annotation(command=command, title="kgprof", message=message)]
 
 
 # ---------------------------------------------------------------- what there is to say
@@ -128,9 +126,8 @@ def _findings(profile: m.Profile) -> list[Annotation]:
     rules = {rule.id: rule for rule in profile.rules}
     findings = profile.findings
     if profile.comparison is not None:
-        findings = tuple(
-            new.finding for new in compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW)
-        )
+        new = compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW)
+        findings = tuple(each.finding for each in new)
     failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
     annotations = []
     for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in failing, *cost_order([f]))):

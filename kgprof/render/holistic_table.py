@@ -90,10 +90,10 @@ def outcomes(found: m.HolisticCheck) -> str:
 
 def sentence(found: m.HolisticCheck) -> str:
     """The caption, kernel and idle time, and every figure or kernel that differs."""
-    rows = [row for row in (*found.figures, *found.differing) if row.name in _SAID or row.differs]
     said = [
         f"{row.name} {quantity(row.ours, row.unit)}, HTA {quantity(row.hta, row.unit)} ({difference(row)})"
-        for row in rows
+        for row in (*found.figures, *found.differing)
+        if row.name in _SAID or row.differs
     ]
     return "; ".join((caption(found), *said))
 

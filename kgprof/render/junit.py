@@ -244,12 +244,11 @@ def _uniquely_named(cases: Sequence[Case]) -> Iterable[tuple[str, str, Case]]:
         yield run, unique, case
 
 
-def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:
-    pairs = list(properties)
-    if not pairs:
+def _write_properties(element: ElementTree.Element, properties: Sequence[tuple[str, str]]) -> None:
+    if not properties:
         return
     parent = ElementTree.SubElement(element, "properties")
-    for name, value in pairs:
+    for name, value in properties:
         ElementTree.SubElement(parent, "property", {"name": name, "value": _xml(value)})
 
 

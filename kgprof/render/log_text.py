@@ -24,19 +24,11 @@ def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
         return ()
     written = [(index, run) for index, run in enumerate(runs) if run.log.text]
     each = limits.log_chars // max(1, len(written))
-    return tuple(
-        Log(
-            anchor=anchor(index),
-            run=run_name(run, limits),
-            size=size(len(run.log.text.encode("utf-8", errors="replace")) + run.log.left_out_bytes),
-            text=_middle_out(visible(run.log.text, keep="\n\t"), each),
-        )
-        for index, run in written
-    )
-
-
-def _middle_out(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
+    half, shown = each // 2, []
+    for index, run in written:
+        text, size_bytes = visible(run.log.text, keep="\n\t"), len(run.log.text.encode("utf-8", errors="replace"))
+        if len(text) > each:
+            text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
+        whole = size(size_bytes + run.log.left_out_bytes)
+        shown.append(Log(anchor=anchor(index), run=run_name(run, limits), size=whole, text=text))
+    return tuple(shown)

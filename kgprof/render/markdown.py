@@ -242,19 +242,15 @@ def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
         groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
         if not groups:
             continue
-        more = len(groups) - FINDINGS
+        more, rows = len(groups) - FINDINGS, [_finding_line(group, profile) for group in groups[:FINDINGS]]
+        if status is m.FindingStatus.FIXED:
+            rows = [_struck(group, profile) for group in groups[:FINDINGS]]
         yield Section(
             head=(f"{status.capitalize()}:", ""),
-            rows=tuple(_of_comparison(group, status, profile) for group in groups[:FINDINGS]),
+            rows=tuple(rows),
             tail=(f"- {more:,} more in the report",) if more > 0 else (),
             noun="findings",
         )
-
-
-def _of_comparison(group: Grouped, status: m.FindingStatus, profile: m.Profile) -> str:
-    if status is m.FindingStatus.FIXED:
-        return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
-    return _finding_line(group, profile)
 
 
 def _findings(profile: m.Profile) -> Section:
@@ -292,6 +288,10 @@ def _finding_line(group: Grouped, profile: m.Profile) -> str:
     return f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
 
 
+def _struck(group: Grouped, profile: m.Profile) -> str:
+    return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
+
+
 def _finding(group: Grouped, profile: m.Profile) -> str:
     place = group.first.location
     where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
@@ -301,18 +301,17 @@ def _finding(group: Grouped, profile: m.Profile) -> str:
 
 
 def _accepted(profile: m.Profile) -> Iterable[Section]:
-    groups = [group for group in grouped(profile.findings) if group.first.accepted]
     entries = profile.gate.accepted if profile.gate else profile.accepted
-    expired = [entry for entry in entries if entry.status == "expired"]
     rows = [
-        f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s> accepted by "
-        f"{escaped(group.first.accepted, 400)}"
-        for group in groups
+        f"{_struck(group, profile)} accepted by {escaped(group.first.accepted, 400)}"
+        for group in grouped(profile.findings)
+        if group.first.accepted
     ]
     rows += [
         f"- expired on {escaped(entry.expires)}: {escaped(f'{entry.rule} in {entry.file} {entry.function}')} "
         f"({escaped(entry.owner)}: {escaped(entry.reason)})"
-        for entry in expired
+        for entry in entries
+        if entry.status == "expired"
     ]
     if rows:
         yield _behind("Accepted findings", rows, noun="accepted findings")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
-from kgprof.render.quantity import count, figure, size
+from kgprof.render.quantity import figure, size
 from kgprof.render.summary import RunColumn
-from kgprof.render.table import Cell, missing
+from kgprof.render.table import Cell, known, missing, number
 from kgprof.wording import plural
 
 
@@ -38,8 +38,8 @@ def line(run: m.RunReport) -> str:
         return ""
     peaks, said = run.memory.peaks, []
     if isinstance(peaks, m.MemoryPeaks):
-        known = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
-        said += [f"peak {size(value)} {name}" for value, name in known if isinstance(value, int)][:1]
+        sizes = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
+        said += [f"peak {size(value)} {name}" for value, name in sizes if isinstance(value, int)][:1]
     over = run.memory.over_eager_bytes
     if isinstance(over, int) and said:
         said[0] += f" ({signed(over)} over eager)"
@@ -58,12 +58,9 @@ def signed(size_bytes: int) -> str:
 def _syncs(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
         return missing(run.memory)
-    syncs = run.memory.syncs_per_step
-    if isinstance(syncs, m.Skipped):
-        return missing(syncs)
-    alone = run.memory.warm_up_reads
-    warm_up = (f"{count(len(alone))} {'line' if len(alone) == 1 else 'lines'} in warm-up alone",) if alone else ()
-    return Cell(figure(syncs), details=(plural(run.memory.steps, "step"), *warm_up), value=syncs)
+    alone = len(run.memory.warm_up_reads)
+    warm_up = (f"{plural(alone, 'line')} in warm-up alone",) if alone else ()
+    return number(run.memory.syncs_per_step, plural(run.memory.steps, "step"), *warm_up)
 
 
 def _peak(
@@ -73,11 +70,9 @@ def _peak(
         peaks = run.memory if isinstance(run.memory, m.Skipped) else run.memory.peaks
         if isinstance(peaks, m.Skipped):
             return missing(peaks)
-        value, held = peak(peaks), before(peaks) if before else None
-        if isinstance(value, m.Skipped):
-            return missing(value)
+        held = before(peaks) if before else None
         details = (f"{size(held)} before",) if isinstance(held, int) else ()
-        return Cell(size(value), details=details, value=float(value))
+        return known(peak(peaks), lambda value: Cell(size(value), details=details, value=float(value)))
 
     return cell
 
@@ -85,10 +80,8 @@ def _peak(
 def _over_eager(run: m.RunReport) -> Cell:
     if isinstance(run.memory, m.Skipped):
         return missing(run.memory)
-    over = run.memory.over_eager_bytes
-    if isinstance(over, m.Skipped):
-        return missing(over)
-    return Cell(signed(over), details=(run.memory.over_eager_of,), value=float(over))
+    of = (run.memory.over_eager_of,)
+    return known(run.memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
 
 
 COLUMNS = (

@@ -33,11 +33,7 @@ def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
         label="What was not measured, and why",
         columns=columns("what", "why", "runs", words=3),
         rows=tuple(
-            row(
-                ", ".join(gap.what[: limits.lines]),
-                gap.reason,
-                ", ".join(gap.runs[: limits.lines]) or "all",
-            )
+            row(", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
             for gap in gathered(omissions)[: limits.lines]
         ),
     )

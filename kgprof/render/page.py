@@ -107,13 +107,16 @@ def build(
     carried: Collection[m.RunKey] = (),
 ) -> Page:
     found = finding_list(profile, limits)
-    verdict = profile.verdict
+    verdict, created_utc = profile.verdict, one_line(profile.created_utc, 60)
+    # ISO 8601 to the minute, as people write it.
+    if when := re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc):
+        created_utc = f"{when[1]} {when[2]} UTC"
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     return Page(
         workload=one_line(profile.workload, limits.name),
         version=profile.kgprof_version,
         schema_version=profile.schema_version,
-        created_utc=_when(profile.created_utc),
+        created_utc=created_utc,
         status=verdict.status if verdict.status in SYMBOLS else "inconclusive",
         status_word=STATUS_WORDS.get(verdict.status, one_line(verdict.status, limits.name)),
         symbol=SYMBOLS.get(verdict.status, "?"),
@@ -176,7 +179,7 @@ def _sections(
             "gate",
             "Budgets",
             backend=gate_table.backend_words(gate),
-            fails_on=gate_table.fails_on(gate),
+            fails_on=gate_table.FAILS_ON[gate.fail_on],
             blocks=gate_table.gate_blocks(gate, limits),
         )
         yield findings
@@ -334,12 +337,6 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
 
 def _compared_runs(profile: m.Profile) -> tuple[m.RunComparison, ...]:
     return profile.comparison.runs if profile.comparison is not None else ()
-
-
-def _when(created_utc: str) -> str:
-    """ISO 8601 to the minute, as people write it."""
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", created_utc)
-    return f"{found[1]} {found[2]} UTC" if found else one_line(created_utc, 60)
 
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:

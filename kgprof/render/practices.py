@@ -45,11 +45,6 @@ class Weighing:
     figures: tuple[Fact, ...]
 
 
-def by_weight(items: Sequence[m.ChecklistItem]) -> list[m.ChecklistItem]:
-    """What failed first; within one status in the order given."""
-    return sorted(items, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
-
-
 def tally(items: Sequence[m.ChecklistItem]) -> str:
     """ "2 fail, 7 pass, 3 not observed"."""
     counts = Counter(item.status for item in items)
@@ -57,9 +52,10 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 
 
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
-    """``anchors``: where each finding stands on the page, by its fingerprint."""
+    """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    for item in by_weight(profile.checklist)[: limits.lines]:
+    items = sorted(profile.checklist, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
+    for item in items[: limits.lines]:
         known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
         practice = Practice(
             status=item.status if item.status in STATUSES else "not observed",
@@ -84,10 +80,11 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug
+        took, saved = (us if isinstance(us, m.Skipped) else us / 1000 for us in (trade_off.sync_us, trade_off.saved_us))
         figures = (
             ("further reads a step", trade_off.syncs_per_step),
-            ("they take, ms/step", _in_ms(trade_off.sync_us)),
-            (f"work saved, ms/{trade_off.saved_per}", _in_ms(trade_off.saved_us)),
+            ("they take, ms/step", took),
+            (f"work saved, ms/{trade_off.saved_per}", saved),
             (guarded, trade_off.net),
             (always, trade_off.net_always),
         )
@@ -103,10 +100,6 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             )
         )
     return tuple(weighed)
-
-
-def _in_ms(us: float | m.Skipped) -> float | m.Skipped:
-    return us if isinstance(us, m.Skipped) else us / 1000
 
 
 def _fact(what: str, value: float | m.Spread | m.Skipped) -> Fact:

@@ -134,10 +134,6 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         "" if isinstance(launches.bytes_moved, m.Skipped) else size(launches.bytes_moved),
     )
     spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
-    # CUPTI gives whole per cent, so its 0 is less than one.
-    occupied = known(
-        launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)
-    )
     in_all = f"{percent(launches.share)} in {launches.count:,}"
     return (
         _bound(launches),
@@ -149,7 +145,8 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
         known(launches.grid, lambda grid: Cell(_extent(grid), value=prod(grid), details=threads)),
         whole(launches.warps, *stages),
-        occupied,
+        # CUPTI gives whole per cent, so its 0 is less than one.
+        known(launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)),
     )
 
 

@@ -156,8 +156,7 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
         fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, m.FindingStatus.FIXED)]
         lines += [("note", f"fixed: {finding.rule}: {finding.alone}") for finding in fixed[:LIMIT]]
         lines += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
-    cut = len(profile.findings) - LIMIT
-    if cut > 0:
+    if (cut := len(profile.findings) - LIMIT) > 0:
         lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
     return [{"level": level, "message": {"text": _text(text)}} for level, text in lines]
 

@@ -14,7 +14,8 @@ def ranged(time: m.Spread, scale: float = 1.0) -> str:
     """Empty where there are too few samples for any range."""
     if time.samples < FEWEST_FOR_A_RANGE:
         return ""
-    low, high = (time.p10, time.p90) if _percentiles(time) else (time.minimum, time.maximum)
+    enough = time.samples >= FEWEST_FOR_PERCENTILES
+    low, high = (time.p10, time.p90) if enough else (time.minimum, time.maximum)
     return span(figure(low * scale), figure(high * scale))
 
 
@@ -23,7 +24,7 @@ def sampled(time: m.Spread) -> str:
     said = f"n = {count(time.samples)}"
     if time.samples < FEWEST_FOR_A_RANGE:
         return f"{said}, no spread"
-    return said if _percentiles(time) else f"{said}, {EXTREMES}"
+    return said if time.samples >= FEWEST_FOR_PERCENTILES else f"{said}, {EXTREMES}"
 
 
 def of_speedup(speedup: m.Speedup) -> str:
@@ -33,7 +34,3 @@ def of_speedup(speedup: m.Speedup) -> str:
     if isinstance(speedup.high, m.Skipped):
         return speedup.high.reason
     return span(figure(speedup.low), figure(speedup.high))
-
-
-def _percentiles(time: m.Spread) -> bool:
-    return time.samples >= FEWEST_FOR_PERCENTILES

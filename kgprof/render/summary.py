@@ -9,7 +9,7 @@ from functools import partial
 from kgprof import model as m
 from kgprof.render.quantity import count, figure, fixed, percent, ratio
 from kgprof.render.spread import of_speedup
-from kgprof.render.table import Cell, missing, timed
+from kgprof.render.table import Cell, missing, number, timed
 from kgprof.wording import plural
 
 UNKNOWN_MARK = "\N{DAGGER}"
@@ -101,9 +101,13 @@ def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...]
 
 def footnotes(profile: m.Profile) -> tuple[str, ...]:
     """What a reader of the table must know, whoever renders it."""
+    against, stand_in = next((run.compared_with for run in profile.runs if run.compared_with is not None), None), ""
+    if against is not None and against != profile.baseline:
+        declared = f", not with the baseline {profile.baseline.slug}, which left none" if profile.baseline else ""
+        stand_in = f"Results were compared with those of {against.slug}{declared}."
     notes = (
         _conditions(profile),
-        _stand_in(profile),
+        stand_in,
         *_unknown(profile),
         *_compiled_in_eager(profile),
         *_graphs(profile),
@@ -151,11 +155,9 @@ def _graphs(profile: m.Profile) -> tuple[str, ...]:
         kernels = run.kernels
         if run.key.mode not in GRAPH_MODES or not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda":
             continue
-        if not isinstance(kernels.graph_launches, int):
-            continue
-        if not kernels.graph_launches:
+        if kernels.graph_launches == 0:
             none.append(run.key.slug)
-        else:
+        elif isinstance(kernels.graph_launches, int):
             some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {plural(kernels.steps, 'step')}")
     return (
         f"{', '.join(none)}: no CUDA graph launched in the traced steps." if none else "",
@@ -169,22 +171,9 @@ def _machine(profile: m.Profile) -> str:
     known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
     if not known:
         return ""
-    host, device = (
-        f"{figure(min(us))} to {figure(max(us))} us"
-        for us in (
-            [us for speed in known for us in speed.host_us],
-            [us for speed in known for us in speed.device_us],
-        )
-    )
+    loops = ([us for speed in known for us in speed.host_us], [us for speed in known for us in speed.device_us])
+    host, device = (f"{figure(min(us))} to {figure(max(us))} us" for us in loops)
     return f"The machine itself, over the rounds: a turn of the host's loop took {host}, the device's kernel {device}."
-
-
-def _stand_in(profile: m.Profile) -> str:
-    against = next((run.compared_with for run in profile.runs if run.compared_with is not None), None)
-    if against is None or against == profile.baseline:
-        return ""
-    declared = f", not with the baseline {profile.baseline.slug}, which left none" if profile.baseline else ""
-    return f"Results were compared with those of {against.slug}{declared}."
 
 
 def _unknown(profile: m.Profile) -> tuple[str, ...]:
@@ -316,14 +305,7 @@ def _dropped(run: m.RunReport) -> Cell:
 def _first_call(run: m.RunReport) -> Cell:
     if not isinstance(run.compile, m.CompileSummary):
         return missing(run.compile)
-    if isinstance(run.compile.first_call_s, m.Skipped):
-        return missing(run.compile.first_call_s)
-    compilations = len(run.compile.compilations)
-    return Cell(
-        figure(run.compile.first_call_s),
-        details=(plural(compilations, "compilation"),),
-        value=run.compile.first_call_s,
-    )
+    return number(run.compile.first_call_s, plural(len(run.compile.compilations), "compilation"))
 
 
 STEP = RunColumn(

@@ -68,7 +68,11 @@ class Text:
         _watched(console, profile)
         for run in profile.runs:
             _kernels(console, run, profile.environment.source_root)
-        _gaps(console, profile)
+        if gaps := gathered(profile.omissions):
+            _say(console, "not measured", "bold")
+        for gap in gaps:
+            runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
+            console.print("  " + one_line(f"{', '.join(gap.what)}: {gap.reason}{runs}", 2000))
         file = console.file
         assert isinstance(file, io.StringIO)
         return "".join(f"{_inert(line.rstrip())}\n" for line in file.getvalue().splitlines())
@@ -215,12 +219,3 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     for warning in kernels.warnings:
         console.print(f"  note: {one_line(warning, 2000)}")
     console.print()
-
-
-def _gaps(console: Console, profile: m.Profile) -> None:
-    gaps = gathered(profile.omissions)
-    if gaps:
-        _say(console, "not measured", "bold")
-    for gap in gaps:
-        runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
-        console.print("  " + one_line(f"{', '.join(gap.what)}: {gap.reason}{runs}", 2000))

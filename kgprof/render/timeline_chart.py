@@ -66,8 +66,6 @@ _MEANINGS = {
     "the recorder's own": "kgprof's",
     "unexplained": "Python, and what the trace does not name",
 }
-
-
 _HOST_HEADINGS = (
     "the host was in",
     "mean \N{MICRO SIGN}s/step",
@@ -196,12 +194,17 @@ def _drawing(step: m.StepTimeline, limits: Limits) -> Drawing:
         )
         rows.append(row)
     busy = ", ".join(f"{_label(lane, limits)} {milliseconds(lane.busy_us)} ms" for lane in step.lanes)
+    ticks = []
+    for place in range(_TICKS + 1):
+        side = "start" if not place else "end" if place == _TICKS else "middle"
+        text = "0" if not place else figure(window_us * place / _TICKS)
+        ticks.append(Tick(x=of_width(place / _TICKS), text=f"{text} us" if place == _TICKS else text, side=side))
     return Drawing(
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
         rows=tuple(rows),
-        ticks=tuple(_ticks(window_us)),
+        ticks=tuple(ticks),
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
         legend=tuple(_legend(step)),
         notes=tuple(f"{note[:1].upper()}{note[1:]}" for note in _notes(step)),
@@ -235,13 +238,6 @@ def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> 
 
 def _mark(lane: m.Lane, block: m.LaneBlock) -> str:
     return f"idle-{block.kind}" if lane.content == "idle" else block.kind
-
-
-def _ticks(window_us: float) -> Iterator[Tick]:
-    for place in range(_TICKS + 1):
-        side = "start" if not place else "end" if place == _TICKS else "middle"
-        text = "0" if not place else figure(window_us * place / _TICKS)
-        yield Tick(x=of_width(place / _TICKS), text=f"{text} us" if place == _TICKS else text, side=side)
 
 
 def _legend(step: m.StepTimeline) -> Iterator[tuple[str, str, str, str]]:

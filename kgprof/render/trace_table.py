@@ -188,8 +188,6 @@ def _counted(counts: Iterable[float | None]) -> str:
     return count(round(total)) if abs(total - round(total)) < 1e-9 else figure(total)
 
 
-def signed(us: float) -> str:
-    """What is less than a nanosecond is none."""
-    if abs(us) < 0.0005:
-        return "0"
-    return f"{'+' if us > 0 else _MINUS}{figure(abs(us))}"
+def signed(more: float) -> str:
+    """What is less than a thousandth of its unit, a nanosecond of microseconds, is none."""
+    return f"{'+' if more > 0 else _MINUS}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
