@@ -111,8 +111,8 @@ def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
         names.append(one_line(name, NAME))
         titles.append(f"{names[-1]}\n{KINDS[kind_of(frame)][0]}{f', {one_line(place, NAME)}' if place else ''}")
     items = []
-    for node, at in enumerate(flame.frame):
-        total_ns, calls = flame.total_ns[node], figure(flame.calls[node] / flame.steps)
+    for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
+        calls = figure(flame.calls[node] / flame.steps)
         own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
         times = f"{total} ms a {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
         item = Item(

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kgprof import model as m
     from kgprof.workloads.protocol import Workload
 
-LINKPRED = "linkpred"
-BUILT_IN = (LINKPRED,)
-FORMS = "linkpred, pkg.mod:name, path/file.py:name, or a whole script.py"
+# Each name and its package: ``options`` with parse(args) and help_text(), ``workload`` with build(args, seed).
+BUILT_IN = {"linkpred": "kgprof.workloads.linkpred"}
+FORMS = f"{', '.join(BUILT_IN)}, pkg.mod:name, path/file.py:name, or a whole script.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,22 +71,23 @@ def find(workload: str) -> Target | None:
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:
     """Raises UsageError for a built-in's wrong options before a child is started for them."""
-    if workload == LINKPRED:
-        from kgprof.workloads.linkpred import options
-
-        options.parse(args)
+    if workload in BUILT_IN:
+        _part(workload, "options").parse(args)
 
 
 def asks_for_help(workload: str, args: Sequence[str]) -> bool:
     """``-- --help``; a user's own workload gets its arguments untouched."""
-    return workload == LINKPRED and any(arg in ("--help", "-h") for arg in args)
+    return workload in BUILT_IN and any(arg in ("--help", "-h") for arg in args)
 
 
 def help_text(workload: str) -> str:
     """What ``kgprof profile WORKLOAD -- --help`` prints."""
-    from kgprof.workloads.linkpred import options
+    text: str = _part(workload, "options").help_text()
+    return text
 
-    return options.help_text()
+
+def _part(workload: str, name: str) -> ModuleType:
+    return importlib.import_module(f"{BUILT_IN[workload]}.{name}")
 
 
 # ---------------------------------------------------------------- from here on with torch
@@ -98,9 +99,7 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
     if programs.is_program(workload):
         return programs.ProgramWorkload(workload)
     if target is None:
-        from kgprof.workloads.linkpred.workload import build
-
-        built: Workload = build(args, seed)
+        built: Workload = _part(workload, "workload").build(args, seed)
         return built
     from kgprof.workloads import user
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from kgprof.model import (
-    AgreementVerdict,
     RECORDING_SCHEMA_VERSION,
     Agreement,
+    AgreementVerdict,
     Compilation,
     CompilePass,
     Environment,
