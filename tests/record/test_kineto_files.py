@@ -249,7 +249,7 @@ def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsy
         "rank0: on a CPU, work and waiting for other ranks look alike",
         "rank1: on a CPU, work and waiting for other ranks look alike",
     )
-    assert "not compared: rank0: on a CPU" in out
+    assert "Not compared: rank0: on a CPU" in out
 
 
 # ---------------------------------------------------------------- against another
