@@ -28,7 +28,7 @@ TRACES = (
     "trace_reduce-overhead_plain",
     "trace_reduce-overhead_stack",
 )
-CPU_TRACE = Path(__file__).parent / "traces" / "cpu_eager.json.gz"
+CPU_TRACE = Path(__file__).resolve().parents[1] / "measures" / "traces" / "cpu_eager.json.gz"
 Answer = Holistic | Skipped
 
 

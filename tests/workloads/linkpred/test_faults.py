@@ -85,7 +85,7 @@ def test_an_overwritten_result_of_candidate_0_is_noticed(
 def test_candidates_beyond_the_first_batch_that_never_run_are_noticed(
     kind: type[SlotStrategy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert evaluate(small(), kind).evaluation.finished == 320
+    assert evaluate(small(), kind).evaluation.declared().finished == 320
 
     def one_batch(head: Tensor, asking: Tensor, size: int) -> Handout:
         handout = queue.hand_out(head, asking, size)
@@ -93,7 +93,7 @@ def test_candidates_beyond_the_first_batch_that_never_run_are_noticed(
 
     monkeypatch.setattr(slots, "hand_out", one_batch)
 
-    assert evaluate(small(), kind).evaluation.finished == 64
+    assert evaluate(small(), kind).evaluation.declared().finished == 64
     assert not agrees_with_reference(kind)
 
 
@@ -244,4 +244,4 @@ def test_steps_after_the_end_change_nothing() -> None:
             search.advance()
         assert search.done
         assert same(search.found(), reference(of))
-        assert evaluator.summarise(search.found(), of.candidates, before.steps, {}) == before
+        assert evaluator.summarise(search.found(), of.candidates, before.steps, {}).declared() == before
