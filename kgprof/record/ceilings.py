@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from kgprof import model as m
+from kgprof.record.machine_speed import timed_us
 
 COPY_BYTES = 2**30  # of each of the two buffers: 20 times an H200's L2 cache
 FREE_SHARE = 8  # one buffer takes at most this part of the memory that is free
@@ -26,8 +27,7 @@ BUDGET_S = 0.5  # for the samples of one operation; a card that is slow at it gi
 FEWEST_SAMPLES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(NamedTuple):
     """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores."""
 
     name: str
@@ -36,11 +36,11 @@ class Product:
 
 
 PRODUCTS = (
-    Product(name="float64", dtype=torch.float64, side=SMALL_SIDE),
-    Product(name="float32", dtype=torch.float32, side=SMALL_SIDE),
-    Product(name="tf32", dtype=torch.float32, side=MATMUL_SIDE),
-    Product(name="bfloat16", dtype=torch.bfloat16, side=MATMUL_SIDE),
-    Product(name="float16", dtype=torch.float16, side=MATMUL_SIDE),
+    Product("float64", torch.float64, SMALL_SIDE),
+    Product("float32", torch.float32, SMALL_SIDE),
+    Product("tf32", torch.float32, MATMUL_SIDE),
+    Product("bfloat16", torch.bfloat16, MATMUL_SIDE),
+    Product("float16", torch.float16, MATMUL_SIDE),
 )
 
 
@@ -113,18 +113,5 @@ def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]
     seconds: list[float] = []
     until = time.perf_counter() + BUDGET_S
     while len(seconds) < SAMPLES and (len(seconds) < FEWEST_SAMPLES or time.perf_counter() < until):
-        seconds.append(_once(call, device))
+        seconds.append(timed_us(call, device) / 1e6)
     return tuple(seconds)
-
-
-def _once(call: Callable[[], object], device: torch.device) -> float:
-    if device.type != "cuda":
-        began = time.perf_counter()
-        call()
-        return time.perf_counter() - began
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    start.record()
-    call()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) / 1e3

@@ -12,7 +12,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from itertools import pairwise
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -31,54 +32,39 @@ GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
 
 
-class StepClock(Protocol):
-    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of each step."""
-
-    name: str
-
-    def start(self) -> None: ...
-    def tick(self) -> None: ...
-    def stop(self) -> tuple[float, ...]: ...
-
-
-class PerfCounterClock:
-    """Host time between ticks."""
+class StepClock:
+    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time of each step."""
 
     name = "perf_counter"
 
     def start(self) -> None:
-        self._stamps = [time.perf_counter_ns()]
+        self._ticks: list[Any] = []
+        self.tick()
 
     def tick(self) -> None:
-        self._stamps.append(time.perf_counter_ns())
+        self._ticks.append(time.perf_counter_ns())
 
     def stop(self) -> tuple[float, ...]:
-        pairs = zip(self._stamps, self._stamps[1:], strict=False)
-        return tuple((later - earlier) / 1e3 for earlier, later in pairs)
+        return tuple((later - earlier) / 1e3 for earlier, later in pairwise(self._ticks))
 
 
-class CudaEventClock:
+class CudaEventClock(StepClock):
     """Device time between ticks on the current stream. A tick does not synchronise and neither does ``start``."""
 
     name = "cuda events"
 
-    def start(self) -> None:
-        self._events: list[torch.cuda.Event] = []
-        self.tick()
-
     def tick(self) -> None:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
-        self._events.append(event)
+        self._ticks.append(event)
 
     def stop(self) -> tuple[float, ...]:
         torch.cuda.synchronize()
-        pairs = zip(self._events, self._events[1:], strict=False)
-        return tuple(earlier.elapsed_time(later) * 1e3 for earlier, later in pairs)
+        return tuple(earlier.elapsed_time(later) * 1e3 for earlier, later in pairwise(self._ticks))
 
 
 def clock_for(device: torch.device) -> StepClock:
-    return CudaEventClock() if device.type == "cuda" else PerfCounterClock()
+    return CudaEventClock() if device.type == "cuda" else StepClock()
 
 
 def synchronize(device: torch.device) -> None:
