@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -85,8 +84,12 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     side = product.side
     left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
     result = torch.empty_like(left)
-    with tensor_cores_for_float32(allowed=product.name == "tf32"):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if product.name == "tf32" else "highest")  # "high": by tensor cores
+    try:
         seconds = timed(lambda: torch.mm(left, right, out=result), device)
+    finally:
+        torch.set_float32_matmul_precision(before)
     return m.CeilingSamples(
         operation=m.MATMUL,
         dtype=product.name,
@@ -94,16 +97,6 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
         per_s=tuple(2 * side**3 / each for each in seconds),
         how=f"{side} x {side} times {side} x {side}",
     )
-
-
-@contextmanager
-def tensor_cores_for_float32(*, allowed: bool) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]:

@@ -188,13 +188,9 @@ class _Child:
         finally:
             os.close(writing)
         self._began = time.monotonic()
-        assert self._process.stdout is not None  # Popen was asked for a pipe
-        emptied: list[tuple[Callable[..., None], Any]] = [
-            (self._read_log, (self._process.stdout, echo)),
-            (self._read_events, (events,)),
-        ]
-        if self._process.stderr is not None:
-            emptied.append((self._read_log, (self._process.stderr, lambda data: None)))
+        logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
+        emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
+        emptied += [(self._read_log, pipe) for pipe in logged if pipe[0] is not None]
         self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
@@ -217,9 +213,9 @@ class _Child:
         finally:
             self._end()
         if interrupted:
-            return Ended(exit=self._exit(m.Outcome.INTERRUPTED, "Ctrl-C"))
+            return self._ended(m.Outcome.INTERRUPTED, "Ctrl-C")
         if timed_out:
-            return Ended(exit=self._exit(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)"))
+            return self._ended(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)")
         return self._judge(left_alone)
 
     def _await_news(self, timeout_s: float) -> None:
@@ -238,33 +234,35 @@ class _Child:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
         if code < 0:
             known = {number.value: number.name for number in signal.Signals}
-            return Ended(exit=self._exit(m.Outcome.KILLED, known.get(-code, f"signal {-code}")))
+            return self._ended(m.Outcome.KILLED, known.get(-code, f"signal {-code}"))
         match self._last_word:
             case Failed() as failed:
                 outcome = m.Outcome.EXITED if failed.exited else m.Outcome.RAISED
-                ended = self._exit(outcome, failed.message, failed.traceback)
-                if outcome is m.Outcome.RAISED and not left_alone:  # on its way out with 1; the signal's number is ours
-                    ended = msgspec.structs.replace(ended, exit_code=1)
-                return Ended(exit=ended, failed=failed)
+                # Where it was on its way out with 1, the signal's number is ours.
+                own = 1 if outcome is m.Outcome.RAISED and not left_alone else self._process.returncode
+                return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
-                return Ended(exit=self._exit(m.Outcome.OK))
-        return Ended(exit=self._exit(m.Outcome.RAISED, f"the process ended itself with exit code {code}"))
+                return self._ended(m.Outcome.OK, exit_code=0)
+        return self._ended(m.Outcome.RAISED, f"the process ended itself with exit code {code}")
 
-    def _exit(self, outcome: m.Outcome, message: str = "", traceback: str = "") -> m.Exit:
-        return m.Exit(
+    def _ended(
+        self, outcome: m.Outcome, message: str = "", exit_code: int | None = None, failed: Failed | None = None
+    ) -> Ended:
+        ended = m.Exit(
             outcome=outcome,
             message=message,
-            traceback=traceback,
+            traceback="" if failed is None else failed.traceback,
             during="" if outcome is m.Outcome.OK else self._phase,
-            exit_code=0 if outcome is m.Outcome.OK else self._process.returncode,
+            exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
         )
+        return Ended(exit=ended, failed=failed)
 
     # ---- ending it
 
     def _press_ctrl_c(self) -> None:
         """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
-        if self._process.poll() is not None or self._has_spoken():
+        if self._process.poll() is not None or self._last_word is not None:
             return  # it has ended, or ends: Python has put the handlers of signals back by then
         if WRITE_NOW is not None and self._phase != "start":
             self._process.send_signal(WRITE_NOW)
@@ -272,11 +270,8 @@ class _Child:
         self._signal_group(signal.SIGINT)
         with contextlib.suppress(queue.Empty):
             self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second Ctrl-C
-            if self._has_spoken():
+            if self._last_word is not None:
                 self._news.get(timeout=EXIT_GRACE_S)
-
-    def _has_spoken(self) -> bool:
-        return self._last_word is not None
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent), then take what is left in the pipes."""

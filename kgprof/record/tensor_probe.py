@@ -60,39 +60,35 @@ class TensorProbe(InstalledGraphs):
 
     needs = (FINISH, COMPILE, INSTALL)
 
-    def __init__(self, calls: CallIndex, device: torch.device, buffers: Buffers | None = None) -> None:
+    def __init__(self, calls: CallIndex, buffers: Buffers | None = None) -> None:
         super().__init__()
         self._calls = calls
-        self._device = device
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
         self._steps_marked = self._marks_before = 0
         self._made = _Made()
-        self._buffers = None if buffers is None else _Buffers(buffers, calls, self._made)
+        self._declares = buffers is not None
+        self._buffers = _Buffers(buffers or dict, calls, self._made)
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
-            buffers=None if self._buffers is None else self._buffers.records(),
+            buffers=self._buffers.records() if self._declares else None,
             calls=self._watched_calls,
             steps_marked=self._steps_marked,
             left_out=self._left_out,
         )
 
     def listen(self, undo: ExitStack) -> None:
-        undo.callback(self._forget)
+        undo.callback(self._made.by_storage.clear)
+        undo.callback(lambda: [graph.results.clear() for graph in self._graphs])
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
         self._calls.watchers.append(self)
         undo.callback(self._calls.watchers.remove, self)
-
-    def _forget(self) -> None:
-        self._made.forget()
-        for graph in self._graphs:
-            graph.results.clear()
 
     # ------------------------------------------------------------ around each call of the workload
 
@@ -100,13 +96,12 @@ class TensorProbe(InstalledGraphs):
         self._marks_before = _marks_left()
         if self._watches(self._calls.current):
             self._watched_calls += 1
-            if self._buffers is not None:
-                self._buffers.before()
+            self._buffers.before()
 
     def call_ended(self) -> None:
         self._steps_marked += max(0, self._marks_before - _marks_left())
         call = self._calls.current
-        if self._watches(call) and self._buffers is not None:
+        if self._watches(call):
             self._buffers.after()
         for graph in self._graphs:
             graph.call_ended(call)
@@ -150,9 +145,7 @@ class TensorProbe(InstalledGraphs):
                 return compiled(*args)
             before = graph.before(call, args)
             result = compiled(*args)
-            written = graph.after(call, args, before, result)
-            if self._buffers is not None:
-                self._buffers.ran.update(written)
+            self._buffers.ran.update(graph.after(call, args, before, result))
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
@@ -205,26 +198,23 @@ class _Made:
     """Which graph made a storage: outputs of this call and of earlier ones that are still alive."""
 
     def __init__(self) -> None:
-        self._by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
+        self.by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
         self.taken: dict[int, str] = {}  # storage -> source of the first input of this call that lay in it
 
     def add(self, place: _Place, label: str, call: int) -> None:
-        if len(self._by_storage) < REMEMBERED:
-            self._by_storage[place.storage.cdata] = (place.storage, label, call)
+        if len(self.by_storage) < REMEMBERED:
+            self.by_storage[place.storage.cdata] = (place.storage, label, call)
 
     def maker(self, place: _Place) -> tuple[str, int] | None:
         """The output ("0/0 output 1") and the call that made it."""
-        found = self._by_storage.get(place.storage.cdata)
+        found = self.by_storage.get(place.storage.cdata)
         return found[1:] if found else None
 
     def prune(self, call: int) -> None:
         self.taken.clear()
-        dead = [key for key, (storage, _, made) in self._by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
+        dead = [key for key, (storage, _, made) in self.by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
         for key in dead:
-            del self._by_storage[key]
-
-    def forget(self) -> None:
-        self._by_storage.clear()
+            del self.by_storage[key]
 
 
 # ---------------------------------------------------------------- one graph

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +31,9 @@ from kgprof.workloads.protocol import EvaluationSession, Session
 TIMING_BUDGET_S = 20.0
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
+
+# Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count (torch/_inductor/codecache.py).
+HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
 
 
 class StepClock:
@@ -171,6 +175,41 @@ def _timed(
 
 def _frames_seen_by_dynamo() -> int:
     """Frames that Dynamo was given to compile since the process began; 0 while it is not loaded."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return counters["frames"]["total"] if counters is not None else 0
+
+
+# ---------------------------------------------------------------- one more round
+
+
+def timed_round(
+    session: Session, device: torch.device, options: m.Options, phase: Callable[[str], AbstractContextManager[None]]
+) -> m.TimedRound:
+    """In a process of its own: intervals are over rounds, not over the steps of one process.
+
+    The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round.
+    """
+    with phase("first call"):
+        before_steady = min(max(1, options.warmup), options.steps)
+        warm_up_s = tuple(wall_us(session.step, device) / 1e6 for _ in range(before_steady))
+        for _ in range(options.steps - before_steady):
+            session.step()
+        synchronize(device)
+    with phase("timing"):
+        timed, _ = timing_pass(session, device, options)
+    from_cache: int | m.Skipped
+    compiled: int | m.Skipped
     dynamo = sys.modules.get("torch._dynamo.utils")
-    counters: Callable[..., object] | None = getattr(dynamo, "counters", None)
-    return counters["frames"]["total"] if counters is not None else 0  # type: ignore[index]
+    if (counters := getattr(dynamo, "counters", None)) is not None:
+        graphs = counters["inductor"]  # in this process
+        from_cache, compiled = graphs[HIT], graphs[MISS] + graphs[BYPASS]
+    else:
+        why = "nothing was compiled" if dynamo is None else "this torch counts no cache hits"
+        from_cache = compiled = m.Skipped(reason=why)
+    return m.TimedRound(
+        first_call_s=warm_up_s[0],
+        graphs_from_cache=from_cache,
+        graphs_compiled=compiled,
+        timing=timed,
+        warm_up_s=warm_up_s,
+    )

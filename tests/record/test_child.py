@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from kgprof.errors import UsageError, WorkloadError
-from kgprof.record.failure import describe_failure
-from kgprof.record.job import Failed
+from kgprof.record.job import Failed, describe_failure
 from kgprof.record.run import seed_everything
 from kgprof.record.timing import StepClock, timed_steps
 from tests.record.sessions import Stepping

@@ -17,7 +17,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import recorder, store
 from kgprof.record.children import Ended, Interrupted
 from kgprof.record.job import Job, Task
-from kgprof.record.rounds import timed_round
+from kgprof.record.timing import timed_round
 from tests.record import handmade
 from tests.record.sessions import Evaluating
 
