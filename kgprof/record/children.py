@@ -262,7 +262,7 @@ class _Child:
 
     def _press_ctrl_c(self) -> None:
         """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
-        if self._process.poll() is not None or self._last_word is not None:
+        if self._process.poll() is not None or self._has_spoken():
             return  # it has ended, or ends: Python has put the handlers of signals back by then
         if WRITE_NOW is not None and self._phase != "start":
             self._process.send_signal(WRITE_NOW)
@@ -270,8 +270,11 @@ class _Child:
         self._signal_group(signal.SIGINT)
         with contextlib.suppress(queue.Empty):
             self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second Ctrl-C
-            if self._last_word is not None:
+            if self._has_spoken():
                 self._news.get(timeout=EXIT_GRACE_S)
+
+    def _has_spoken(self) -> bool:
+        return self._last_word is not None
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent), then take what is left in the pipes."""

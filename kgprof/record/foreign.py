@@ -36,19 +36,26 @@ def create(
     """
     store.claim(output)
     store.clear(output)
-    plan = m.Plan(
-        workload=options.workload,
-        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(m.AS_IS,)) for key in keys),
+    plan = as_it_stands(options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason)
+    plan = msgspec.structs.replace(plan, trace_files=trace_files)
+    store.create(output / layout.FOLDER, header(options, plan))
+    return output / layout.FOLDER
+
+
+def as_it_stands(
+    workload: str, keys: Sequence[m.RunKey], device: str, environment: m.Environment, *, reason: str
+) -> m.Plan:
+    """The plan of runs that nobody chose or compares; ``reason``: why Inductor's vector-ISA probe was not timed."""
+    return m.Plan(
+        workload=workload,
+        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(key.mode,)) for key in keys),
         runs=tuple(keys),
         baseline=None,
-        device="cuda" if on_cuda else "cpu",
+        device=device,
         environment=environment,
         vector_isa_probe_s=m.Skipped(reason=reason),
         agreement=False,
-        trace_files=trace_files,
     )
-    store.create(output / layout.FOLDER, header(options, plan))
-    return output / layout.FOLDER
 
 
 def header(options: m.Options, plan: m.Plan) -> m.RecordingHeader:

@@ -119,16 +119,8 @@ class InProcess:
             device=self._device.type,
             passes=(m.PassName.COMPILE, m.PassName.MEMORY),
         )
-        plan = m.Plan(
-            workload=WORKLOAD,
-            strategies=(m.StrategyPlan(name=key.strategy, modes=(key.mode,)),),
-            runs=(key,),
-            baseline=None,
-            device=self._device.type,
-            environment=_environment(self._device),
-            vector_isa_probe_s=_NOT_HERE,
-            agreement=False,
-        )
+        environment, why = _environment(self._device), _NOT_HERE.reason
+        plan = foreign.as_it_stands(WORKLOAD, (key,), self._device.type, environment, reason=why)
         header = m.RecordingHeader(
             schema_version=m.RECORDING_SCHEMA_VERSION,
             created_utc=self._began_utc,

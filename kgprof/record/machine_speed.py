@@ -83,7 +83,6 @@ class MachineClock:
         return us
 
     def _kernel(self) -> float:
-        """Microseconds of one kernel."""
         return timed_us(self._compute, self._device) / self._kernels
 
     def _compute(self) -> None:

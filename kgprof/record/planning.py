@@ -12,7 +12,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record import environment
+from kgprof.record import environment, foreign
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading
@@ -23,16 +23,9 @@ def unloaded_plan(job: Job) -> m.Plan:
     """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    return m.Plan(
-        workload=job.options.workload,
-        strategies=(m.StrategyPlan(name=name, modes=(m.AS_IS,)),),
-        runs=(m.RunKey(strategy=name, mode=m.AS_IS),),
-        baseline=None,
-        device=device.type,
-        environment=environment.describe(device, job.flags),
-        vector_isa_probe_s=m.Skipped(reason="the workload could not be loaded"),
-        agreement=False,
-    )
+    key, described = m.RunKey(strategy=name, mode=m.AS_IS), environment.describe(device, job.flags)
+    why = "the workload could not be loaded"
+    return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
 
 
 def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:

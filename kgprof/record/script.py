@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -248,9 +249,10 @@ class Capture:
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
         def write_compiled() -> None:
-            why = "the program called torch._logging.set_logs itself"
-            lost = (m.Unavailable(capture="torch logs", why=why, incomplete=True),) if self._own_logs else ()
-            lost = (*unavailable((self._marks,)), *lost)
+            lost = [*unavailable((self._marks,))]
+            if self._own_logs:
+                why = "the program called torch._logging.set_logs itself"
+                lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
             compiled = self._compile.answer(call_us, self._options.warmup, *lost, calls=self._step_count(kind))
             place.write(m.PassName.COMPILE, compiled)
 
@@ -341,11 +343,10 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
 
 def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
     """By step, what was counted by mark."""
-    found: dict[int, int] = {}
+    found: Counter[int] = Counter()
     for label, count in counts.items():
-        step = number(int(label))
-        found[step] = found.get(step, 0) + count
-    return found
+        found[number(int(label))] += count
+    return dict(found)
 
 
 def _chosen_artifacts() -> frozenset[str]:

@@ -16,7 +16,7 @@ import inspect
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -82,13 +82,17 @@ class TensorProbe(InstalledGraphs):
         )
 
     def listen(self, undo: ExitStack) -> None:
-        undo.callback(self._made.by_storage.clear)
-        undo.callback(lambda: [graph.results.clear() for graph in self._graphs])
+        undo.callback(self._forget)
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
         self._calls.watchers.append(self)
         undo.callback(self._calls.watchers.remove, self)
+
+    def _forget(self) -> None:
+        self._made.by_storage.clear()
+        for graph in self._graphs:
+            graph.results.clear()
 
     # ------------------------------------------------------------ around each call of the workload
 
@@ -191,6 +195,7 @@ def _place(tensor: Any) -> _Place | None:
         return None
 
 
+_Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
 _NO_VERSION = "an inference tensor has no version, so writes to it are not observable"
 
 
@@ -347,7 +352,7 @@ class _Graph:
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         self._outputs = len(outputs)
         places = [_place(value) for value in outputs]
-        self._meetings(call, [*zip(args, before, strict=True)], [*zip(outputs, places, strict=True)])
+        self._meetings(call, {"input": zip(args, before, strict=True), "output": zip(outputs, places, strict=True)})
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
@@ -365,11 +370,13 @@ class _Graph:
                 _note(self._held.setdefault(result.output, []), result.call)
         self.results = now
 
-    def _meetings(
-        self, call: int, inputs: list[tuple[Any, _Place | None]], outputs: list[tuple[Any, _Place | None]]
-    ) -> None:
-        named = [(f"input {i}", value, place) for i, (value, place) in enumerate(inputs) if place is not None]
-        named += [(f"output {i}", value, place) for i, (value, place) in enumerate(outputs) if place is not None]
+    def _meetings(self, call: int, sides: Mapping[str, Iterable[tuple[Any, _Place | None]]]) -> None:
+        named = [
+            (f"{side} {index}", value, place)
+            for side, tensors in sides.items()
+            for index, (value, place) in enumerate(tensors)
+            if place is not None
+        ]
         for (left, a, at), (right, b, bt) in _meeting(named):
             ours, theirs = at.memory, bt.memory
             offset = theirs.address - ours.address
@@ -420,12 +427,10 @@ class _Graph:
         )
 
 
-def _meeting(
-    named: list[tuple[str, Any, _Place]],
-) -> Iterator[tuple[tuple[str, Any, _Place], tuple[str, Any, _Place]]]:
+def _meeting(named: list[_Named]) -> Iterator[tuple[_Named, _Named]]:
     """Pairs whose ranges of addresses meet, each in the order of ``named``; by a sweep over the addresses."""
     order = {id(entry): position for position, entry in enumerate(named)}
-    active: list[tuple[int, tuple[str, Any, _Place]]] = []
+    active: list[tuple[int, _Named]] = []
     for entry in sorted(named, key=lambda entry: (entry[2].memory.device, entry[2].memory.address)):
         memory = entry[2].memory
         if not memory.size_bytes or not memory.address:
