@@ -215,7 +215,7 @@ class Capture:
 
     def _step_count(self, kind: Kind | None) -> int:
         """With the one that the program's end cut off, where marks begin steps and it was watched."""
-        begins = kind in (Kind.EXPLICIT, Kind.REGION)
+        begins = kind not in (None, Kind.OPTIMIZER)
         return self._steps.ended(kind) + int(begins and not self._stopped)
 
     def write_now(self) -> None:
@@ -307,7 +307,7 @@ class Capture:
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
-            yield "no step was seen: no compiled function, optimizer or kgprof.step() was called"
+            yield "no step was seen: no kgprof.step(), optimizer, compiled function, CUDA graph or nn.Module was called"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)

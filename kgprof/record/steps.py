@@ -1,13 +1,14 @@
-"""What a step of a script is, when the script does not say: three ways to count, and the choice between them.
+"""What a step of a script is, when the script does not say: five ways to count, and the choice between them.
 
-All three are counted while the program runs, because which of them it has is known only then. Everything that a source
-writes down is labelled with the number of *marks* so far, of whichever kind; when the choice is made, a label becomes
-the number of the step.
+All of them are counted while the program runs, because which of them it has is known only then. Everything that a
+source writes down is labelled with the number of *marks* so far, of whichever kind; when the choice is made, a label
+becomes the number of the step.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -35,10 +36,15 @@ class Kind(IntEnum):
     EXPLICIT = 0  # the program calls kgprof.step(), which begins a step
     OPTIMIZER = 1  # the first optimizer that steps; its step ends one
     REGION = 2  # a call of compiled code from code that is not compiled, which begins one
+    REPLAY = 3  # a replay of a CUDA graph that the program recorded itself, which begins one
+    MODULE = 4  # a call of an nn.Module from no other nn.Module, which begins one, where nothing is compiled or trained
 
     @property
     def words(self) -> str:
-        return ("a call of kgprof.step()", "an optimizer step", "a call of a compiled function")[self]
+        return (
+            *("a call of kgprof.step()", "an optimizer step", "a call of a compiled function"),
+            *("a replay of a CUDA graph", "a call of the outermost nn.Module"),
+        )[self]
 
 
 class Steps(CallIndex):
@@ -98,7 +104,7 @@ class Steps(CallIndex):
         """When the first step began, and where each later one did; the end of the last only where a mark ends steps."""
         if kind is None:
             return ()
-        first = (self._times[0],) if self._ahead(kind) else ()
+        first = (self._times[self._kinds.index(Kind.REGION)],) if self._ahead(kind) else ()
         return (*first, *(at for at, marked in zip(self._times, self._kinds, strict=True) if marked == kind))
 
     def ended(self, kind: Kind | None) -> int:
@@ -107,11 +113,11 @@ class Steps(CallIndex):
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled code ran before it."""
-        return int(kind is Kind.OPTIMIZER and self.counts[kind] > 0 and self._kinds[0] != kind)
+        return int(kind is Kind.OPTIMIZER and Kind.REGION in self._kinds[: self._kinds.find(kind)])
 
 
 class StepMarks(Source):
-    """Source: puts the three kinds of marks into ``steps`` while it listens."""
+    """Source: puts the marks of every kind into ``steps`` while it listens."""
 
     name = "step marks"
 
@@ -126,7 +132,9 @@ class StepMarks(Source):
 
         undo.callback(setattr, kgprof, "_on_step", kgprof._on_step)
         kgprof._on_step = marked
-        self.unavailable = "; ".join(filter(None, (self._watch_optimizers(undo), self._watch_regions(undo))))
+        self._watch_replays(undo)
+        lacking = self._watch_optimizers(undo), self._watch_regions(undo), self._watch_modules(undo)
+        self.unavailable = "; ".join(filter(None, lacking))
 
     def _watch_optimizers(self, undo: ExitStack) -> str:
         try:
@@ -170,3 +178,46 @@ class StepMarks(Source):
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
         return ""
+
+    def _watch_replays(self, undo: ExitStack) -> None:
+        """torch's own CUDA graphs are replayed inside a call of compiled code, which is the step."""
+        original = torch.cuda.CUDAGraph.replay
+
+        def replayed(graph: Any) -> None:
+            if not self._steps.counts[Kind.REGION]:
+                self._steps.mark(Kind.REPLAY)
+            original(graph)
+
+        replace(torch.cuda.CUDAGraph, "replay", replayed, undo)
+
+    def _watch_modules(self, undo: ExitStack) -> str:
+        """By a hook on all modules. torch.compile warns about one and would compile it too, so it goes when the program
+        first asks for anything to be compiled; and when it makes an optimizer, whose steps are the program's."""
+        try:
+            from torch._dynamo.eval_frame import OptimizeContext
+            from torch.nn.modules.module import register_module_forward_pre_hook
+        except ImportError as error:
+            return f"this torch has no OptimizeContext or no register_module_forward_pre_hook ({error})"
+        calling = torch.nn.Module._wrapped_call_impl.__code__
+
+        def called(module: torch.nn.Module, args: object) -> None:
+            calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
+            if next(calls, None) is not None and next(calls, None) is None:
+                self._steps.mark(Kind.MODULE)
+
+        leave = register_module_forward_pre_hook(called).remove
+        undo.callback(leave)
+        for made in (OptimizeContext, torch.optim.Optimizer):
+            replace(made, "__init__", _preceded(leave, made.__init__), undo)
+        return ""
+
+
+def _preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
+    """``function``, and ``before`` each time before it."""
+
+    @functools.wraps(function)
+    def both(*args: Any, **kwargs: Any) -> None:
+        before()
+        function(*args, **kwargs)
+
+    return both

@@ -1,4 +1,4 @@
-"""Three ways to count steps at once, and what an event's number is when one of them has been chosen."""
+"""Five ways to count steps at once, and what an event's number is when one of them has been chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def marked(*kinds: Kind) -> Steps:
     return steps
 
 
-E, O, R = Kind.EXPLICIT, Kind.OPTIMIZER, Kind.REGION  # noqa: E741
+E, O, R, G, M = Kind  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,11 @@ E, O, R = Kind.EXPLICIT, Kind.OPTIMIZER, Kind.REGION  # noqa: E741
         # nothing compiled before it: the first step can only begin with it
         ((O, R, O), O, [-1, 0, 0, 1], 1),
         ((O, E, R), E, [-1, -1, 0, 0], 0),
+        ((M, M), M, [-1, 0, 1], 1),
+        ((M, G, G), G, [-1, -1, 0, 1], 1),
+        # what a module did before there was an optimizer is before the first step
+        ((M, M, O, O), O, [-1, -1, -1, 0, 1], 1),
+        ((M, R, O), O, [-1, 0, 0, 1], 1),
     ],
 )
 def test_the_preferred_kind_there_is_decides_what_every_label_means(
@@ -93,7 +98,7 @@ def test_each_kind_is_marked_once_and_afterwards_everything_is_as_it_was() -> No
     first.step()
     inner(torch.ones(2))
 
-    assert steps.counts == [1, 2, 2]
+    assert steps.counts == [1, 2, 2, 0, 0]
     assert (eval_frame._callback_from_stance, kgprof._on_step) == before
 
 
@@ -117,4 +122,36 @@ def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
         with_marks = graphs_and_breaks()
 
     assert with_marks == without
-    assert steps.counts == [0, 0, 2]
+    assert steps.counts == [0, 0, 2, 0, 0]
+
+
+def module_hooks() -> int:
+    from torch.nn.modules import module
+
+    return len(module._global_forward_pre_hooks)
+
+
+def test_where_nothing_is_compiled_or_trained_a_call_of_the_outermost_module_is_a_step() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU()))
+    steps = Steps()
+
+    with listening([StepMarks(steps)]):
+        for _ in range(3):
+            model(torch.ones(2))
+        model[0](torch.ones(2))
+
+    assert (steps.counts[M], steps.chosen, module_hooks()) == (4, M, 0)
+
+
+def test_the_hook_on_modules_is_gone_before_anything_is_compiled_or_trained() -> None:
+    model, steps = torch.nn.Linear(2, 2), Steps()
+
+    with listening([StepMarks(steps)]):
+        assert module_hooks() == 1
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        assert module_hooks() == 0
+        compiled(torch.ones(2))
+    with listening([StepMarks(steps)]):
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        assert module_hooks() == 0
+    assert steps.counts[R] == 1
