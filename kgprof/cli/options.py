@@ -19,6 +19,7 @@ DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
 PASSES = tuple(str(name) for name in m.PassName)
 SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))  # of its one run
+TIMED_BELOW_S = 60.0  # of a script whose passes were not chosen: a shorter one runs once more for TIMING
 MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 
@@ -201,7 +202,7 @@ def passes_help() -> str:
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
         f"Which passes to make: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
-        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it. "
+        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it, and timing if that took less than {TIMED_BELOW_S:.0f} s. "
         f"{', '.join(reruns[:-1])} and {reruns[-1]} run it once more each]"
     )
 
@@ -349,6 +350,8 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves none of --steps {given['steps']} for steady state"
         raise UsageError(lacking, hint="ask for more --steps")
+    if programs.is_program(workload) and not given.get("passes"):
+        given["timing_below_s"] = TIMED_BELOW_S
     given["passes"] = passes_of(workload, given)
     rounds = given.get("rounds", DEFAULTS.rounds)
     if rounds > 1 and programs.is_program(workload):

@@ -45,6 +45,7 @@ class Options(Model, frozen=True, kw_only=True):
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
     max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
     duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
+    timing_below_s: float | None = None  # of a script: if its run took less, it runs once more for TIMING
 
     def wants(self, name: PassName) -> bool:
         return name in self.passes if self.passes else PASSES[name].by_default

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -158,16 +159,26 @@ class _Recording:
         self.header = foreign.header(options, plan)
 
     def run_program(self, key: m.RunKey) -> None:
-        """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for."""
-        asked = self.header.options.passes
+        """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for; a short
+        program also for TIMING, if nothing else was asked for."""
+        options, began = self.header.options, time.monotonic()
         for name, declared in m.PASSES.items():
-            if name not in asked and not declared.listens:
+            if name not in options.passes and not declared.listens:
                 store.write_pass(self.folder, key, name, m.Skipped(reason=declared.not_in_script))
         folder = layout.run_folder(self.folder, key)
         store.write_json(folder / layout.EVALUATION, m.Skipped(reason="a script has no evaluation"))
-        reruns = [(name,) for name in asked if m.PASSES[name].reruns]
-        for passes in (tuple(name for name in asked if not m.PASSES[name].reruns), *reruns):
-            if self._start(Task.SCRIPT, key, passes).outcome != "ok":
+        if self._start(Task.SCRIPT, key, tuple(n for n in options.passes if not m.PASSES[n].reruns)).outcome != "ok":
+            return
+        reruns, took_s = [name for name in options.passes if m.PASSES[name].reruns], time.monotonic() - began
+        if options.timing_below_s is not None:
+            if took_s < options.timing_below_s:
+                reruns = [m.PassName.TIMING]
+            else:
+                limit = f"only a program that takes less than {options.timing_below_s:g} s is run again without asking"
+                why = f"{limit}, and this one took {took_s:.0f} s: --passes with timing in it"
+                store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
+        for name in reruns:
+            if self._start(Task.SCRIPT, key, (name,)).outcome != "ok":
                 return
 
     def measure(self, key: m.RunKey) -> bool:
@@ -268,7 +279,7 @@ class _Recording:
                 log=log,
                 caches=self._caches(task, key, number),
                 on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
-                echo=self._echo if task is Task.SCRIPT else (lambda data: None),
+                echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
             )
         except Interrupted as interrupted:
             if exit_file is not None:
@@ -290,17 +301,22 @@ class _Recording:
             return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
         if job.task is Task.PROBE:
             return run / layout.PROBE_LOG, run / layout.exit_name(True)
-        is_rerun = job.task is Task.SCRIPT and passes and m.PASSES[passes[0]].reruns
-        return run / (f"{passes[0]}_{layout.LOG}" if is_rerun else layout.LOG), run / layout.exit_name(False)
+        return run / (f"{passes[0]}_{layout.LOG}" if is_rerun(job) else layout.LOG), run / layout.exit_name(False)
 
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the probe's own files: compiling those once more would count as compile time.
 
-        A further round finds those of the run's first process warm, which are kept until the last one.
+        A further round, and a script's rerun, find those of the run's first process warm.
         """
         told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
         rounds = self.header.options.rounds
-        shared = rounds > 1 and key is not None and task in (Task.MEASURE, Task.ROUND)
+        shared = task is Task.SCRIPT or (rounds > 1 and task in (Task.MEASURE, Task.ROUND))
         name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
-        kept = shared and number < rounds
+        kept = task is Task.SCRIPT or (shared and number < rounds)
         return Caches(folder=self._scratch / name, seed=self._scratch / PROBE_CACHE, extra=told, kept=kept)
+
+
+def is_rerun(job: Job) -> bool:
+    """Of a script, which has printed everything before."""
+    passes = job.options.passes
+    return job.task is Task.SCRIPT and bool(passes) and m.PASSES[passes[0]].reruns
