@@ -116,6 +116,14 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
         return self.unit == "us/step", self.value
 
 
+class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
+    """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
+
+    us_per_step: float
+    how: str  # what the bound is made of
+    measured_in: tuple[PassName, ...]
+
+
 class Finding(Model, frozen=True, kw_only=True):
     rule: str  # the rule's id
     level: Level
@@ -128,6 +136,8 @@ class Finding(Model, frozen=True, kw_only=True):
     detail: str = ""  # torch's own words, over several lines
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
+    saves: Saving | Skipped = Skipped(reason="nothing measured bounds what removing it would save")
+    fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
 
     @property
     def alone(self) -> str:
