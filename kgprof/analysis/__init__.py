@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis import memory, ranks
+from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
@@ -80,6 +81,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         findings=findings,
         rules=collectors.RULES,
         omissions=omissions(recording, runs),
+        actions=actions(evidence, runs, findings),
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,

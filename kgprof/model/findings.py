@@ -145,6 +145,19 @@ class Finding(Model, frozen=True, kw_only=True):
         return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
 
 
+class Action(Model, frozen=True, kw_only=True):
+    """One thing to do next."""
+
+    run: RunKey
+    rule: str
+    finding: str  # fingerprint of the finding that it mends
+    text: str  # what happens now
+    location: Location | None
+    fix: str  # as code; empty: the rule's remedy
+    saves: Saving | Skipped
+    share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
+
+
 class PracticeStatus(StrEnum):
     PASS = "pass"
     FAIL = "fail"

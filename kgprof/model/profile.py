@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgprof.model.comparison import Comparison, TraceDifference
-from kgprof.model.findings import ChecklistItem, Finding, Rule
+from kgprof.model.findings import Action, ChecklistItem, Finding, Rule
 from kgprof.model.kernels import KindOverride
 from kgprof.model.options import Options, RunKey
 from kgprof.model.plan import Environment, StrategyPlan, TraceFile, WorkUnit
@@ -59,6 +59,7 @@ class Profile(Model, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
     omissions: tuple[Omission, ...]
+    actions: tuple[Action, ...] = ()  # what to do next, what could save most first
     checklist: tuple[ChecklistItem, ...] = ()
     trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only
