@@ -28,6 +28,7 @@ from kgprof.measures import holistic_check, host, host_stacks, kernels, times
 from kgprof.measures.economics import economics
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.rounds import rounds
+from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
@@ -159,6 +160,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         slow_first=slow_first,
         economics=run.once(economics),
+        phases=run.once(training_phases),
     )
 
 

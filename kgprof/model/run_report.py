@@ -14,7 +14,7 @@ from kgprof.model.passes import Compilation, Exit, MemoryPeaks
 from kgprof.model.plan import WorkUnit
 from kgprof.model.recording import ScriptRun
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread
+from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TrainingPhases
 
 
 class RecompileEntry(Model, frozen=True, kw_only=True):
@@ -92,6 +92,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
+    phases: TrainingPhases | Skipped = Skipped(reason="this run is no training, or was not traced")
 
     @property
     def counts_units(self) -> bool:
