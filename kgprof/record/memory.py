@@ -13,7 +13,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
-from kgprof.record.call_index import CallIndex, CountedSession
+from kgprof.record.call_index import CallIndex
 from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
@@ -32,11 +32,11 @@ def measure(run: Run) -> None:
 def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:
     """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
     calls = CallIndex()
-    counted = CountedSession(session, calls)
+    step = calls.counted(session.step)
     buffers = session.buffers if isinstance(session, BufferSession) else None
     syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, buffers)
     with listening((syncs, tensors)):
-        step_us = tuple(timing.wall_us(counted.step, device) for _ in range(options.steps))
+        step_us = tuple(timing.wall_us(step, device) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
     read, held = syncs.records(), tensors.records()
     return m.MemoryPass(
