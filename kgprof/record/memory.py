@@ -50,25 +50,6 @@ def memory_pass(session: Session, device: torch.device, options: m.Options, *, p
     )
 
 
-def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
-    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
-    for record in read.records:
-        yield from (frame.file for frame in record.frames)
-    for graph in held.graphs:
-        yield graph.file
-        for write in graph.in_place:
-            yield from (frame.file for frame in write.frames)
-        for tensor in graph.inputs:
-            yield from (frame.file for one in tensor.held for frame in one.frames)
-    if any(buffer.moved for buffer in held.buffers or ()):
-        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-        # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
-        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-
-
-# ---------------------------------------------------------------- peaks
-
-
 def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm: at their worst, and what was held before them.
 
@@ -109,3 +90,19 @@ def _resident(field: str) -> int | m.Skipped:
         return m.Skipped(reason=f"{STATUS}: {error.strerror or error}")
     found = next((line for line in lines if line.startswith(f"{field}:")), None)
     return m.Skipped(reason=f"{STATUS} has no {field}") if found is None else int(found.split()[1]) * 1024
+
+
+def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
+    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
+    for record in read.records:
+        yield from (frame.file for frame in record.frames)
+    for graph in held.graphs:
+        yield graph.file
+        for write in graph.in_place:
+            yield from (frame.file for frame in write.frames)
+        for tensor in graph.inputs:
+            yield from (frame.file for one in tensor.held for frame in one.frames)
+    if any(buffer.moved for buffer in held.buffers or ()):
+        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+        # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
+        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
