@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
 from kgprof.render.quantity import of_width as of_width
+from kgprof.render.table import Drawing
 from kgprof.wording import plural
 
 # One letter a kind, so that a bar can be read without its colours.
@@ -69,6 +71,13 @@ class LegendEntry:
     letter: str
     name: str
     meaning: str
+    family: str = "k"  # FAMILY-KIND is the class of its colour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend(Drawing):
+    kind: ClassVar[str] = "legend"
+    entries: tuple[LegendEntry, ...]
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
@@ -140,7 +149,10 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 
 def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
-    present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
+    return legend_of({part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)})
+
+
+def legend_of(present: Collection[str]) -> tuple[LegendEntry, ...]:
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

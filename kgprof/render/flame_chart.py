@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from kgprof import model as m
+from kgprof.render.chart import Legend, LegendEntry
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor, run_name
 from kgprof.render.quantity import figure, milliseconds, percent
-from kgprof.render.table import Table, plain
+from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
 NAME = 100  # characters of a name in a box's title, and of its place
-_LONGEST = 3  # functions that the sentence above the drawing names
+LONGEST = 3  # functions that the sentence above the drawing names
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
 
@@ -36,62 +36,93 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlameChart:
-    anchor: str
-    run: str
-    caption: str
-    summary: str  # one sentence; also what the drawing is called
-    drawing: Icicle | None
-    missing: str  # why there is no drawing
-    legend: tuple[tuple[str, str, str], ...]  # kind, name, meaning
-    notes: tuple[str, ...]
-    table: Table
-    table_rest: str
-
-
 def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
     return [(index, run, run.flame) for index, run in enumerate(runs) if isinstance(run.flame, m.FlameGraph)]
 
 
-def flame_charts(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[FlameChart, ...]:
+def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
     graphs = drawable(runs)
     trees = min(len(graphs), limits.flames)
-    charts = []
+    folds = []
     for place, (index, run, flame) in enumerate(graphs):
-        drawing = icicle(_items(flame, root), limits, trees=trees) if place < trees else None
-        present = {kind_of(frame) for frame in flame.frames} - {"step"}
+        name, summary, blocks = run_name(run, limits), _summary(flame, limits), list[Block]()
+        drawing = None
+        if place < trees:
+            label = f"Host stacks of {name}. {summary}"
+            drawing = icicle(_items(flame, root), limits, trees=trees, label=label)
+            present = {kind_of(frame) for frame in flame.frames} - {"step"}
+            entries = (
+                LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
+                for kind, (name, meaning) in KINDS.items()
+                if kind in present
+            )
+            blocks.append(Legend(entries=tuple(entries)))
+        blocks += drawing_and_notes(drawing, _notes(flame, drawing, limits))
+        if flame.top[: limits.host_rows]:
+            title = "The functions with the most time of their own, as a table"
+            blocks.append(Fold(title, blocks=tuple(_functions(flame, name, root, limits)), style=""))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        chart = FlameChart(
-            anchor=anchor(index),
-            run=run_name(run, limits),
-            caption=f"{time} ms a {_per(flame)} over {plural(flame.steps, _per(flame))}, "
-            f"{flame.measured_in.upper()} pass",
-            summary=_summary(flame, limits),
-            drawing=drawing,
-            missing="" if drawing else "left out of this page to keep it small; report.json holds it",
-            legend=tuple((kind, name, meaning) for kind, (name, meaning) in KINDS.items() if kind in present),
-            notes=tuple(_notes(flame, drawing, limits)),
-            table=_table(flame, root, limits),
-            table_rest=_rest(flame, limits),
+        caption = f"{time} ms a {_per(flame)} over {plural(flame.steps, _per(flame))}, {flame.measured_in.upper()} pass"
+        folds.append(
+            Fold(
+                name,
+                blocks=tuple(blocks),
+                caption=caption,
+                lead=f"{summary}.",
+                anchor=f"flame-{anchor(index)}",
+                open=not place,
+            )
         )
-        charts.append(chart)
-    return tuple(charts)
+    return tuple(folds)
+
+
+# ---------------------------------------------------------------- of one run, and of two
+
+
+def drawing_and_notes(drawing: Icicle | None, notes: Iterable[str]) -> Iterator[Block]:
+    """``drawing``: None where the page has no room for it."""
+    yield drawing or "No flame graph: left out of this page to keep it small; report.json holds it."
+    yield from (f"{note}." for note in notes)
+
+
+def not_drawn(drawing: Icicle | None) -> Iterator[str]:
+    if drawing and drawing.left_out:
+        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
 
 
 def kind_of(frame: m.StackFrame) -> str:
     return frame.kind if frame.kind in KINDS else "python"
 
 
-def place_of(file: str, line: int, root: str) -> str:
-    path = relative(file, root)
-    return f"{path}:{line}" if path and line else path
+def name_of(flame: m.FlameGraph | m.FlameDifference, frame: int, length: int = NAME) -> str:
+    return one_line(flame.names[flame.frames[frame].name], length)
+
+
+def kind_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
+    place = one_line(_place(flame, frame, root), NAME)
+    return f"{KINDS[kind_of(flame.frames[frame])][0]}{f', {place}' if place else ''}"
+
+
+def name_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str, limits: Limits) -> str:
+    """For a table: what has no place says its kind."""
+    known = flame.frames[frame]
+    place = _place(flame, frame, root) or KINDS[kind_of(known)][0]
+    return one_line(f"{flame.names[known.name]} ({place})", limits.name)
+
+
+def _place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
+    known = flame.frames[frame]
+    path = relative(flame.names[known.file], root)
+    return f"{path}:{known.line}" if path and known.line else path
 
 
 def short_name(name: str) -> str:
     """What fits into a box: the kind says the rest."""
     shorter = _SHORT.match(name)
     return shorter[1] if shorter and shorter[1] else name
+
+
+# ---------------------------------------------------------------- of one run
 
 
 def _per(flame: m.FlameGraph) -> str:
@@ -105,12 +136,9 @@ def _whole(flame: m.FlameGraph) -> int:
 
 def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it took."""
-    per, whole, names, titles = _per(flame), _whole(flame), [], []
-    for frame in flame.frames:
-        name, place = flame.names[frame.name], place_of(flame.names[frame.file], frame.line, root)
-        names.append(one_line(name, NAME))
-        titles.append(f"{names[-1]}\n{KINDS[kind_of(frame)][0]}{f', {one_line(place, NAME)}' if place else ''}")
-    items = []
+    per, whole, items = _per(flame), _whole(flame), []
+    names = [name_of(flame, frame) for frame in range(len(flame.frames))]
+    titles = [f"{name}\n{kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
         calls = figure(flame.calls[node] / flame.steps)
         own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
@@ -126,16 +154,12 @@ def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
     return tuple(items)
 
 
-# ---------------------------------------------------------------- sentences and the table
-
-
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     """Which functions took longest, and how long the recorder's frames took with what they called."""
     whole = _whole(flame)
     longest = [
-        f"{one_line(flame.names[flame.frames[row.frame].name], min(limits.name, NAME))} "
-        f"({percent(row.self_ns / whole)})"
-        for row in flame.top[:_LONGEST]
+        f"{name_of(flame, row.frame, min(limits.name, NAME))} ({percent(row.self_ns / whole)})"
+        for row in flame.top[:LONGEST]
         if row.self_ns
     ]
     lead = f"Most time of their own took {', '.join(longest)}" if longest else "No function took any time of its own"
@@ -156,8 +180,7 @@ def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Itera
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
             f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
         )
-    if drawing and drawing.left_out:
-        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
+    yield from not_drawn(drawing)
     if flame.other_threads_ns:
         yield (
             f"Other threads ran operators for {milliseconds(flame.other_threads_ns / flame.steps / 1e3)} ms a "
@@ -165,28 +188,22 @@ def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Itera
         )
 
 
-def _table(flame: m.FlameGraph, root: str, limits: Limits) -> Table:
-    per, rows = _per(flame), []
-    for row in flame.top[: limits.host_rows]:
-        frame = flame.frames[row.frame]
-        where = place_of(flame.names[frame.file], frame.line, root) or KINDS[kind_of(frame)][0]
-        cells = (
-            one_line(f"{flame.names[frame.name]} ({where})", limits.name),
+def _functions(flame: m.FlameGraph, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
+    """Those that took longest, and what the others come to."""
+    per, shown = _per(flame), flame.top[: limits.host_rows]
+    rows = (
+        (
+            name_and_place(flame, row.frame, root, limits),
             figure(row.self_ns / flame.steps / 1e3),
             percent(row.self_ns / _whole(flame)),
             figure(row.total_ns / flame.steps / 1e3),
             figure(row.calls / flame.steps),
         )
-        rows.append(cells)
+        for row in shown
+    )
     headings = ("function", f"self \N{MICRO SIGN}s/{per}", "share", "with callees", f"calls/{per}")
-    return plain("Functions by their own time, STACK pass", headings, rows)
-
-
-def _rest(flame: m.FlameGraph, limits: Limits) -> str:
-    shown = flame.top[: limits.host_rows]
-    others = flame.functions - len(shown)
-    if not others:
-        return ""
-    remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
-    time = figure(remaining / flame.steps / 1e3)
-    return f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {_per(flame)}"
+    yield plain(f"Functions of {name} by their own time, STACK pass", headings, rows)
+    if others := flame.functions - len(shown):
+        remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
+        time = figure(remaining / flame.steps / 1e3)
+        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {per}."

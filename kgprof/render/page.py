@@ -40,9 +40,9 @@ from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.embedded_profile import Packed
 from kgprof.render.finding_list import FindingGroup, finding_list
-from kgprof.render.flame_chart import drawable, flame_charts
+from kgprof.render.flame_chart import drawable, flame_folds
 from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
-from kgprof.render.flame_difference_chart import differing, flame_difference_charts
+from kgprof.render.flame_difference_chart import differing, flame_difference_folds
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import logs
 from kgprof.render.quantity import count, figure, milliseconds
@@ -261,16 +261,16 @@ def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Lim
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Kernels against the card", short="Against the card", blocks=against)
     if timeline_chart.known(profile.runs):
-        drawn = timeline_chart.step_charts(runs, limits)
-        yield _section(limits, "step", "One step", drawings={"charts": drawn})
+        drawn = {"folds": timeline_chart.step_folds(runs, limits)}
+        yield _section(limits, "step", "One step", drawings=drawn)
     if timed:
         yield _section(limits, "host", "Host functions", short="Host", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        differences = {"charts": flame_difference_charts(compared, root, limits), "legend": FLAME_DIFFERENCES}
+        differences = {"folds": (FLAME_DIFFERENCES, *flame_difference_folds(compared, root, limits))}
         title = "Host stacks, base and head"
         yield _section(limits, "flame-difference", title, short="Stacks, both", drawings=differences)
     if drawable(profile.runs):
-        flames = {"charts": flame_charts(runs, root, limits)}
+        flames = {"folds": flame_folds(runs, root, limits)}
         yield _section(limits, "flame", "Host stacks", short="Stacks", drawings=flames)
 
 
