@@ -16,8 +16,9 @@ def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
+def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+    """Columns, and why they have no figure, each reason once; its runs only where not all share it. A dash alone is
+    read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
         for run in runs:
@@ -26,7 +27,7 @@ def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tu
                 names, slugs = found.setdefault(cell.title, ({}, {}))
                 names[column.name] = slugs[run.key.slug] = None
     return tuple(
-        (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
+        (", ".join(names), f"{reason} ({', '.join(slugs)})" if len(slugs) < len(runs) else reason)
         for reason, (names, slugs) in found.items()
     )
 
