@@ -86,30 +86,24 @@ def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.K
 
 def scale_us(runs: Sequence[m.RunReport]) -> float:
     """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
-    return max(
-        (sum(part.per_step_us for part in breakdown.parts(kernels)) for _, _, kernels in broken_down(runs)),
-        default=0.0,
-    )
+    bars = (breakdown.parts(kernels) for _, _, kernels in broken_down(runs))
+    return max((sum(part.per_step_us for part in parts) for parts in bars), default=0.0)
 
 
 def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale = scale_us(runs) or 1.0
-    drawn = []
+    scale, drawn = scale_us(runs) or 1.0, []
     for index, run, kernels in broken_down(runs):
-        parts = breakdown.parts(kernels)
-        whole = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
-        words = [f"{breakdown.NAMES[p.kind]} {milliseconds(p.per_step_us)} ms ({percent(p.share)})" for p in parts]
+        whole, words, parts = milliseconds(kernels.window_us / breakdown.steps_of(kernels)), [], []
+        for part in breakdown.parts(kernels):
+            words.append(f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})")
+            length = part.per_step_us / scale
+            parts.append(Part(kind=part.kind, letter=LETTERS[part.kind], length=length, share=part.share))
         bar = Bar(
             anchor=anchor(index),
             run=run_name(run, limits),
             caption=_caption(run, kernels),
             description=f"{whole} ms per step: {', '.join(words)}",
-            segments=of_parts(
-                [
-                    Part(kind=part.kind, letter=LETTERS[part.kind], length=part.per_step_us / scale, share=part.share)
-                    for part in parts
-                ]
-            ),
+            segments=of_parts(parts),
         )
         drawn.append(bar)
     return tuple(drawn)

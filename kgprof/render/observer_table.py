@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.render.quantity import DASH, ratio
-from kgprof.render.table import Cell, Table, columns, row
+from kgprof.render.table import Cell, Table, plain
 from kgprof.wording import plural
 
 _OBSERVERS: tuple[m.PassName, ...] = tuple(name for name in m.PassName if name is not m.PassName.TIMING)
@@ -25,13 +25,8 @@ def observer_table(runs: Sequence[m.RunReport]) -> Table:
             else:
                 cells[cost.observer] = Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
         if run.observers:
-            rows.append(row(run.key.slug, *(cells[name] for name in passes)))
-    return Table(
-        label="Observer cost per run",
-        columns=columns("run", *(name.upper() for name in passes)),
-        rows=tuple(rows),
-        style="sortable",
-    )
+            rows.append((run.key.slug, *(cells[name] for name in passes)))
+    return plain("Observer cost per run", ("run", *(name.upper() for name in passes)), rows)
 
 
 def passes(profile: m.Profile) -> frozenset[str]:
