@@ -22,7 +22,6 @@ from kgprof.errors import InputError
 
 T = TypeVar("T")
 
-# Of a Rule; those in a Profile of an earlier kgprof do not state them.
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"
@@ -144,9 +143,8 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     if block is None or not block[2]:
         raise InputError("the report breaks off before the end of its Profile", path=path, hint="fetch it again")
     if not block[1].strip():
-        raise InputError(
-            "this report carries no Profile: it was left out to keep the page below 1 MB", path=path, hint=USE_JSON
-        )
+        why = "this report carries no Profile: it was left out to keep the page below 1 MB"
+        raise InputError(why, path=path, hint=USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
     words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
@@ -154,19 +152,12 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
     """A Profile from its JSON, a newer or an older one refused in words. Raises InputError."""
-    version = _of_json(data, _Versioned, path).schema_version
-    if version < m.PROFILE_SCHEMA_VERSION:
-        raise InputError(
-            f"Profile schema {version} is older than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
-            path=path,
-            hint="give the Recording itself, which every later kgprof reads",
-        )
-    if version > m.PROFILE_SCHEMA_VERSION:
-        raise InputError(
-            f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
-            path=path,
-            hint="update kgprof",
-        )
+    version, known = _of_json(data, _Versioned, path).schema_version, m.PROFILE_SCHEMA_VERSION
+    if version != known:
+        age, hint = "newer", "update kgprof"
+        if version < known:
+            age, hint = "older", "give the Recording itself, which every later kgprof reads"
+        raise InputError(f"Profile schema {version} is {age} than this kgprof reads ({known})", path=path, hint=hint)
     return _of_json(data, m.Profile, path)
 
 

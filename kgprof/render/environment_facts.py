@@ -51,9 +51,7 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         *machine.flags.items(),
     ]
     return tuple(
-        Fact(name=name, value=value.reason, missing=True)
-        if isinstance(value, m.Skipped)
-        else Fact(name=name, value=value)
+        Fact(name=name, value=value if isinstance(value, str) else value.reason, missing=not isinstance(value, str))
         for name, value in pairs[: limits.lines]
     )
 

@@ -14,22 +14,22 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure
 from kgprof.render.table import Fact, timed
 
-STATUSES = (
-    m.PracticeStatus.FAIL,
-    m.PracticeStatus.PASS,
-    m.PracticeStatus.NOT_OBSERVED,
-)  # in the order in which they are shown
+# In the order in which they are shown.
+STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_OBSERVED)
 MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )
-MARKS = {"fail": "\u2715", "pass": "\u2713", "not observed": "?"}
+MARKS = {
+    m.PracticeStatus.FAIL: "\N{MULTIPLICATION X}",
+    m.PracticeStatus.PASS: "\N{CHECK MARK}",
+    m.PracticeStatus.NOT_OBSERVED: "?",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Practice:
-    status: str  # a word of STATUSES, for the colour
+    status: m.PracticeStatus
     mark: str
-    word: str
     title: str
     evidence: str
     anchors: tuple[str, ...]  # of the findings that speak against it
@@ -54,13 +54,11 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    items = sorted(profile.checklist, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
-    for item in items[: limits.lines]:
+    for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status))[: limits.lines]:
         known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
         practice = Practice(
-            status=item.status if item.status in STATUSES else "not observed",
-            mark=MARKS.get(item.status, "?"),
-            word=item.status,
+            status=item.status,
+            mark=MARKS[item.status],
             title=item.title,
             evidence=item.evidence,
             anchors=tuple(dict.fromkeys(known))[: limits.lines],
@@ -89,16 +87,15 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             (always, trade_off.net_always),
         )
         at = trade_off.location
-        weighed.append(
-            Weighing(
-                verdict=trade_off.verdict,
-                text=trade_off.text,
-                place=place(at, profile.environment.source_root, limits) if at else None,
-                guarded=guarded,
-                always=always,
-                figures=tuple(_fact(what, value) for what, value in figures),
-            )
+        weighing = Weighing(
+            verdict=trade_off.verdict,
+            text=trade_off.text,
+            place=place(at, profile.environment.source_root, limits) if at else None,
+            guarded=guarded,
+            always=always,
+            figures=tuple(_fact(what, value) for what, value in figures),
         )
+        weighed.append(weighing)
     return tuple(weighed)
 
 

@@ -21,6 +21,7 @@ from kgprof.render.table import (
     known,
     missing,
     number,
+    plain,
     row,
     whole,
 )
@@ -44,20 +45,12 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
     found = placed(runs)
     if not found:
         return ()
-    first = found[0][3]
-    ceilings = Table(
-        label="Ceilings of this card",
-        columns=columns("ceiling", "median", "minimum to maximum"),
-        rows=tuple(
-            row(
-                Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)),
-                rate(ceiling.median, ceiling.unit),
-                f"{rate(ceiling.minimum, ceiling.unit)} to {rate(ceiling.maximum, ceiling.unit)}, "
-                f"n = {ceiling.samples:,}",
-            )
-            for ceiling in first.ceilings
-        ),
-    )
+    first, rows = found[0][3], []
+    for ceiling in first.ceilings:
+        name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
+        extent = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
+        rows.append((name, rate(ceiling.median, unit), extent))
+    ceilings = plain("Ceilings of this card", ("ceiling", "median", "minimum to maximum"), rows, style="")
     without = f"No ceilings: {first.without}. Rates stand below, held against nothing."
     blocks: list[Block] = [ceilings if first.ceilings else without, first.rule]
     for index, run, kernels, roofline in found:
@@ -152,12 +145,12 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
 
 def _bound(launches: m.KernelLaunches) -> Cell:
     """The verdict, and what of the ceiling was reached."""
-    if isinstance(launches.bound, m.Skipped):
-        return missing(launches.bound)
-    if isinstance(launches.of_ceiling, m.Skipped):
-        return missing(launches.of_ceiling)
-    reached = launches.of_ceiling
-    return Cell(launches.bound, value=reached, bar=reached, details=(f"{percent(reached)} of the ceiling",))
+    bound, reached = launches.bound, launches.of_ceiling
+    if isinstance(bound, m.Skipped):
+        return missing(bound)
+    if isinstance(reached, m.Skipped):
+        return missing(reached)
+    return Cell(bound, value=reached, bar=reached, details=(f"{percent(reached)} of the ceiling",))
 
 
 def _extent(extent: Sequence[int]) -> str:

@@ -65,14 +65,13 @@ def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits
         carried, address = trace.run in which, trace.link
         if carried and trace.data is not None:
             address = f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}"
-        links.append(
-            TraceLink(
-                run=one_line(trace.run.slug, limits.name),
-                measured_in=trace.measured_in.upper(),
-                size=size(trace.size_bytes),
-                file_name=one_line(trace.file_name, limits.name),
-                address=address,
-                carried=carried,
-            )
+        link = TraceLink(
+            run=one_line(trace.run.slug, limits.name),
+            measured_in=trace.measured_in.upper(),
+            size=size(trace.size_bytes),
+            file_name=one_line(trace.file_name, limits.name),
+            address=address,
+            carried=carried,
         )
+        links.append(link)
     return tuple(links)
