@@ -20,6 +20,7 @@ from kgprof.render.holistic_table import (
     versions,
 )
 from kgprof.render.html import LEVELS
+from kgprof.render.table import Fold
 from kgprof.render.visible import one_line
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
@@ -70,7 +71,8 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
     assert texts(kernels.only("kernels that differ", "difference")) == (("triton_poi_fused_index_mul_0", "+710.00 %"),)
     assert notes(fold.blocks) == ("19 more kernels that differ in report.json.",)
     assert [outcome for _, outcome in texts(calls)] == ["ok", "empty", "raised", "not called"]
-    assert calls.notes == ("HolisticTraceAnalysis 0.5.0, pandas 3.1.1",)
+    assert isinstance(fold.blocks[-1], Fold)
+    assert notes(fold.blocks[-1].blocks) == ("HolisticTraceAnalysis 0.5.0, pandas 3.1.1",)
 
 
 @pytest.mark.parametrize(
