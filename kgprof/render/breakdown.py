@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import milliseconds, percent
-from kgprof.render.table import Cell, Table, plain
+from kgprof.render.table import Cell, Table, plain, row
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -126,5 +126,5 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
             else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
             for kind in kinds
         )
-        rows.append((run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
+        rows.append(row(run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
     return plain("Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows)

@@ -14,22 +14,8 @@ from kgprof.render.quantity import of_width as of_width
 from kgprof.render.table import Drawing
 from kgprof.wording import plural
 
-# One letter a kind, so that a bar can be read without its colours.
-LETTERS = {
-    "gemm": "G",
-    "attention": "A",
-    "convolution": "V",
-    "normalisation": "N",
-    "pointwise": "P",
-    "reduction": "R",
-    "index": "I",
-    "sort": "S",
-    "copy": "C",
-    "communication": "M",
-    "framework": "F",
-    "other": "O",
-    breakdown.IDLE: "",
-}
+# One letter a kind but idle, in their order, so that a bar can be read without its colours.
+LETTERS = {kind: letter for (kind, _, _), letter in zip(breakdown.KINDS, (*"GAVNPRISCMFO", ""), strict=True)}
 _LETTER_FROM = 0.025  # of the bar's width: narrower segments carry no letter
 _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, milliseconds
-from kgprof.render.table import Cell, Table, known, number, plain, timed
+from kgprof.render.table import Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
@@ -27,7 +27,7 @@ HEADINGS = (
 def economics_table(profile: m.Profile, limits: Limits) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)[: limits.runs]
-    rows = ((one.run.slug, *_figures(one, profile.unit)) for one in shown)
+    rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
     table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
     known = (name for at, name in enumerate(HEADINGS, start=1) if any(line.cells[at].measured for line in table.rows))
     return replace(table.only("run", *known), notes=_unknown(shown, limits))

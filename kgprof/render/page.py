@@ -26,7 +26,6 @@ from kgprof.render import (
     kernel_table,
     memory_table,
     not_measured,
-    observer_table,
     origin_table,
     practices,
     recompile_table,
@@ -40,9 +39,7 @@ from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
 from kgprof.render.finding_list import FindingList, finding_list
-from kgprof.render.flame_chart import drawable, flame_folds
-from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
-from kgprof.render.flame_difference_chart import differing, flame_difference_folds
+from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import logs
 from kgprof.render.quantity import count, figure, milliseconds
@@ -51,9 +48,8 @@ from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
-SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
+SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive
 REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
-STATUS_WORDS = {"ok": "OK", "attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -74,13 +70,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
+    profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
-    version: str
-    schema_version: int
     created_utc: str
-    status: str
-    status_word: str
     symbol: str
+    status_word: str
     verdict: str
     reasons: tuple[str, ...]
     more_reasons: str
@@ -89,9 +83,6 @@ class Page:
     glance: tuple[first_answers.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
-    timed: bool
-    taken_in: bool  # torch.profiler ran elsewhere, and nothing else did
-    device: str
     hand_off: tuple[TraceLink, ...]
     own: Packed
 
@@ -105,13 +96,11 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         created_utc = f"{when[1]} {when[2]} UTC"
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     return Page(
+        profile=profile,
         workload=one_line(profile.workload, limits.name),
-        version=profile.kgprof_version,
-        schema_version=profile.schema_version,
         created_utc=created_utc,
-        status=verdict.status if verdict.status in SYMBOLS else "inconclusive",
-        status_word=STATUS_WORDS.get(verdict.status, one_line(verdict.status, limits.name)),
-        symbol=SYMBOLS.get(verdict.status, "?"),
+        symbol=SYMBOLS[verdict.status],
+        status_word="OK" if verdict.status is m.VerdictStatus.OK else verdict.status.capitalize(),
         verdict=one_line(verdict.text, 4 * limits.name),
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
@@ -120,9 +109,6 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         glance=() if profile.comparison else first_answers.answers(profile, found, limits),
         facts=bounded(environment_facts.headline(profile), limits),
         sections=tuple(_sections(profile, found, own, links, limits)),
-        timed=not profile.options.untimed,
-        taken_in=bool(profile.trace_files),
-        device=one_line(profile.device, limits.name),
         hand_off=links,
         own=own,
     )
@@ -255,7 +241,7 @@ def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Lim
     if timed:
         yield _section(limits, "host", "Host functions", short="Host", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        differences = {"folds": (FLAME_DIFFERENCES, *flame_difference_folds(compared, root, limits))}
+        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits))}
         title = "Host stacks, base and head"
         yield _section(limits, "flame-difference", title, short="Stacks, both", as_it_is=differences)
     if drawable(profile.runs):
@@ -298,10 +284,10 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
     machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
     yield _section(limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked)
-    passes = tuple(sorted(observer_table.passes(profile)))
+    passes = tuple(sorted(environment_facts.passes(profile)))
     yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(limits, "cost", "What watching cost", short="-", table=observer_table.observer_table(runs))
+        yield _section(limits, "cost", "What watching cost", short="-", table=environment_facts.observer_table(runs))
     gaps = not_measured.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     if checks := holistic_table.holistic_folds(runs, limits):

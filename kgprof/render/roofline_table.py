@@ -70,11 +70,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Ta
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
     rows = (
-        row(
-            f"{rank:,}",
-            name_cell(launches.name, name, limits, Small((launches.generator,), "ops")),
-            *_cells(launches),
-        )
+        row(f"{rank:,}", name_cell(launches.name, name, limits, Small((launches.generator,), "ops")), *_cells(launches))
         for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
     )
     return Table(

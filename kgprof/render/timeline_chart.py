@@ -83,20 +83,13 @@ class LaneRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    x: str
-    text: str
-    side: str  # text-anchor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes(Drawing):
     kind: ClassVar[str] = "lanes"
     description: str
     height: int
     axis_y: int
     rows: tuple[LaneRow, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[tuple[str, str, str], ...]  # where, its text, and the text's anchor
     step_end: str  # where the step ends on the host, if before the window does; else empty
 
 
@@ -179,7 +172,7 @@ def _lanes(step: m.StepTimeline, limits: Limits) -> Lanes:
     for place in range(_TICKS + 1):
         side = "start" if not place else "end" if place == _TICKS else "middle"
         text = "0" if not place else figure(window_us * place / _TICKS)
-        ticks.append(Tick(x=of_width(place / _TICKS), text=f"{text} us" if place == _TICKS else text, side=side))
+        ticks.append((of_width(place / _TICKS), f"{text} us" if place == _TICKS else text, side))
     return Lanes(
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
         height=_ROW * len(rows) + _AXIS,

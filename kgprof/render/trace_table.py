@@ -43,11 +43,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
     files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
     return Table(
         label="Traces",
-        columns=(
-            Column("run", style="strategy"),
-            Column("file", style="name"),
-            *columns(*_FILE_HEADINGS, words=0),
-        ),
+        columns=(Column("run", style="strategy"), Column("file", style="name"), *columns(*_FILE_HEADINGS, words=0)),
         rows=tuple(
             row(
                 file.key.strategy,

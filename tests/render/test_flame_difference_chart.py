@@ -9,7 +9,7 @@ import pytest
 from kgprof.compare.flame_diff import flame_difference
 from kgprof.model import Presence, RunComparison
 from kgprof.render import by_name
-from kgprof.render.flame_difference_chart import (
+from kgprof.render.flame_chart import (
     change,
     differing,
     flame_difference_folds,
