@@ -124,10 +124,7 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             own, with_callees = number(function.self_us / 1000), number(function.cumulative_us / 1000)
             name = Cell(function.function, below=(Small((place,), "place"),))
             rows.append((name, whole(function.calls), own, of_all, with_callees))
-        headings, label = (
-            ("function", "calls", "self ms", "share", "with callees ms"),
-            f"Host functions of {run.key.slug}",
-        )
+        headings = ("function", "calls", "self ms", "share", "with callees ms")
         blocks: list[Block] = []
         if rows:
             label = f"Host functions of {run.key.slug}"

@@ -19,11 +19,7 @@ STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_O
 MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )
-MARKS = {
-    m.PracticeStatus.FAIL: "\N{MULTIPLICATION X}",
-    m.PracticeStatus.PASS: "\N{CHECK MARK}",
-    m.PracticeStatus.NOT_OBSERVED: "?",
-}
+MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

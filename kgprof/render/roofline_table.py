@@ -10,21 +10,7 @@ from kgprof.render.chart import broken_down
 from kgprof.render.kernel_table import distinct_names, name_cell
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, size
-from kgprof.render.table import (
-    Block,
-    Cell,
-    Column,
-    Fold,
-    Small,
-    Table,
-    columns,
-    known,
-    missing,
-    number,
-    plain,
-    row,
-    whole,
-)
+from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, known, number, plain, row, whole
 from kgprof.wording import plural
 
 _SHORT_NAME = 60
@@ -141,12 +127,14 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
 
 def _bound(launches: m.KernelLaunches) -> Cell:
     """The verdict, and what of the ceiling was reached."""
-    bound, reached = launches.bound, launches.of_ceiling
-    if isinstance(bound, m.Skipped):
-        return missing(bound)
-    if isinstance(reached, m.Skipped):
-        return missing(reached)
-    return Cell(bound, value=reached, bar=reached, details=(f"{percent(reached)} of the ceiling",))
+
+    def reached(bound: str) -> Cell:
+        return known(
+            launches.of_ceiling,
+            lambda share: Cell(bound, value=share, bar=share, details=(f"{percent(share)} of the ceiling",)),
+        )
+
+    return known(launches.bound, reached)
 
 
 def _extent(extent: Sequence[int]) -> str:

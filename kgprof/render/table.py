@@ -229,13 +229,13 @@ def bounded(content: _Value, limits: Limits) -> _Value:
         made = tuple([bounded(part, limits) if part else part for part in content])
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
-    elif names := _fields(type(made)):
+    elif names := _fields(made.__class__):
         changed = {}
         for name in names:
             if (part := getattr(content, name)) and (shown := bounded(part, limits)) is not part:
                 changed[name] = shown
-        return replace(made, **changed) if changed else content  # type: ignore[no-any-return]
-    return content if made == content else made  # type: ignore[no-any-return]
+        return replace(made, **changed) if changed else content
+    return content if made == content else made
 
 
 @cache
