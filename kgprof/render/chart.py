@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
 from kgprof.render.quantity import of_width as of_width
 from kgprof.render.table import Drawing
+from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 # One letter a kind but idle, in their order, so that a bar can be read without its colours.
@@ -86,7 +87,7 @@ def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
             parts.append(Part(kind=part.kind, letter=LETTERS[part.kind], length=length, share=part.share))
         bar = Bar(
             anchor=anchor(index),
-            run=run_name(run, limits),
+            run=one_line(run.key.slug, limits.name),
             caption=_caption(run, kernels),
             description=f"{whole} ms per step: {', '.join(words)}",
             segments=of_parts(parts),
@@ -128,11 +129,8 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
-    return legend_of({part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)})
-
-
-def legend_of(present: Collection[str]) -> tuple[LegendEntry, ...]:
+def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
+    """Of these kinds."""
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

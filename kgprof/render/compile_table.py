@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, figure, percent
 from kgprof.render.table import Block, Cell, Fold, Small, Table, number, plain, timed
+from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
@@ -88,7 +89,7 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
         made = plural(len(each), "compilation") if len(each) == of else f"{len(each)} of {of:,} compilations"
         bar = Bar(
             anchor=anchor(index),
-            run=run_name(run, limits),
+            run=one_line(run.key.slug, limits.name),
             caption=f"{figure(sum(total))} s in {made}",
             description=f"{figure(sum(total))} s: {', '.join(words)}",
             segments=of_parts(parts),

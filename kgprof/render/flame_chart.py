@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kgprof import model as m
 from kgprof.render.chart import Legend, LegendEntry
 from kgprof.render.icicle import Icicle, Item, icicle
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent
 from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.render.visible import one_line
@@ -48,11 +48,11 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
     trees = min(len(graphs), limits.flames)
     folds = []
     for place, (index, run, flame) in enumerate(graphs):
-        name, summary, blocks = run_name(run, limits), _summary(flame, limits), list[Block]()
-        drawing = None
+        name, summary, blocks = one_line(run.key.slug, limits.name), _summary(flame, limits), list[Block]()
+        per, drawing = "window" if flame.per == "window" else "step", None
         if place < trees:
             label = f"Host stacks of {name}. {summary}"
-            drawing = icicle(_items(flame, root), limits, trees=trees, label=label)
+            drawing = icicle(_items(flame, per, root), limits, trees=trees, label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
             entries = (
                 LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
@@ -60,12 +60,12 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
                 if kind in present
             )
             blocks.append(Legend(entries=tuple(entries)))
-        blocks += _drawing_and_notes(drawing, _notes(flame, drawing, limits))
+        blocks += _drawing_and_notes(drawing, _notes(flame, per, drawing, limits))
         if flame.top[: limits.host_rows]:
             title = "The functions with the most time of their own, as a table"
-            blocks.append(Fold(title, blocks=tuple(_functions(flame, name, root, limits)), style=""))
+            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits)), style=""))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        caption = f"{time} ms a {_per(flame)} over {plural(flame.steps, _per(flame))}, {flame.measured_in.upper()} pass"
+        caption = f"{time} ms a {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         folds.append(
             Fold(
                 name,
@@ -86,11 +86,6 @@ def _drawing_and_notes(drawing: Icicle | None, notes: Iterable[str]) -> Iterator
     """``drawing``: None where the page has no room for it."""
     yield drawing or "No flame graph: left out of this page to keep it small; report.json holds it."
     yield from (f"{note}." for note in notes)
-
-
-def _not_drawn(drawing: Icicle | None) -> Iterator[str]:
-    if drawing and drawing.left_out:
-        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
 
 
 def _kind_of(frame: m.StackFrame) -> str:
@@ -128,18 +123,14 @@ def short_name(name: str) -> str:
 # ---------------------------------------------------------------- of one run
 
 
-def _per(flame: m.FlameGraph) -> str:
-    return "window" if flame.per == "window" else "step"
-
-
 def _whole(flame: m.FlameGraph) -> int:
     """Nanoseconds of all steps."""
     return sum(flame.self_ns) or 1
 
 
-def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
+def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it took."""
-    per, whole, items = _per(flame), _whole(flame), []
+    whole, items = _whole(flame), []
     names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
     titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
@@ -176,24 +167,23 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     return f"{lead}; the recorder's own frames took {percent(recorders / whole)}"
 
 
-def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
+def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
     yield from (f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
             f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
         )
-    yield from _not_drawn(drawing)
+    if drawing and drawing.left_out:
+        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
     if flame.other_threads_ns:
-        yield (
-            f"Other threads ran operators for {milliseconds(flame.other_threads_ns / flame.steps / 1e3)} ms a "
-            f"{_per(flame)}, which are not drawn"
-        )
+        time = milliseconds(flame.other_threads_ns / flame.steps / 1e3)
+        yield f"Other threads ran operators for {time} ms a {per}, which are not drawn"
 
 
-def _functions(flame: m.FlameGraph, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
+def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
     """Those that took longest, and what the others come to."""
-    per, shown = _per(flame), flame.top[: limits.host_rows]
+    shown = flame.top[: limits.host_rows]
     rows = (
         (
             _name_and_place(flame, row.frame, root, limits),
@@ -239,12 +229,26 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
     trees = min(len(found), limits.flames)
     folds = []
     for place, (index, run, flame) in enumerate(found):
-        name, summary = one_line(run.run.slug, limits.name), _difference_summary(flame, limits)
+        changes, name = _by_change(flame), one_line(run.run.slug, limits.name)
+        largest = [
+            f"{_name_of(flame, frame, min(limits.name, _NAME))} ({change(after - before)} ms)"
+            for frame, (before, after) in changes[:_LONGEST]
+            if after != before
+        ]
+        summary = (
+            f"Of what functions took themselves, most changed {', '.join(largest)}" if largest else "Nothing changed"
+        )
         label, drawing = f"Host stacks of {name}, base and head. {summary}", None
         if place < trees:
             drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
-        blocks = [*_drawing_and_notes(drawing, _difference_notes(flame, drawing))]
-        if shown := _by_change(flame)[: limits.host_rows]:
+        notes = [
+            f"What took less than {100 * flame.pruned_below:.2g} % of its step stands in (other), so a stack that only "
+            "one side has may have been too small on the other"
+        ]
+        if drawing and drawing.left_out:
+            notes.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
+        blocks = [*_drawing_and_notes(drawing, notes)]
+        if shown := changes[: limits.host_rows]:
             rows = (
                 (
                     _name_and_place(flame, frame, root, limits),
@@ -319,15 +323,6 @@ def _ms(ns: float) -> str:
     return milliseconds(ns / 1e3)
 
 
-def _difference_summary(flame: m.FlameDifference, limits: Limits) -> str:
-    largest = [
-        f"{_name_of(flame, frame, min(limits.name, _NAME))} ({change(after - before)} ms)"
-        for frame, (before, after) in _by_change(flame)[:_LONGEST]
-        if after != before
-    ]
-    return f"Of what functions took themselves, most changed {', '.join(largest)}" if largest else "Nothing changed"
-
-
 def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
     """Own nanoseconds of each frame in base and head, the largest change first; the step and (other) are none."""
     found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
@@ -336,11 +331,3 @@ def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
             before, after = found[frame]
             found[frame] = (before + flame.base_self_ns[node], after + flame.head_self_ns[node])
     return sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
-
-
-def _difference_notes(flame: m.FlameDifference, drawing: Icicle | None) -> Iterator[str]:
-    yield (
-        f"What took less than {100 * flame.pruned_below:.2g} % of its step stands in (other), so a stack that only one "
-        "side has may have been too small on the other"
-    )
-    yield from _not_drawn(drawing)

@@ -20,7 +20,7 @@ def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.Holistic
 def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for run, check in compared(runs):
-        name = run.key.slug
+        name, versions = run.key.slug, ", ".join(f"{name} {version}" for name, version in check.versions.items())
         figures = figure_table(f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines])
         label = f"Kernels of {name} whose time differs"
         kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
@@ -33,7 +33,7 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
         blocks += [f"{more} in report.json."] if more else []
-        blocks.append(Fold("What HTA was asked", blocks=(calls, versions(check)), caption=outcomes(check), style=""))
+        blocks.append(Fold("What HTA was asked", blocks=(calls, versions), caption=outcomes(check), style=""))
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption(check)))
     return tuple(folds)
 
@@ -83,10 +83,6 @@ def sentence(found: m.HolisticCheck) -> str:
         if row.name in _SAID or row.differs
     ]
     return "; ".join((caption(found), *said))
-
-
-def versions(found: m.HolisticCheck) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.versions.items())
 
 
 def quantity(value: float | m.Skipped, unit: str) -> str:

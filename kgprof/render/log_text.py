@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, size
-from kgprof.render.visible import visible
+from kgprof.render.visible import one_line, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +30,5 @@ def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
         if len(text) > each:
             text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append(Log(anchor=anchor(index), run=run_name(run, limits), size=whole, text=text))
+        shown.append(Log(anchor=anchor(index), run=one_line(run.key.slug, limits.name), size=whole, text=text))
     return tuple(shown)

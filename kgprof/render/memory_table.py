@@ -56,10 +56,6 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _column(name: str, title: str, cell: Callable[[m.MemorySummary], Cell]) -> RunColumn:
-    return RunColumn(name=name, title=title, cell=lambda run: known(run.memory, cell))
-
-
 def _syncs(memory: m.MemorySummary) -> Cell:
     alone = len(memory.warm_up_reads)
     warm_up = (f"{plural(alone, 'line')} in warm-up alone",) if alone else ()
@@ -85,10 +81,13 @@ def _over_eager(memory: m.MemorySummary) -> Cell:
 
 _ALLOCATED = "MEMORY: by CUDA's caching allocator; what was allocated before the steps"
 _RESIDENT = "MEMORY: of the whole process; what was resident before the steps"
-COLUMNS = (
-    _column("syncs/step", "MEMORY: host-device synchronisations, mean over the steps watched", _syncs),
-    _column("peak allocated", _ALLOCATED, _peak("allocated")),
-    _column("peak reserved", "MEMORY: by CUDA's caching allocator, from the driver", _peak("reserved")),
-    _column("peak resident", _RESIDENT, _peak("resident")),
-    _column("over eager", "this run's peak less that of the same strategy in mode eager", _over_eager),
+_CELLS: tuple[tuple[str, str, Callable[[m.MemorySummary], Cell]], ...] = (
+    ("syncs/step", "MEMORY: host-device synchronisations, mean over the steps watched", _syncs),
+    ("peak allocated", _ALLOCATED, _peak("allocated")),
+    ("peak reserved", "MEMORY: by CUDA's caching allocator, from the driver", _peak("reserved")),
+    ("peak resident", _RESIDENT, _peak("resident")),
+    ("over eager", "this run's peak less that of the same strategy in mode eager", _over_eager),
+)
+COLUMNS = tuple(
+    RunColumn(name=name, title=title, cell=lambda run, of=cell: known(run.memory, of)) for name, title, cell in _CELLS
 )

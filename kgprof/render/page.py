@@ -215,13 +215,14 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
 
 def _time(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
+    kinds = {part.kind for _, _, kernels in chart.broken_down(runs) for part in breakdown.parts(kernels)}
     scale = milliseconds(chart.scale_us(runs))
     return _section(
         limits,
         "time",
         "Where the time went",
         short="Time",
-        as_it_is={"bars": chart.bars(runs, limits), "legend": chart.legend(runs), "scale_ms": scale},
+        as_it_is={"bars": chart.bars(runs, limits), "legend": chart.legend(kinds), "scale_ms": scale},
         table=breakdown.time_table(runs),
         devices=origin_table.device_folds(runs, limits),
         overrides=breakdown.overrides(profile, limits),
@@ -230,7 +231,8 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Limits) -> Iterator[Section]:
-    runs, root, compared = profile.runs[: limits.runs], profile.environment.source_root, _compared_runs(profile)
+    runs, root = profile.runs[: limits.runs], profile.environment.source_root
+    compared = profile.comparison.runs if profile.comparison else ()
     if traced:
         yield _section(limits, "kernels", "Kernels", folds=kernel_table.kernel_folds(runs, root, limits))
     if against := roofline_table.roofline_blocks(runs, limits):
@@ -294,13 +296,10 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
         yield _section(limits, "holistic", "Held against HTA", short="HTA", folds=checks)
 
 
-def _compared_runs(profile: m.Profile) -> tuple[m.RunComparison, ...]:
-    return profile.comparison.runs if profile.comparison is not None else ()
-
-
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
-    runs, compared, missing = profile.runs[: limits.runs], _compared_runs(profile)[: limits.runs], []
+    runs, missing = profile.runs[: limits.runs], []
+    compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
     for number, shown, what in (
         (len(profile.runs), limits.runs, "runs"),
         (len(profile.findings), limits.findings, "findings"),

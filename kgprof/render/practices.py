@@ -82,6 +82,15 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             (guarded, trade_off.net),
             (always, trade_off.net_always),
         )
+        facts = []
+        for what, value in figures:
+            text = figure(value) if isinstance(value, float | int) else ""
+            if isinstance(value, m.Skipped):
+                text = f"{DASH} ({value.reason})"
+            elif isinstance(value, m.Spread):
+                cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
+                text = f"{cell.text} ({cell.detail})"
+            facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
         weighing = Weighing(
             verdict=trade_off.verdict,
@@ -89,16 +98,7 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             place=place(at, profile.environment.source_root, limits) if at else None,
             guarded=guarded,
             always=always,
-            figures=tuple(_fact(what, value) for what, value in figures),
+            figures=tuple(facts),
         )
         weighed.append(weighing)
     return tuple(weighed)
-
-
-def _fact(what: str, value: float | m.Spread | m.Skipped) -> Fact:
-    if isinstance(value, m.Skipped):
-        return Fact(name=what, value=f"{DASH} ({value.reason})", missing=True)
-    if isinstance(value, m.Spread):
-        cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
-        return Fact(name=what, value=f"{cell.text} ({cell.detail})")
-    return Fact(name=what, value=figure(value))

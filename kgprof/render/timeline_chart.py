@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend_of
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
 from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
 from kgprof.render.visible import one_line
@@ -105,7 +105,7 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that was."""
     folds = []
     for place, (index, run, kernels) in enumerate(broken_down(runs)):
-        name, step, queue, caption = run_name(run, limits), kernels.timeline, kernels.queue, "no timeline"
+        name, step, queue, caption = one_line(run.key.slug, limits.name), kernels.timeline, kernels.queue, "no timeline"
         blocks: list[Block] = []
         if isinstance(step, m.Skipped):
             blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
@@ -138,36 +138,41 @@ def _drawn(step: m.StepTimeline, name: str, limits: Limits) -> Iterator[Block]:
         for mark, (kind, _, called, meaning) in _MARKS.items()
         if mark in present
     )
-    yield Legend(entries=(*legend_of(present.intersection(m.KernelKind)), *marks))
-    yield _lanes(step, limits)
+    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks))
+    labels = []
+    for lane in step.lanes:
+        content = _CONTENTS.get(lane.content, lane.content)
+        label = f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}"
+        labels.append(one_line(label, limits.name))
+    yield _lanes(step, labels)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
     rows = (
         (
-            _label(lane, limits),
+            label,
             figure(lane.busy_us),
             percent(lane.busy_us / step.window_us if step.window_us else 0.0),
             count(sum(block.events for block in lane.blocks) + lane.covered),
             count(len(lane.blocks)),
         )
-        for lane in step.lanes
+        for label, lane in zip(labels, step.lanes, strict=True)
     )
     table = plain(f"Lanes of {name}", ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "blocks"), rows)
     yield Fold("The lanes as a table", blocks=(table,), style="")
 
 
-def _lanes(step: m.StepTimeline, limits: Limits) -> Lanes:
+def _lanes(step: m.StepTimeline, labels: Sequence[str]) -> Lanes:
     window_us = step.window_us or 1.0
     rows = tuple(
         LaneRow(
-            label=_label(lane, limits),
+            label=label,
             busy=f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / window_us)}",
             label_y=top + 12,
             line_y=top + _BLOCKS_AT + _BLOCK,
             rectangles=tuple(_rectangle(lane, block, top, window_us) for block in lane.blocks),
         )
-        for top, lane in zip(range(0, _ROW * len(step.lanes), _ROW), step.lanes, strict=True)
+        for top, label, lane in zip(range(0, _ROW * len(labels), _ROW), labels, step.lanes, strict=True)
     )
-    busy = ", ".join(f"{_label(lane, limits)} {milliseconds(lane.busy_us)} ms" for lane in step.lanes)
+    busy = ", ".join(f"{label} {milliseconds(lane.busy_us)} ms" for label, lane in zip(labels, step.lanes, strict=True))
     ticks = []
     for place in range(_TICKS + 1):
         side = "start" if not place else "end" if place == _TICKS else "middle"
@@ -181,11 +186,6 @@ def _lanes(step: m.StepTimeline, limits: Limits) -> Lanes:
         ticks=tuple(ticks),
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
     )
-
-
-def _label(lane: m.Lane, limits: Limits) -> str:
-    content = _CONTENTS.get(lane.content, lane.content)
-    return one_line(f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}", limits.name)
 
 
 def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> Rectangle:
