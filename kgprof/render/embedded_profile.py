@@ -34,6 +34,7 @@ _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
 _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
+_NOT_OURS, _OURS = "this is no report.html of kgprof's", "give one that kgprof wrote"
 _SEPARATOR = "; "
 _OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
 
@@ -129,14 +130,14 @@ def read(path: Path) -> Embedded:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     if len(data) > MAX_PAGE_BYTES:
-        raise _not_ours(path)
+        raise InputError(_NOT_OURS, path=path, hint=_OURS)
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
 def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
     if not _GENERATOR.search(text):
-        raise _not_ours(path)
+        raise InputError(_NOT_OURS, path=path, hint=_OURS)
     block = _BLOCK.search(text)
     if block is None and text.rstrip().endswith("</html>"):
         raise InputError("this report carries no Profile", path=path, hint=USE_JSON)
@@ -184,7 +185,3 @@ def _unpacked(text: str, path: Path | str) -> bytes:
     if not reader.eof:
         raise InputError("its Profile breaks off", path=path, hint="fetch the report again")
     return data
-
-
-def _not_ours(path: Path | str) -> InputError:
-    return InputError("this is no report.html of kgprof's", path=path, hint="give one that kgprof wrote")

@@ -24,7 +24,10 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         figures = figure_table(f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines])
         label = f"Kernels of {name} whose time differs"
         kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
-        outcome = ((Cell(call.name, below=_small(call.reason)), call.outcome) for call in check.calls[: limits.lines])
+        outcome = (
+            (Cell(call.name, below=(Small((call.reason,)),) if call.reason else ()), call.outcome)
+            for call in check.calls[: limits.lines]
+        )
         calls = plain(f"Calls of HTA for {name}", ("call", "outcome"), outcome, style="")
         rest = (
             (len(check.figures) - len(figures.rows), "figures"),
@@ -44,14 +47,10 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure], 
     for found in figures:
         sides = (found.hta, found.ours, found.difference_percent)
         why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-        name = Cell(found.name, below=(*_small(found.note), *_small(why)))
+        name = Cell(found.name, below=tuple(Small((text,)) for text in (found.note, why) if text))
         both = (quantity(found.ours, found.unit), quantity(found.hta, found.unit))
         rows.append((name, *both, Cell(difference(found), wrong=found.differs)))
     return plain(label, (heading, "kgprof", "HTA", "difference"), rows, style="", first=first)
-
-
-def _small(text: str) -> tuple[Small, ...]:
-    return (Small((text,)),) if text else ()
 
 
 def caption(found: m.HolisticCheck) -> str:

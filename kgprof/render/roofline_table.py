@@ -127,14 +127,13 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
 
 def _bound(launches: m.KernelLaunches) -> Cell:
     """The verdict, and what of the ceiling was reached."""
-
-    def reached(bound: str) -> Cell:
-        return known(
+    return known(
+        launches.bound,
+        lambda bound: known(
             launches.of_ceiling,
             lambda share: Cell(bound, value=share, bar=share, details=(f"{percent(share)} of the ceiling",)),
-        )
-
-    return known(launches.bound, reached)
+        ),
+    )
 
 
 def _extent(extent: Sequence[int]) -> str:
