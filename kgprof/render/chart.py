@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
 from kgprof.render.quantity import of_width as of_width
 from kgprof.render.table import Drawing
-from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 # One letter a kind but idle, in their order, so that a bar can be read without its colours.

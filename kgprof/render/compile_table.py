@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, figure, percent
 from kgprof.render.table import Block, Cell, Fold, Small, Table, number, plain, timed
-from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Legend, LegendEntry
+from kgprof.render.escaping import one_line
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent
 from kgprof.render.table import Block, Fold, Table, plain
-from kgprof.render.visible import one_line
 from kgprof.wording import plural, relative
 
 _NAME = 100  # characters of a name in a box's title, and of its place

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from kgprof import model as m
 from kgprof.render import page, resources
 from kgprof.render.embedded_profile import Share, packed
+from kgprof.render.escaping import visible
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.trace_links import TraceFile, embedded, trace_links
-from kgprof.render.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

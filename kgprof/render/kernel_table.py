@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from kgprof import model as m
 from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, span
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, plain, row, share, whole
-from kgprof.render.visible import one_line
 from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
 
 _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens

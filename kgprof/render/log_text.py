@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.render.escaping import one_line, visible
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, size
-from kgprof.render.visible import one_line, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from kgprof.render import (
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
+from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import TOP_KERNELS, Limits
@@ -45,7 +46,6 @@ from kgprof.render.log_text import logs
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.table import Facts, bounded
 from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
-from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive

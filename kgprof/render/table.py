@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kgprof import model as m
+from kgprof.render.escaping import escaped, one_line
 from kgprof.render.quantity import DASH, figure, of_width, percent
 from kgprof.render.spread import EXTREMES, ranged, sampled
-from kgprof.render.visible import escaped, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
 from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
-from kgprof.render.visible import one_line
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks

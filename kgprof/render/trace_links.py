@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import size
-from kgprof.render.visible import one_line
 
 EMBEDDED_BYTES = 400_000  # gzipped, of all traces together
 _TEXT_OF_3_BYTES = 4  # base64

@@ -10,6 +10,7 @@ import pytest
 
 from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
 from kgprof.render import by_name
+from kgprof.render.escaping import one_line
 from kgprof.render.holistic_table import (
     caption,
     difference,
@@ -21,7 +22,6 @@ from kgprof.render.holistic_table import (
 )
 from kgprof.render.html import LEVELS
 from kgprof.render.table import Fold
-from kgprof.render.visible import one_line
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
 
