@@ -18,7 +18,6 @@ from kgprof.render.holistic_table import (
     outcomes,
     quantity,
     sentence,
-    versions,
 )
 from kgprof.render.html import LEVELS
 from kgprof.render.table import Fold
@@ -110,7 +109,6 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
     nothing = msgspec.structs.replace(AGREEING, figures=AGREEING.figures[2:3], kernels=0)
     assert caption(nothing) == "nothing could be compared"
     assert outcomes(AGREEING) == "1 ok, 1 empty, 1 raised, 1 not called"
-    assert versions(AGREEING) == "HolisticTraceAnalysis 0.5.0, pandas 3.1.1"
 
 
 def test_a_small_page_says_what_it_leaves_out() -> None:
