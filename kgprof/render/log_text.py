@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line, visible
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    anchor: str
     run: str
     size: str
     text: str
@@ -22,13 +21,13 @@ class Log:
 def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
     if not limits.log_chars:
         return ()
-    written = [(index, run) for index, run in enumerate(runs) if run.log.text]
+    written = [run for run in runs if run.log.text]
     each = limits.log_chars // max(1, len(written))
     half, shown = each // 2, []
-    for index, run in written:
+    for run in written:
         text, size_bytes = visible(run.log.text, keep="\n\t"), len(run.log.text.encode("utf-8", errors="replace"))
         if len(text) > each:
             text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append(Log(anchor=anchor(index), run=one_line(run.key.slug, limits.name), size=whole, text=text))
+        shown.append(Log(run=one_line(run.key.slug, limits.name), size=whole, text=text))
     return tuple(shown)

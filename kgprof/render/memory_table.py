@@ -79,15 +79,15 @@ def _over_eager(memory: m.MemorySummary) -> Cell:
     return known(memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
 
 
+_SYNCS = "MEMORY: host-device synchronisations, mean over the steps watched"
 _ALLOCATED = "MEMORY: by CUDA's caching allocator; what was allocated before the steps"
+_RESERVED = "MEMORY: by CUDA's caching allocator, from the driver"
 _RESIDENT = "MEMORY: of the whole process; what was resident before the steps"
-_CELLS: tuple[tuple[str, str, Callable[[m.MemorySummary], Cell]], ...] = (
-    ("syncs/step", "MEMORY: host-device synchronisations, mean over the steps watched", _syncs),
-    ("peak allocated", _ALLOCATED, _peak("allocated")),
-    ("peak reserved", "MEMORY: by CUDA's caching allocator, from the driver", _peak("reserved")),
-    ("peak resident", _RESIDENT, _peak("resident")),
-    ("over eager", "this run's peak less that of the same strategy in mode eager", _over_eager),
-)
-COLUMNS = tuple(
-    RunColumn(name=name, title=title, cell=lambda run, of=cell: known(run.memory, of)) for name, title, cell in _CELLS
+_OVER_EAGER = "this run's peak less that of the same strategy in mode eager"
+COLUMNS = (
+    RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
+    RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
+    RunColumn(name="peak reserved", title=_RESERVED, cell=lambda run: known(run.memory, _peak("reserved"))),
+    RunColumn(name="peak resident", title=_RESIDENT, cell=lambda run: known(run.memory, _peak("resident"))),
+    RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
 )
