@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line, visible
@@ -11,14 +10,8 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    run: str
-    size: str
-    text: str
-
-
-def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
+def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    """Run, size and text of each."""
     if not limits.log_chars:
         return ()
     written = [run for run in runs if run.log.text]
@@ -29,5 +22,5 @@ def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
         if len(text) > each:
             text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append(Log(run=one_line(run.key.slug, limits.name), size=whole, text=text))
+        shown.append((one_line(run.key.slug, limits.name), whole, text))
     return tuple(shown)

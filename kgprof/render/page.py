@@ -298,14 +298,10 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
-    runs, missing = profile.runs[: limits.runs], []
+    runs = profile.runs[: limits.runs]
     compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
-    for number, shown, what in (
-        (len(profile.runs), limits.runs, "runs"),
-        (len(profile.findings), limits.findings, "findings"),
-    ):
-        if number > shown:
-            missing.append(f"{count(number - shown)} of {count(number)} {what}")
+    held = ((len(profile.runs), limits.runs, "runs"), (len(profile.findings), limits.findings, "findings"))
+    missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
     broken_down = [run.kernels for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
