@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
 from kgprof.render.compare_words import account, cause_text, explains, metric_table, of_status
-from kgprof.render.visible import one_line
+from kgprof.render.escaping import one_line
 from kgprof.wording import plural, relative
 
 _LENGTH = 2000

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.render.escaping import clip, one_line, visible
 from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.limits import Limits
-from kgprof.render.visible import clip, one_line, visible
 from kgprof.wording import relative
 
 OPEN = 8  # lines of one rule that stand open; the others are folded

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import breakdown
+from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, span
-from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
 _LARGEST = 3  # kinds of kernels that are named

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
+from kgprof.render.escaping import one_line, visible
 from kgprof.render.finding_groups import times
 from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
-from kgprof.render.visible import one_line, visible
 from kgprof.wording import plural, relative
 
 _LENGTH = 2000

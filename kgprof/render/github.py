@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import compare_words
+from kgprof.render.escaping import clip, visible
 from kgprof.render.finding_groups import cost_order, with_cost
-from kgprof.render.visible import clip, visible
 from kgprof.wording import relative
 
 LIMIT = 10  # of each kind

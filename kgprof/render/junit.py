@@ -17,8 +17,8 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
 from kgprof.render.checked_rules import was_watched
+from kgprof.render.escaping import visible
 from kgprof.render.finding_groups import with_cost
-from kgprof.render.visible import visible
 from kgprof.wording import relative
 
 EVERY_RUN = "all runs"

@@ -26,12 +26,12 @@ from kgprof.render import (
 )
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.environment_facts import cores
+from kgprof.render.escaping import CELL, escaped
 from kgprof.render.finding_groups import Grouped, cost_order, grouped
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import DASH
 from kgprof.render.table import Block, Table, plain
 from kgprof.render.table import markdown as printed
-from kgprof.render.visible import CELL, escaped
 from kgprof.wording import relative
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536

@@ -22,13 +22,13 @@ from kgprof.render import (
     summary,
     trace_table,
 )
+from kgprof.render.escaping import one_line, visible
 from kgprof.render.finding_groups import grouped
 from kgprof.render.kernel_table import kernel_table
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.table import Block, Table, terminal
-from kgprof.render.visible import one_line, visible
 from kgprof.wording import relative
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import inspect
 
 import msgspec
 
+from kgprof.model import PracticeStatus
 from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
 from kgprof.render.html import LEVELS
@@ -23,9 +24,8 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
     shown = practices(profile, finding_list(profile, LIMITS).anchors, LIMITS)
 
     assert shown[0] == Practice(
-        status="fail",
+        status=PracticeStatus.FAIL,
         mark="\N{MULTIPLICATION X}",
-        word="fail",
         title="No value is read back in the step",
         evidence="11 places read 22 values a step",
         anchors=("KGP201-read000", "KGP305-copied"),
