@@ -100,14 +100,8 @@ class _Both:
         while waiting:
             node = waiting.pop()
             order.append(node)
-            waiting += sorted(
-                children[node],
-                key=lambda child: (
-                    self.key[child][2] != "pruned",
-                    max(total[child] for total in totals),
-                    self.key[child],
-                ),
-            )
+            size = {child: max(total[child] for total in totals) for child in children[node]}
+            waiting += sorted(size, key=lambda child: (self.key[child][2] != "pruned", size[child], self.key[child]))
         return order
 
     def frame(self, node: int, names: dict[str, int]) -> m.StackFrame:

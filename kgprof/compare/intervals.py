@@ -93,17 +93,13 @@ def interval(base: Sequence[float], head: Sequence[float]) -> Interval | None:
     below, above = [math.log(x) for x in base], [math.log(x) for x in head]
     middle = fmean(above) - fmean(below)
     half = _half_width((variance(below), variance(above)), (len(below), len(above)))
-    return Interval(
-        base=math.exp(fmean(below)),
-        head=math.exp(fmean(above)),
-        ratio=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
-    )
+    ends = (fmean(below), fmean(above), middle, middle - half, middle + half)
+    base_mean, head_mean, ratio, low, high = map(math.exp, ends)
+    return Interval(base=base_mean, head=head_mean, ratio=ratio, low=low, high=high)
 
 
 def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> float:
-    """Of the difference of two means of logarithms."""
+    """Of the interval for the difference of two means of logarithms."""
     parts = variances[0] / rounds[0], variances[1] / rounds[1]
     return t_quantile(_satterthwaite(parts, rounds)) * math.sqrt(sum(parts)) if sum(parts) else 0.0
 
@@ -133,7 +129,7 @@ def _fewest(settled: Callable[[int], bool]) -> int | None:
 # ---------------------------------------------------------------- with the host's loop as covariate
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Round:
     time: float
     machine: float  # what the machine's own loop took beside it, in any unit
@@ -236,25 +232,17 @@ def rounds_of(run: m.RunReport, times: Sequence[float]) -> tuple[Round, ...]:
     """``times``, one a round, each with the host's loop of its round; empty where that is not known of each."""
     if not isinstance(run.rounds, m.Rounds) or isinstance(run.rounds.machine, m.Skipped):
         return ()
-    loops, errors = run.rounds.machine.host_us, run.rounds.host_error
-    if not len(times) == len(loops) == len(errors):
-        return ()
-    each = zip(times, loops, errors, strict=True)
-    return tuple(Round(time=time, machine=us, error=error) for time, us, error in each)
+    each = (times, run.rounds.machine.host_us, run.rounds.host_error)
+    return tuple(map(Round, *each)) if len({len(values) for values in each}) == 1 else ()
 
 
 def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
     """Of both loops. Skipped with the reason of the side that has none."""
-    speeds = []
-    for run in (base, head):
-        speed = run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
-        if isinstance(speed, m.Skipped):
-            return speed
-        speeds.append(speed)
-    before, after = speeds
-    loops = ((HOST, before.host_us, after.host_us), (DEVICE, before.device_us, after.device_us))
-    drift = [(loop, interval(base_us, head_us)) for loop, base_us, head_us in loops]
-    return tuple(drift_of(loop, within) for loop, within in drift if within is not None) or ONE_ROUND
+    before, after = (run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND for run in (base, head))
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        return before if isinstance(before, m.Skipped) else after
+    loops = {HOST: interval(before.host_us, after.host_us), DEVICE: interval(before.device_us, after.device_us)}
+    return tuple(drift_of(loop, within) for loop, within in loops.items() if within is not None) or ONE_ROUND
 
 
 def drift_of(loop: str, within: Interval) -> m.MachineDrift:
