@@ -239,8 +239,10 @@ def rounds_of(run: m.RunReport, times: Sequence[float]) -> tuple[Round, ...]:
 def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
     """Of both loops. Skipped with the reason of the side that has none."""
     before, after = (run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND for run in (base, head))
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
-        return before if isinstance(before, m.Skipped) else after
+    if isinstance(before, m.Skipped):
+        return before
+    if isinstance(after, m.Skipped):
+        return after
     loops = {HOST: interval(before.host_us, after.host_us), DEVICE: interval(before.device_us, after.device_us)}
     return tuple(drift_of(loop, within) for loop, within in loops.items() if within is not None) or ONE_ROUND
 
