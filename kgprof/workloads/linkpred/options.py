@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -97,39 +96,33 @@ _UNSET = {
     "near_tie_threshold": "none (float64)",
 }
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "small": MappingProxyType({}),
-        "seed": MappingProxyType(
-            {
-                "embedding": 250,
-                "hidden": 256,
-                "layers": 8,
-                "dtype": "float32",
-                "max_children": 120,
-                "max_atoms": 6,
-                "depth": 20,
-                "batch_size": 256,
-            }
-        ),
-    }
-)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "small": {},
+    "seed": {
+        "embedding": 250,
+        "hidden": 256,
+        "layers": 8,
+        "dtype": "float32",
+        "max_children": 120,
+        "max_atoms": 6,
+        "depth": 20,
+        "batch_size": 256,
+    },
+}
 
 # What a graph from outside starts from; the family tree's own caps would drop much of its search.
-DIRECTORY_CAPS: Mapping[str, int] = MappingProxyType({"max_atoms": 6, "max_children": 32})
+DIRECTORY_CAPS: Mapping[str, int] = {"max_atoms": 6, "max_children": 32}
 
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
-LATER: Mapping[str, str] = MappingProxyType(
-    {
-        "--layout": "result layouts come with the strategy `recycled`",
-        "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
-        "--checkpoint": "an evaluation runs from start to end in one process",
-        "--resume": "an evaluation runs from start to end in one process",
-        "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
-        "--mine-rules": "write the rules into rules.txt of the --data directory",
-        "--tensordict": "the state lives in plain tensors",
-    }
-)
+LATER: Mapping[str, str] = {
+    "--layout": "result layouts come with the strategy `recycled`",
+    "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
+    "--checkpoint": "an evaluation runs from start to end in one process",
+    "--resume": "an evaluation runs from start to end in one process",
+    "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
+    "--mine-rules": "write the rules into rules.txt of the --data directory",
+    "--tensordict": "the state lives in plain tensors",
+}
 
 
 def parse(args: Sequence[str]) -> LinkpredOptions:
@@ -213,19 +206,13 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     return f"no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def _positive(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
+def _number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    """From 1 on, or ALL where the option takes it."""
+    if value is None or (value == ALL and ALL in str(parameter.metavar)):
+        return value
     if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1):
         raise click.BadParameter(f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter)
     return int(value)
-
-
-def _count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
-    return ALL if value == ALL else _positive(context, parameter, value)
-
-
-_CALLBACKS = {"N": _positive, "N|all": _count}
 
 
 def _option(name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str) -> click.Option:
@@ -240,7 +227,7 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
         type=kind,
         default=None,
         metavar=metavar,
-        callback=_CALLBACKS.get(metavar),
+        callback=_number if metavar in ("N", f"N|{ALL}") else None,
         help=f"{meaning}  [{default}]",
     )
 

@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
+T = TypeVar("T")
 Atom = tuple[int, int, int]  # (predicate, first argument, second argument)
 
 PAD = 0
@@ -123,9 +125,8 @@ def parse_fact(line: str) -> tuple[str, str, str]:
     atoms.expect_nothing()
     for term in (first, second):
         if term.is_variable:
-            raise MalformedTextError(
-                f"{term.text!r} is a Prolog variable, a fact needs constants; quote it: '{term.text}'"
-            )
+            hint = f"a fact needs constants; quote it: '{term.text}'"
+            raise MalformedTextError(f"{term.text!r} is a Prolog variable, {hint}")
     return first.text, name, second.text
 
 
@@ -141,7 +142,7 @@ def _parse_arrow(line: str) -> RuleText:
     reader = _AtomReader(clause, lambda word: _ARROW_VARIABLE.fullmatch(word) is not None)
     if reader.at("arrow"):
         raise MalformedTextError("a rule without a body; expected `name:weight:p(x,z), q(z,y) -> h(x,y)`")
-    body = reader.atoms()
+    body = reader.listed(reader.atom)
     reader.expect("arrow", "`->` after the body")
     head = reader.atom()
     reader.expect_nothing()
@@ -168,7 +169,7 @@ def _parse_prolog(line: str, name: str) -> RuleText:
     reader.expect("neck", "`:-` after the head")
     if reader.at("end"):
         raise MalformedTextError("a rule without a body; expected `h(X,Y) :- p(X,Z), q(Z,Y).`")
-    body = reader.atoms()
+    body = reader.listed(reader.atom)
     reader.expect("end", "`.` after the body")
     reader.expect_nothing()
     return RuleText(name=name, weight=1.0, head=head, body=body)
@@ -227,20 +228,18 @@ class _AtomReader:
         if self._next < len(self._tokens):
             raise MalformedTextError(f"expected one clause on a line, found {self._peek()[1]!r} after its end")
 
-    def atoms(self) -> tuple[AtomText, ...]:
-        found = [self.atom()]
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """One or more of what ``read`` reads, with commas between them."""
+        found = [read()]
         while self.at("mark", ","):
             self._next += 1
-            found.append(self.atom())
+            found.append(read())
         return tuple(found)
 
     def atom(self) -> AtomText:
         name = self._name("a predicate")
         self.expect("mark", f"`(` after {name!r}", "(")
-        terms = [self._term()]
-        while self.at("mark", ","):
-            self._next += 1
-            terms.append(self._term())
+        terms = self.listed(self._term)
         self.expect("mark", f"`)` after the arguments of {name!r}", ")")
         if len(terms) != ARITY:
             raise MalformedTextError(f"expected two arguments of {name!r}, found {len(terms)}")
