@@ -290,14 +290,6 @@ def _compilations(run: m.RunReport) -> _Value:
     return _known(run.compile, lambda summary: float(len(summary.compilations)))
 
 
-def _kernels(kernels: m.KernelBreakdown) -> int:
-    return sum(row.count for row in kernels.rows if row.generator != "framework")
-
-
-def _warm(run: m.RunReport) -> _Value:
-    return _known(run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median))
-
-
 def _findings(name: str, unit: str, *rules: m.Rule) -> Count:
     return Count(name, unit, _compilations, _COMPILE, rules=[rule.id for rule in rules])
 
@@ -308,7 +300,13 @@ COUNTS = (
     _findings(RECOMPILES, "events", *recompiles.RULES),
     Count(STEPS, "steps", lambda run: _known(run.evaluation, lambda whole: float(whole.steps)), _TIMING),
     Count(READS, "reads/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
-    Count(KERNELS, "kernels/step", _each_step(_kernels), None, _TRACED),
+    Count(
+        KERNELS,
+        "kernels/step",
+        _each_step(lambda kernels: sum(row.count for row in kernels.rows if row.generator != "framework")),
+        None,
+        _TRACED,
+    ),
     Count(LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED),
     Count(GRAPH_LAUNCHES, "launches/step", _each_step(lambda kernels: kernels.graph_launches), None, _TRACED),
     Count(ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes), _MEMORY, 1.0, _MIB),
@@ -316,7 +314,14 @@ COUNTS = (
     Count(RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes), _MEMORY, 15.0, 64 * _MIB),
     Count(COMPILATIONS, "compilations", _compilations, _COMPILE),
     Count(COMPILE, "s", lambda run: _known(run.compile, lambda made: made.first_call_s), _COMPILE, _COMPILER, 1.0),
-    Count(WARM_COMPILE, "s", _warm, _TIMING, _COMPILER, 1.0),
+    Count(
+        WARM_COMPILE,
+        "s",
+        lambda run: _known(run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median)),
+        _TIMING,
+        _COMPILER,
+        1.0,
+    ),
 )
 _FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
 BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))  # metrics that a budget can be put on: percent of what base has

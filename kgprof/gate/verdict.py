@@ -105,11 +105,12 @@ def _failures(
 ) -> list[Cause]:
     if fail_on is m.FailOn.NEVER:
         return []
-    over = [budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED]
+    exceeded = (budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED)
+    over = [(b, amount(b.observed, b.unit)) for b in exceeded if not isinstance(b.observed, m.Skipped)]
     expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
-        *(f"{b.run.slug}: {_observed(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
+        *(f"{b.run.slug}: {seen} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b, seen in over),
         *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
     ]
@@ -180,10 +181,6 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
     return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
-
-
-def _observed(budget: m.BudgetCheck) -> str:
-    return "not observed" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
 
 
 def amount(value: float, unit: str) -> str:

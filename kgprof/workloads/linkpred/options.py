@@ -127,7 +127,7 @@ LATER: Mapping[str, str] = {
 
 def parse(args: Sequence[str]) -> LinkpredOptions:
     """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
-    if asks_for_help(args):
+    if "--help" in args or "-h" in args:
         raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
@@ -143,10 +143,6 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
     return _options(given)
-
-
-def asks_for_help(args: Sequence[str]) -> bool:
-    return "--help" in args or "-h" in args
 
 
 def help_text() -> str:
