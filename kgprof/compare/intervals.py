@@ -1,26 +1,20 @@
 """Is one set of rounds slower than another? An interval for the ratio of two times, and what it says of a budget.
 
 Everything is of the logarithms of the rounds' medians, at 95 %, two-sided. A round is a fresh process, so that its
-median is one independent sample; the steps within one are not.
+median is one independent sample; the steps within one are not. docs/compare.md says what each choice is for.
 
 ``interval`` is Welch's (B. L. Welch, Biometrika 34, 1947: unequal variances, Satterthwaite's degrees of freedom). What
 drifts between two recordings as a whole (another neighbour on the machine) is in neither variance, and so not in it.
 
 ``adjusted`` takes that out where each round also timed the machine itself: the analysis of covariance with one
-covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14). Within the sides, rounds in which
-the machine's loop took longer tell by how much the time follows it. That slope, kept between 0 (the step waits for
-other things) and 1 (for nothing else), times what the loop differs between the sides is the machine's part, which is
-taken off; the error of having estimated it is in the interval. On an H200 it was 0.1 for a step that waits for the GPU
-and 1.0 for one that waits for the host. A program that slows its own machine down has that taken off as well.
+covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14). The slope within the sides, kept
+between 0 (the step waits for other things) and 1 (for nothing else), times what the loop differs between the sides is
+the machine's part. The loop's own error makes a slope too small (W. A. Fuller, Measurement Error Models, 1987, 1.1):
+the interval holds the slope as seen and without that error, and is no wider than steps need that follow the loop not at
+all and wholly.
 
-The loop is measured with an error too, which makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
-1.1) and is known from the loop's samples within a round. The interval holds the slope as seen and without that error,
-and is no wider than steps need that follow the loop not at all and wholly. No slope is seen where the error is half of
-the movement or more, and none is used beyond FARTHEST: a dispatch mode left on makes the loop three times as long.
-
-The loop of the device moves little and then all at once (a GPU throttles), so that no slope can be seen. There, as
-where the host's loop shows none, ``widened`` makes the interval what it would be if the step had slowed down as much as
-the loop may have: what is outside of the budget then is the program's under either reading.
+``widened`` is for a loop whose slope cannot be seen (the device's moves little and then all at once): the interval is
+what it would be if the step had slowed down as much as the loop may have.
 """
 
 from __future__ import annotations

@@ -2,16 +2,12 @@
 
 TIMING says how much slower; the traces say where, under an instrument that costs something. So a microsecond of the
 trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), or for less
-where the trace would explain more than there is: more steps, the parts of a step and what lies between the steps never
-come to more than the difference.
+where the trace would explain more than there is.
 
 Kernels of one name are launched n times and take t each: the difference of n·t is (change of n)·(mean t) for the
-launches and (mean n)·(change of t) for the kernel, which add up to it. Inductor numbers its kernels, so the numbers are
-taken off before names are matched; kernels that only one side has are one pool, because fusion gives new names to old
-work. What is left of the window is the host's: on a GPU the time in which the device had nothing to do, on a CPU the
-time in no operator, and in both the frames of Dynamo and of compiled regions. Of the host's part a launch more is taken
-to cost what each of base's launches left the device waiting (on a CPU: cost outside of the operators), no more than
-there is.
+launches and (mean n)·(change of t) for the kernel, which add up to it. Kernels that only one side has are one pool,
+because fusion gives new names to old work. What is left of the window is the host's: on a GPU the time in which the
+device had nothing to do, on a CPU the time in no operator, and in both the frames of Dynamo and of compiled regions.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
         sys.argv = [str(program.file), *args]
         sys.path.insert(0, str(program.file.resolve().parent))
         file = str(program.file.absolute())
-        code = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
-        return code, _main_module(file=file, spec=None)
+        script = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
+        return script, _main_module(file=file, spec=None)
     sys.argv = ["-m", *args]
     sys.path.insert(0, os.getcwd())
     name = program.module

@@ -219,7 +219,7 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
 def _check_strategy(what: str, strategy: object) -> None:
     if inspect.isclass(strategy):
         raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
-    step = _step(strategy)
+    step: object = _step(strategy)
     if not callable(step):
         hint = "name a function without arguments, an object with step(), or one with strategies"
         raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
