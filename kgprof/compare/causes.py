@@ -15,7 +15,7 @@ from typing import Any
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
-from kgprof.compare.metrics import Sides, named, plain, timed
+from kgprof.compare.metrics import Sides, named, plain
 from kgprof.compare.parts import Part, Slower
 from kgprof.compare.results import changed_results
 from kgprof.wording import short
@@ -83,10 +83,10 @@ def explained(
     run = _Run(sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root)
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results(run), *_settings(run), *_facts(run), *of_the_time])
-    decides = next((metric for of in metrics.TIMES if (metric := timed(compared, of)) and metric.decides), None)
+    decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
     sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]  # the difference, what is explained, the rest
     if worse is None:
-        step = timed(compared, m.TimeOf.STEP)
+        step = named(compared, m.TimeOf.STEP)
         delta_us = parts.longer(step) if step else m.Skipped(reason="there is no time")
         nothing = m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
         sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing

@@ -74,10 +74,6 @@ def metrics(
     return (*_times(sides, budgets), *_counts(sides, budgets, findings))
 
 
-def timed(compared: Sequence[m.ComparedMetric], of: m.TimeOf) -> m.ComparedMetric | None:
-    return next((metric for metric in compared if metric.time_of is of), None)
-
-
 def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric | None:
     return next((metric for metric in compared if metric.name == name), None)
 

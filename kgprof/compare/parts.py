@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kgprof import model as m
-from kgprof.compare.metrics import TIMES, Sides, timed
+from kgprof.compare.metrics import TIMES, Sides, named
 from kgprof.wording import plural, relative, short, short_name
 
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
@@ -341,7 +341,7 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
     program's part in it."""
     if sides.doubt:
         return None
-    deciding = [metric for of in TIMES if (metric := timed(metrics, of)) is not None and metric.decides]
+    deciding = [metric for metric in metrics if metric.time_of and metric.decides]
     worse = [metric for metric in deciding if metric.verdict is m.MetricVerdict.WORSE]
     unsettled = [metric for metric in deciding if metric.verdict is m.MetricVerdict.INCONCLUSIVE]
     return next(iter(worse or [metric for metric in unsettled if _far_apart(metric, sides)]), None)
@@ -374,7 +374,7 @@ class _Steps:
 
     @classmethod
     def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: m.TimeOf) -> _Steps:
-        step, us = timed(metrics, m.TimeOf.STEP), None
+        step, us = named(metrics, m.TimeOf.STEP), None
         more = longer(step) if step else None
         if step and isinstance(step.base, float) and isinstance(more, float):
             us = step.base, step.base + more
@@ -419,7 +419,7 @@ class _Steps:
 
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
     """A microsecond of the traced window in TIMING's."""
-    step, window = timed(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
+    step, window = named(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
     if window is None or trace.per != "step":
         return m.Skipped(reason=trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):

@@ -113,10 +113,8 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         text += f"; likely cause: {where}{cause.text}"
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
             text += f" (explains {short(cause.explains_us / 1000)} of {short(run.delta_us / 1000)} ms/{run.per})"
-    others = dict.fromkeys(reason.text for reason in found[1:])
-    return m.Verdict(
-        status=_STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), text=text, reasons=(*others, *_also(compared))
-    )
+    status, others = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), dict.fromkeys(each.text for each in found[1:])
+    return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
 
 
 def metric_words(metric: m.ComparedMetric) -> str:
