@@ -195,38 +195,36 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
 def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.EnvironmentChange, ...]:
     """Empty where times may be compared."""
 
-    def facts(side: m.Profile) -> dict[str, str]:
+    def described(side: m.Profile) -> dict[str, str]:
         values = {name: getattr(side.environment, field) for name, field in _FACTS}
-        words = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
-        return {"device": side.device, **words}
-
-    def flags(side: m.Profile) -> dict[str, str]:
-        return {
+        facts = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
+        flags = {
             f"environment variable {name}": relative(value, side.environment.source_root)
-            for name, value in sorted(side.environment.flags.items())
+            for name, value in side.environment.flags.items()
             if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")  # those are compared as options
         }
+        return {"device": side.device, **facts, **flags}
 
-    was, now = facts(base), facts(head)
-    before, after = flags(base), flags(head)
-    changes = [(name, was[name], now[name]) for name in now]
-    changes += [(name, before.get(name, "not set"), after.get(name, "not set")) for name in sorted({*before, *after})]
+    was, now = described(base), described(head)
+    facts = ["device", *(name for name, _ in _FACTS)]
+    names = [*facts, *sorted({*was, *now}.difference(facts))]
+    changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
     return tuple(m.EnvironmentChange(name=name, base=old, head=new) for name, old, new in changes if old != new)
 
 
 def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
-    """Of what the command line says about the work; how long it was measured is no part of that."""
-
-    def options(given: m.Options) -> dict[str, str]:
-        return {
+    """What the command line says about the work; how long it was measured is no part of that."""
+    before, after = (
+        {
             "the workload's own options": " ".join(given.workload_args),
             "--seed": str(given.seed),
             "backend": given.backend or "inductor",
             "--steps": str(given.steps),
             "--warmup": str(given.warmup),
         }
-
-    return _setting_changes(options(base.options), options(head.options))
+        for given in (base.options, head.options)
+    )
+    return _setting_changes(before, after)
 
 
 def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[m.SettingChange, ...]:

@@ -155,9 +155,8 @@ def _attribute(module: ModuleType, target: Target) -> Any:
         if not hasattr(found, part):
             known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
             near = difflib.get_close_matches(part, known, n=1, cutoff=0.5)
-            raise UsageError(
-                f"{target.place} has no {target.name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint="name a function without arguments, or an object with strategies",
-            )
+            near_by = f"; did you mean {near[0]!r}?" if near else ""
+            hint = "name a function without arguments, or an object with strategies"
+            raise UsageError(f"{target.place} has no {target.name!r}{near_by}", hint=hint)
         found = getattr(found, part)
     return found

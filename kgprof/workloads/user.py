@@ -7,13 +7,10 @@
         unit, units_per_step = "token", 4096              # optional: what the work is counted in; or a function of none
     attention = Attention()
 
-For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. Reports then have
-ms/token and tokens/s. Where steps differ, ``evaluate`` returns how many units the job was, or a mapping from the names
-of its metrics to numbers or to ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``, in which
-``units`` is that count.
-
-A strategy may say which tensors live from step to step: ``buffers``, a mapping from name to tensor or a method that
-gives one; an nn.Module says so by its registered buffers.
+For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. A metric that
+``evaluate`` returns is a number or ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``; the count
+under ``units`` says how many the job was. ``buffers``, a mapping from name to tensor or a method that gives one, says
+which tensors live from step to step; an nn.Module says so by its registered buffers.
 
 A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named arrays. Otherwise
 the result of a run is what its *first* step returned: every run starts from the same seed and the same state, and

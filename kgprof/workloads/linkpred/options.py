@@ -59,10 +59,8 @@ class LinkpredOptions:
         if not self.children_width:
             object.__setattr__(self, "children_width", self.max_children)
         if self.children_width < self.max_children:
-            raise UsageError(
-                f"--children-width {self.children_width} is below --max-children {self.max_children}",
-                hint="the width is padding around the children; --max-children is the cap",
-            )
+            below = f"--children-width {self.children_width} is below --max-children {self.max_children}"
+            raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
             raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
@@ -180,15 +178,11 @@ def _family_tree_size(dataset: str) -> int:
     """The size in ``family-tree[:size]``. Raises UsageError for any other dataset."""
     name, colon, size = dataset.partition(":")
     if name in WITHOUT_RULES:
-        raise UsageError(
-            f"dataset {name!r} comes without rules, and rule mining is not in this version",
-            hint="use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt",
-        )
+        hint = "use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt"
+        raise UsageError(f"dataset {name!r} comes without rules, and rule mining is not in this version", hint=hint)
     if name != FAMILY_TREE:
-        raise UsageError(
-            unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)),
-            hint=f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own",
-        )
+        hint = f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own"
+        raise UsageError(unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)), hint=hint)
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
