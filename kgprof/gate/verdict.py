@@ -66,15 +66,11 @@ def causes(
     settings: m.GateSettings,
 ) -> tuple[Cause, ...]:
     """Worst first."""
-    known = [
-        *(
-            Cause(
-                exit_code=EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD,
-                text=_death(run, findings, profile.environment.source_root),
-            )
-            for run in profile.runs
-            if run.exit.outcome != "ok"
-        ),
+    known = []
+    for run in (run for run in profile.runs if run.exit.outcome != "ok"):
+        code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
+        known.append(Cause(exit_code=code, text=_death(run, findings, profile.environment.source_root)))
+    known += [
         *_failures(findings, budgets, entries, settings.fail_on),
         *_nothing_compiled(profile),
         *_inconclusive(profile, findings, budgets, settings.budgets),
@@ -135,18 +131,12 @@ def _inconclusive(
     """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or
     of the command line for no run: a file's budgets stand for more runs than one command may ask for."""
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
+    unseen = [(b, b.observed.reason) for b in budgets if isinstance(b.observed, m.Skipped) and b.run not in silent]
+    for_none = [b for b in scopes if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)]
     texts = [
-        *(
-            f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
-            for b in budgets
-            if isinstance(b.observed, m.Skipped) and b.run not in silent
-        ),
+        *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
         *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
-        *(
-            f"the budget {budget.scope}:{budget.metric} is for a run that there is not"
-            for budget in scopes
-            if budget.origin == OPTION and not any(applies(budget, run.key) for run in profile.runs)
-        ),
+        *(f"the budget {budget.scope}:{budget.metric} is for a run that there is not" for budget in for_none),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
 
@@ -167,9 +157,8 @@ def verdict(
         EXIT_INTERRUPTED: (inconclusive, "no verdict, interrupted"),
         EXIT_INCONCLUSIVE: (inconclusive, "no verdict, not everything was observed"),
     }[reasons[0].exit_code]
-    return m.Verdict(
-        status=status, text=f"{lead}: {reasons[0].text}", reasons=tuple(cause.text for cause in reasons[1:])
-    )
+    others = tuple(cause.text for cause in reasons[1:])
+    return m.Verdict(status=status, text=f"{lead}: {reasons[0].text}", reasons=others)
 
 
 def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> str:

@@ -108,12 +108,8 @@ class Guard:
         if not self._watched:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
         ids = {rule.id for rule in rules}
-        against = [
-            line_of(finding)
-            for watched in self._watched
-            for finding in watched.findings
-            if finding.rule in ids and (notes or finding.level is not m.Level.NOTE)
-        ]
+        found = [each for watched in self._watched for each in watched.findings if each.rule in ids]
+        against = [line_of(each) for each in found if notes or each.level is not m.Level.NOTE]
         if against:
             raise AssertionError("\n".join((f"demanded: {demand}", *against)))
         unseen: list[str] = []  # why an empty list of findings would prove nothing
