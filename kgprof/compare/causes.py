@@ -148,11 +148,8 @@ def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
     causes: dict[tuple[str, str], m.Cause] = {}
     for each in sorted(ranked, key=lambda each: (each.rank, -each.share)):
         causes.setdefault((each.cause.cause, each.cause.fingerprint or each.cause.text), each.cause)
-    return tuple(
-        cause
-        for place, cause in enumerate(causes.values())
-        if place < MOST_CAUSES or not isinstance(cause.explains_us, m.Skipped)
-    )
+    told = list(causes.values())
+    return (*told[:MOST_CAUSES], *(each for each in told[MOST_CAUSES:] if not isinstance(each.explains_us, m.Skipped)))
 
 
 def overall(runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding]) -> tuple[m.Cause, ...]:

@@ -150,13 +150,8 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     if changed:
         more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
         which = f"{plural(len(changed), 'kernel')} that were there, {short_name(largest.name, _NAME)} first"
-        yield Part(
-            kind=m.CostKind.LAUNCHES,
-            us=sum(kernel.launches_us for kernel in changed),
-            more=more,
-            text=f"{short(more, sign='+')} launches a step of {which}",
-            location=place(largest.name),
-        )
+        text, us = f"{short(more, sign='+')} launches a step of {which}", sum(kernel.launches_us for kernel in changed)
+        yield Part(kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
     for kernel in kernels:
         name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
         each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} us a launch"
@@ -251,12 +246,8 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     ]
     share, place = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     largest = max(grown, key=lambda row: row.self_us).function
-    return Part(
-        kind=m.CostKind.HOST,
-        us=0.0,
-        text=f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first",
-        location=place if share > 0 else None,
-    )
+    text = f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first"
+    return Part(kind=m.CostKind.HOST, us=0.0, text=text, location=place if share > 0 else None)
 
 
 # ---------------------------------------------------------------- is it slower, and by how much

@@ -35,10 +35,6 @@ class Program:
     def name(self) -> str:
         return self.file.stem if self.file else self.module
 
-    @property
-    def place(self) -> str:
-        return str(self.file) if self.file else f"module {self.module}"
-
 
 def is_program(workload: str) -> bool:
     """Whether it can be nothing else: a module's name after -m, or a file without the name of anything in it."""
