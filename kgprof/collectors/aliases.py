@@ -179,9 +179,9 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if (source := tensors.origin(graph, graph.inputs[index])) and (found := relation(overlap)):
             from_inputs.add(overlap.right)
             shared.append((index, source, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap.runs))
-    inputs = {tensor.name: index for index, tensor in reversed(list(enumerate(graph.inputs)))}
+    names = [tensor.name for tensor in graph.inputs]
     for name in graph.returned_inputs:
-        place = inputs.get(name)
+        place = names.index(name) if name in names else None
         if place is not None:
             source = tensors.origin(graph, graph.inputs[place])
         else:
