@@ -13,7 +13,7 @@ import click
 from kgprof import model as m
 from kgprof.cli.ci import Job, inert
 from kgprof.cli.options import Output
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, UsageError
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
 from kgprof.progress import discard, tell
 from kgprof.wording import plural
 
@@ -166,14 +166,8 @@ def to_stdout(text: str) -> None:
         ) from error
 
 
-def complain(profile: m.Profile, recording: Path) -> None:
-    """One error a run that did not end well, and one when nothing was measured."""
-    complain_of_runs(profile, recording)
-    if profile.exit_code == EXIT_NOTHING_MEASURED:
-        say("nothing was measured", "the report says why")
-
-
 def complain_of_runs(profile: m.Profile, recording: Path) -> None:
+    """One error a run that did not end well, and one a round."""
     from kgprof.reading import layout
 
     for run in profile.runs:
