@@ -55,7 +55,6 @@ from kgprof.cli.writing import (
     emit,
     inform,
     say,
-    say_outcome,
     to_stdout,
     write_baseline,
     write_report,
@@ -308,7 +307,7 @@ def check_graphs(
     if not quiet:
         inform(f"the report is {report}")
     add_to_job_summary(found, context.job)
-    say_outcome(outputs, found, recording, job=context.job)
+    emit(outputs, found, recording, job=context.job)
     if update_baseline:
         # That file names files as they were recorded, not as a report may show them.
         judged = judged_profile(recordings.load(recording), kernel_kinds())
@@ -517,7 +516,7 @@ def compare(
     if output is not None:
         context.folder = output
         inform(f"the report is {write_report(output, found, recording)}")
-    say_outcome(outputs, found, recording, job=context.job)
+    emit(outputs, found, recording, job=context.job)
     return found.exit_code
 
 
@@ -645,7 +644,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.ci_init import PATHS, Wanted, refuse_to_replace, workflow
+    from kgprof.cli.ci_init import PATHS, refuse_to_replace, workflow
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
@@ -654,7 +653,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
         refuse_to_replace(path)
     torch = installed("torch").partition("+")[0]
     pinned = torch if torch[:1].isdecimal() else ""
-    text = workflow(Wanted(place=place, workload=workload, torch=pinned, path=path))
+    text = workflow(place, workload=workload, torch=pinned, path=path)
     store.write_export(path, text.encode())
     to_stdout(str(path))
     return EXIT_OK

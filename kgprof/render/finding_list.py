@@ -92,21 +92,17 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
 
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
-    first_of_rule: dict[tuple[str, m.Level], int] = {}
-    for index, same in enumerate(groups):
-        first_of_rule.setdefault((same.first.rule, same.first.level), index)
-
-    def weight(same: Grouped) -> tuple[object, ...]:
-        first = same.first
-        return (
-            first_of_rule[first.rule, first.level],
-            bool(first.accepted),
+    rules = list(dict.fromkeys((same.first.rule, same.first.level) for same in groups))
+    return sorted(
+        groups,
+        key=lambda same: (
+            rules.index((same.first.rule, same.first.level)),
+            bool(same.first.accepted),
             fails.isdisjoint(same.members),
             *cost_order(same.members),
-            *((first.location.file, first.location.line) if first.location else ("", 0)),
-        )
-
-    return sorted(groups, key=weight)
+            *((place.file, place.line) if (place := same.first.location) else ("", 0)),
+        ),
+    )
 
 
 def _line(

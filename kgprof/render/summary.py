@@ -117,11 +117,11 @@ def _conditions(profile: m.Profile) -> Iterator[str]:
     """The lines without which metrics and results mean nothing to a stranger."""
     values: dict[str, dict[str, None]] = {}
     for run in profile.runs:
-        declared = run.evaluation.conditions if isinstance(run.evaluation, m.Evaluation) else {}
-        for name, value in declared.items():
+        conditions = run.evaluation.conditions if isinstance(run.evaluation, m.Evaluation) else {}
+        for name, value in conditions.items():
             values.setdefault(name, {})[value] = None
-    if conditions := ", ".join(f"{name} {' or '.join(known)}" for name, known in values.items()):
-        yield f"The evaluation: {conditions}."
+    if words := ", ".join(f"{name} {' or '.join(known)}" for name, known in values.items()):
+        yield f"The evaluation: {words}."
     against = next((run.compared_with for run in profile.runs if run.compared_with is not None), None)
     if against is not None and against != profile.baseline:
         declared = f", not with the baseline {profile.baseline.slug}, which left none" if profile.baseline else ""
