@@ -100,7 +100,7 @@ def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Gro
             bool(same.first.accepted),
             fails.isdisjoint(same.members),
             *cost_order(same.members),
-            *((place.file, place.line) if (place := same.first.location) else ("", 0)),
+            *((at.file, at.line) if (at := same.first.location) else ("", 0)),
         ),
     )
 
