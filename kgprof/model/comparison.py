@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.findings import Finding, Location
+from kgprof.model.findings import Finding, Location, Verdict
 from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
 from kgprof.model.options import RunKey
 from kgprof.model.passes import PassName
 from kgprof.model.structs import Model, Skipped
-from kgprof.model.verdict import Verdict
 
 
 class Presence(StrEnum):
@@ -225,6 +224,9 @@ class MachineDrift(Model, frozen=True, kw_only=True):
         return self.low > 1 or self.high < 1
 
 
+_ONE_SIDE = Skipped(reason="the run is on one side only")
+
+
 class RunComparison(Model, frozen=True, kw_only=True):
     """One strategy x mode on both sides."""
 
@@ -233,13 +235,11 @@ class RunComparison(Model, frozen=True, kw_only=True):
     metrics: tuple[ComparedMetric, ...] = ()
     decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
     per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
-    delta_us: float | Skipped = Skipped(
-        reason="the run is on one side only"
-    )  # TIMING: head less base, less the machine's part
-    explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
-    remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained
-    traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
-    scale: float | Skipped = Skipped(reason="the run is on one side only")  # a microsecond of the trace, in TIMING's
+    delta_us: float | Skipped = _ONE_SIDE  # TIMING: head less base, less the machine's part
+    explained_us: float | Skipped = _ONE_SIDE  # the sum over ``causes``
+    remainder_us: float | Skipped = _ONE_SIDE  # delta less explained
+    traced_us: float | Skipped = _ONE_SIDE  # the traces' delta, before scaling
+    scale: float | Skipped = _ONE_SIDE  # a microsecond of the trace, in TIMING's
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
