@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from kgprof import model as m
 from kgprof.reading import launches
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Launched, Mask
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, step_marks
 
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
 GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
@@ -17,15 +18,14 @@ UNATTRIBUTED = "(unattributed)"
 
 def by_step(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
     """Device time of each ProfilerStep that launched it, in their order."""
-    return _totals(columns, launched, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    return _totals(columns, launched, step_marks(columns))
 
 
 def by_region(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
     """Device time of each compiled region, under its compile id ("0/1"); a graph's replay counts for its region."""
-    found = _totals(columns, launched, columns.named(REGION_PREFIX))
     return tuple(
-        m.SpanTotal(span=total.span.removeprefix(REGION_PREFIX), count=total.count, total_us=total.total_us)
-        for total in found
+        msgspec.structs.replace(total, span=total.span.removeprefix(REGION_PREFIX))
+        for total in _totals(columns, launched, columns.named(REGION_PREFIX))
     )
 
 

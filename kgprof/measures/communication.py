@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from kgprof import model as m
 from kgprof.measures.kernel_kinds import Kinds
 from kgprof.reading import timeline
@@ -15,13 +13,7 @@ from kgprof.reading.timeline import Window
 def communication(columns: Columns, launched: Launched, window: Window, kinds: Kinds) -> m.Communication:
     """All of it in the window; a trace of one rank alone usually has none."""
     kernel = columns.of_category("kernel")[launched.events]
-    called = columns.name[launched.events]
-    collectives = [
-        name
-        for name in np.unique(called[kernel]).tolist()
-        if kinds.of_device_event(columns.names[name], "kernel").kind is m.KernelKind.COMMUNICATION
-    ]
-    talks = kernel & np.isin(called, collectives)
+    talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
     every = window.clip(timeline.intervals_of(columns, launched.events))
     own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
     return m.Communication(

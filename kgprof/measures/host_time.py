@@ -15,7 +15,7 @@ from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launched
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
 GUARDS, PROLOGUE, WRAPPER = "Dynamo cache lookup (guards)", "prologue", "wrapper of the compiled code"
@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
-    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     thread = columns.thread[marks[0]]
@@ -48,10 +48,15 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     steps = timeline.intervals_of(columns, marks[np.argsort(columns.start_ns[marks], kind="stable")])
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
     part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))  # NOBODY takes the last one
-    owner, step, bounds = _stretches(timeline.intervals_of(columns, mine), steps)
+    # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the later one's.
+    owners, of_step = timeline.owners(timeline.intervals_of(columns, mine)), timeline.owners(steps)
+    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
+    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
+    bounds = bounds[of_step.at(bounds[:, 0]) != NOBODY]
+    owner, step = owners.at(bounds[:, 0]), of_step.at(bounds[:, 0])
     spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
     np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
-    calls = np.bincount(part[:-1][_inside(columns.start_ns[mine], steps)], minlength=len(PARTS))
+    calls = np.bincount(part[:-1][of_step.at(columns.start_ns[mine]) != NOBODY], minlength=len(PARTS))
     # Of the stretches that nothing names, what another thread of the host was busy in.
     unnamed = bounds[part[owner] == PARTS.index(UNEXPLAINED)]
     others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
@@ -99,22 +104,3 @@ def _part_of_operator(name: str) -> str:
     if fused.parse(name) is not None:
         return GENERATED
     return next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
-
-
-def _stretches(events: Intervals, steps: Intervals) -> tuple[Numbers, Numbers, Intervals]:
-    """The steps cut wherever the innermost event changes: whose each stretch is, of which step, and from when to when.
-
-    Where marked steps overlap, which they do not, a moment is the later one's.
-    """
-    owners = timeline.owners(events)
-    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
-    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
-    step = np.searchsorted(steps[:, 0], bounds[:, 0], side="right") - 1
-    inside = (step >= 0) & (bounds[:, 0] < steps[np.maximum(step, 0), 1])
-    return owners.at(bounds[inside, 0]), step[inside], bounds[inside]
-
-
-def _inside(moments: Numbers, steps: Intervals) -> npt.NDArray[np.bool_]:
-    step = np.searchsorted(steps[:, 0], moments, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (step >= 0) & (moments < steps[np.maximum(step, 0), 1])
-    return inside

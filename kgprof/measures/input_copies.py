@@ -48,7 +48,9 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     events, calls = work.events[known], work.calls[known]
     frames = columns.named(GENERATED_CODE_PREFIX, REGION_PREFIX)
     frame = launches.innermost(columns, frames, calls)
-    found = _called_by_the_wrapper(columns, frames, frame, calls) & _copies_on_the_device(columns, events, kinds)
+    elsewhere = columns.named(*TO_AND_FROM_THE_HOST) | columns.of_category("gpu_memset")
+    copied = kinds.are(columns, events, m.KernelKind.COPY) & ~elsewhere[events]
+    found = _called_by_the_wrapper(columns, frames, frame, calls) & copied
     found &= columns.start_ns[calls] < _last_replay_ns(columns, frames, replays)[frame]
     copies, total_ns = events[found], int(columns.duration_ns[work.events].sum())
     spent_ns = int(columns.duration_ns[copies].sum())
@@ -68,17 +70,6 @@ def _called_by_the_wrapper(columns: Columns, frames: Mask, frame: Indices, calls
     inside = (frame != NOBODY) & (copying != NOBODY) & (columns.start_ns[copying] >= columns.start_ns[frame])
     found: Mask = inside & ((other == NOBODY) | (columns.start_ns[other] < columns.start_ns[frame]))
     return found
-
-
-def _copies_on_the_device(columns: Columns, events: Indices, kinds: Kinds) -> Mask:
-    kernel_names, which = np.unique(columns.name[events], return_inverse=True)
-    names = [columns.names[name] for name in kernel_names.tolist()]
-    copied = [
-        not name.startswith(TO_AND_FROM_THE_HOST) and kinds.of_device_event(name, "kernel").kind is m.KernelKind.COPY
-        for name in names
-    ]
-    of_name: Mask = np.array(copied, np.bool_)[which] & ~columns.of_category("gpu_memset")[events]
-    return of_name
 
 
 def _last_replay_ns(columns: Columns, frames: Mask, replays: Indices) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -44,20 +44,6 @@ NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
-class _Fields(TypedDict):
-    """Those of a KernelBreakdown that are made alike for a GPU and a CPU."""
-
-    steps: int
-    window_us: float
-    busy_us: float
-    idle_us: float
-    total_us: float
-    lines_us: float | m.Skipped
-    kinds: tuple[m.KindTotal, ...]
-    rows: tuple[m.KernelRow, ...]
-    fused_kinds: tuple[m.KernelKind, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
     """All occurrences of one name in one category, and what each of them counts with."""
@@ -71,22 +57,19 @@ class _Group:
 
 def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken down."""
-    return _of_pass(run, m.PassName.TRACE, run.record.trace)
+    return _of_pass(run, m.PassName.TRACE)
 
 
 def of_kernels(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     """The kernels of KERNELS, in which the C++ kernels of a CPU run have names; Skipped as for TRACE."""
-    return _of_pass(run, m.PassName.KERNELS, run.record.kernels)
+    return _of_pass(run, m.PassName.KERNELS)
 
 
 def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     """From KERNELS; without such a pass, or where its trace is damaged, from TRACE, with a warning that says so."""
     reasons: list[str] = []
-    for name, traced, broken_down in (
-        (m.PassName.KERNELS, run.record.kernels, of_kernels),
-        (m.PassName.TRACE, run.record.trace, of_trace),
-    ):
-        if isinstance(traced, m.Skipped):
+    for name, broken_down in ((m.PassName.KERNELS, of_kernels), (m.PassName.TRACE, of_trace)):
+        if isinstance(run.record.left_by(name), m.Skipped):
             continue
         kernels = run.once(broken_down)
         if isinstance(kernels, m.KernelBreakdown):
@@ -97,9 +80,7 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     return run.record.trace if isinstance(run.record.trace, m.Skipped) else m.Skipped(reason="no pass was traced")
 
 
-def _of_pass(run: RunEvidence, name: m.PassName, traced: m.TracePass | m.Skipped) -> m.KernelBreakdown | m.Skipped:
-    if isinstance(traced, m.Skipped):
-        return traced
+def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
     trace, record = run.trace(name), run.record
     if isinstance(trace, m.Skipped):
         return trace
@@ -107,7 +88,7 @@ def _of_pass(run: RunEvidence, name: m.PassName, traced: m.TracePass | m.Skipped
         trace,
         device=run.whole.device,
         measured_in=name,
-        cpp_kernel_profile=traced.cpp_kernel_profile,
+        cpp_kernel_profile=record.left_by(name).cpp_kernel_profile,
         origins=() if isinstance(record.kernel_origins, m.Skipped) else record.kernel_origins.origins,
         compiled=record.compiled_kernels,
         ceilings=run.whole.recording.ceilings,
@@ -133,9 +114,8 @@ def breakdown(
         return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
         return m.Skipped(reason="the trace holds no operator and no device kernel")
-    warnings = (
-        ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
-    )
+    nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
+    warnings = (nothing,) if device == "cuda" else ()
     return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
 
 
@@ -212,11 +192,10 @@ def _of_host(
 ) -> m.KernelBreakdown | m.Skipped:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
     columns = trace.columns
-    operators = columns.of_category("cpu_op")
-    steps = timeline.profiler_steps(columns)
-    window = timeline.window_of(steps if len(steps) else timeline.intervals_of(columns, operators))
-    inside = np.flatnonzero(operators)
-    inside = inside[window.touches(timeline.intervals_of(columns, operators))]
+    operators = np.flatnonzero(columns.of_category("cpu_op"))
+    steps, every = timeline.profiler_steps(columns), timeline.intervals_of(columns, operators)
+    window = timeline.window_of(steps if len(steps) else every)
+    inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped(reason="no operator ran inside the traced steps")
     clipped, threads = window.clip(timeline.intervals_of(columns, inside)), columns.thread[inside]
@@ -277,8 +256,8 @@ def _groups(
 
 def _fields(
     steps: Intervals, window: Window, intervals: Intervals, groups: Sequence[_Group], *, lines_known: bool
-) -> _Fields:
-    """``total_us``, ``kinds`` and ``rows`` all add up to the same time."""
+) -> dict[str, Any]:
+    """Those of a KernelBreakdown that are made alike for a GPU and a CPU."""
     busy_ns = timeline.union_ns(intervals)
     total_ns = sum(int(group.own_ns.sum()) for group in groups)
     of_kind = {kind: [group.own_ns for group in groups if group.classified.kind is kind] for kind in m.KernelKind}
@@ -291,6 +270,7 @@ def _fields(
         "window_us": window.duration_ns / 1000,
         "busy_us": busy_ns / 1000,
         "idle_us": (window.duration_ns - busy_ns) / 1000,
+        # ``kinds`` and ``rows`` add up to it.
         "total_us": total_ns / 1000,
         "lines_us": sum(group.lines_ns for group in groups) / 1000 if lines_known else m.Skipped(reason=NO_LINES),
         "kinds": tuple(

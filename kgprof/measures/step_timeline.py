@@ -68,7 +68,7 @@ class _Events:
 
 def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
     """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
-    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]

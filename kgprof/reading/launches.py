@@ -91,6 +91,18 @@ def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
     return found
 
 
+def outermost(columns: Columns, events: Mask) -> Indices:
+    """Those of ``events`` that lie in no other one of their thread, in the order of the file."""
+    found = np.zeros(len(columns), np.bool_)
+    indices = np.flatnonzero(events)
+    for thread in threads_of(columns, indices):
+        mine = indices[columns.thread[indices] == thread]
+        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]  # an outer one before its first inner
+        reached = np.maximum.accumulate(columns.end_ns[mine])
+        found[mine] = np.append(True, columns.start_ns[mine][1:] >= reached[:-1])
+    return np.flatnonzero(found)
+
+
 def threads_of(columns: Columns, calls: Indices) -> list[int]:
     """The threads that made these calls, or the rows that these events stand in, by their index."""
     used = np.zeros(len(columns.threads), np.bool_)

@@ -55,9 +55,13 @@ def intervals_of(columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np
     return np.stack([columns.start_ns[which], columns.end_ns[which]], axis=1)
 
 
-def profiler_steps(columns: Columns) -> Intervals:
+def step_marks(columns: Columns) -> npt.NDArray[np.bool_]:
     """The steps that torch.profiler marked on the host. (The GPU's mirror of them has another category.)"""
-    return intervals_of(columns, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    return columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op")
+
+
+def profiler_steps(columns: Columns) -> Intervals:
+    return intervals_of(columns, step_marks(columns))
 
 
 def window_of(intervals: npt.ArrayLike) -> Window:
