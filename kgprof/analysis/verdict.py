@@ -127,10 +127,7 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     if not per_step:
         return Remark(text=_untimed(runs))
     stepped = [run for run, _ in per_step]
-    evaluates = any(
-        isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in stepped
-    )
-    if not evaluates or len({run.key.strategy for run in stepped}) == 1:  # then their steps are alike
+    if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
         return _ranking(per_step, baseline, PER_STEP)
     for timed, unit in whole:
         if timed:
@@ -178,6 +175,11 @@ def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
+
+
+def evaluates(run: m.RunReport) -> bool:
+    """Whether it has, or should have, a whole evaluation."""
+    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
 
 def _timed(
