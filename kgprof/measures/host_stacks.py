@@ -34,10 +34,15 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _BINDINGS = re.compile(r"pybind11_builtins\.\w+")  # pybind11's name of itself, with its compiler's
 _OPERATOR = re.compile(r"\w+::\w+(\.\w+)?")  # of the dispatcher; what it calls is its own business
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
-_OF_PROFILER = re.compile(r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/record/)")
-_OF_KGPROF = re.compile(r"(^|/)kgprof/workloads/(loading|programs|user|protocol|backend)\.py")  # around the workload
-_OF_TORCH = re.compile(r"(^|/)(torch|triton|functorch)/")
-_GENERATED = re.compile(r"/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$")  # Inductor's cache
+# Of a Python function by its file, first match wins; else it is the program's.
+_PYTHON_KINDS = {
+    "profiler": re.compile(
+        r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/record/"
+        r"|kgprof/workloads/(loading|programs|user|protocol|backend)\.py)"  # around the workload
+    ),
+    "generated": re.compile(r"/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$"),  # Inductor's cache
+    "torch": re.compile(r"(^|/)(torch|triton|functorch)/"),
+}
 _LOOP = ("_run", "kgprof/record/torch_profiler.py")
 _CALLS = ("cuda_runtime", "cuda_driver")
 
@@ -74,12 +79,16 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         _add_step(tree, keys, columns, _inside(columns, events, window, around=per == "window"), window)
     if not any(tree.self_ns):
         return m.Skipped(reason="its steps have no duration")
+    # In which other threads were in operators, each thread's counted once.
+    operators = columns.of_category("cpu_op") & (columns.thread != thread)
+    threads = [operators & (columns.thread == other) for other in np.unique(columns.thread[operators])]
+    elsewhere_ns = sum(union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken)
     return _graph(
         tree,
         measured_in=measured_in,
         steps=len(taken),
         per=per,
-        other_threads_ns=_operators_elsewhere(columns, thread, taken),
+        other_threads_ns=elsewhere_ns,
         notes=() if len(taken) == len(windows) else (f"of {plural(len(windows), per)} the first {len(taken):,}",),
     )
 
@@ -102,16 +111,6 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
 
 
-def _operators_elsewhere(columns: Columns, thread: int, windows: Sequence[Window]) -> int:
-    """Nanoseconds of the steps in which other threads were in operators, each thread's counted once."""
-    total = 0
-    operators = columns.of_category("cpu_op") & (columns.thread != thread)
-    for other in np.unique(columns.thread[operators]).tolist():
-        spans = intervals_of(columns, operators & (columns.thread == other))
-        total += sum(union_ns(window.clip(spans)) for window in windows)
-    return total
-
-
 # ---------------------------------------------------------------- what they are
 
 
@@ -129,7 +128,8 @@ def _key(category: str, name: str) -> Key:
     if category == PYTHON:
         frame = frame_of(name)
         if frame.line is not None:
-            return frame.name, frame.file, frame.line, _python_kind(frame.file)
+            kind = next((kind for kind, files in _PYTHON_KINDS.items() if files.search(frame.file)), "python")
+            return frame.name, frame.file, frame.line, kind
         kind = "module" if name.startswith("nn.Module: ") else "builtin"
         return _BINDINGS.sub("pybind11", _ADDRESS.sub("", name)), "", 0, kind
     if category in _CALLS:
@@ -137,14 +137,6 @@ def _key(category: str, name: str) -> Key:
     if name.startswith(_REGIONS):
         return name, "", 0, "region"
     return name, "", 0, "span" if category == "user_annotation" else "operator"
-
-
-def _python_kind(file: str) -> str:
-    if _OF_PROFILER.search(file) or _OF_KGPROF.search(file):
-        return "profiler"
-    if _GENERATED.search(file):
-        return "generated"
-    return "torch" if _OF_TORCH.search(file) else "python"
 
 
 # ---------------------------------------------------------------- the tree

@@ -67,22 +67,18 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
         parts=tuple(
-            _part(name, spent_ns[:, index], int(calls[index]))
-            for index, name in enumerate(PARTS)
-            if spent_ns[:, index].any() or name == UNEXPLAINED
+            m.StepPart(
+                name=name,
+                mean_us=float(spent.mean()) / 1000,
+                median_us=float(np.median(spent)) / 1000,
+                minimum_us=int(spent.min()) / 1000,
+                maximum_us=int(spent.max()) / 1000,
+                calls=None if name == UNEXPLAINED else number / len(spent),
+            )
+            for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True)
+            if spent.any() or name == UNEXPLAINED
         ),
         other_threads_us=elsewhere_ns / 1000 / len(steps),
-    )
-
-
-def _part(name: str, spent_ns: Numbers, calls: int) -> m.StepPart:
-    return m.StepPart(
-        name=name,
-        mean_us=float(spent_ns.mean()) / 1000,
-        median_us=float(np.median(spent_ns)) / 1000,
-        minimum_us=int(spent_ns.min()) / 1000,
-        maximum_us=int(spent_ns.max()) / 1000,
-        calls=None if name == UNEXPLAINED else calls / len(spent_ns),
     )
 
 
