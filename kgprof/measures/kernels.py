@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,6 +27,8 @@ from kgprof.reading.launches import (
     DEVICE_CATEGORIES,
     GRAPH_LAUNCH_PREFIXES,
     LAUNCH_CATEGORIES,
+    Indices,
+    alike,
     devices,
     launched,
     queue,
@@ -42,17 +44,6 @@ NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels
 NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
 
 Classify = Callable[[str, str], Classified]  # from a name and a category
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """All occurrences of one name in one category, and what each of them counts with."""
-
-    name: str
-    classified: Classified
-    own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
-    lines: Lines = ()
-    lines_ns: int = 0
 
 
 def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
@@ -138,7 +129,7 @@ def _of_device(
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
-    groups = _groups(columns, work.events, columns.duration_ns[work.events], kinds.of_device_event, lines)
+    own_ns, classify = columns.duration_ns[work.events], kinds.of_device_event
     warnings = [*trace.warnings, *([] if len(steps) else [NO_STEPS])]
     before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
     if before or after:
@@ -151,7 +142,7 @@ def _of_device(
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
-        **_fields(steps, window, intervals, groups, lines_known=bool(origins)),
+        **_fields(columns, work.events, own_ns, intervals, classify, lines, steps=steps, window=window),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
@@ -203,8 +194,9 @@ def _of_host(
     for thread in set(threads.tolist()):
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
-    groups = _groups(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
-    fields = _fields(steps, window, clipped, groups, lines_known=bool(origins))
+    fields = _fields(
+        columns, inside, own_ns, clipped, lambda name, _: kinds.of_operator(name), lines, steps=steps, window=window
+    )
     warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
     hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
     if hidden_us and not cpp_kernel_profile:
@@ -227,76 +219,68 @@ def _of_host(
 # ---------------------------------------------------------------- both
 
 
-def _groups(
+def _fields(
     columns: Columns,
-    which: npt.NDArray[np.intp],
+    which: Indices,
     own_ns: npt.NDArray[np.int64],
+    intervals: Intervals,
     classify: Classify,
     lines: Sequence[Lines] | None,
-) -> list[_Group]:
-    """The events ``which``, by name and category."""
-    keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    groups = []
-    for members in np.split(order, starts[1:]):
-        name, category = divmod(int(keys[members[0]]), len(columns.categories))
+    *,
+    steps: Intervals,
+    window: Window,
+) -> dict[str, Any]:
+    """Those of a KernelBreakdown that are made alike for a GPU and a CPU, of the events ``which``.
+
+    ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it. ``lines``: of each; None
+    where nothing was recorded about them.
+    """
+    busy_ns, total_ns, lines_ns = timeline.union_ns(intervals), int(own_ns.sum()), 0
+    rows: list[m.KernelRow] = []
+    of_kind_ns: Counter[m.KernelKind] = Counter()
+    for members in alike(columns, which):
+        first = which[members[0]]
+        name = columns.names[columns.name[first]]
+        found = classify(name, columns.categories[columns.category[first]])
         known = [] if lines is None else [index for index in members.tolist() if lines[index]]
-        groups.append(
-            _Group(
-                name=columns.names[name],
-                classified=classify(columns.names[name], columns.categories[category]),
-                own_ns=own_ns[members],
-                lines=merged([lines[index] for index in known]) if lines is not None else (),
-                lines_ns=int(own_ns[known].sum()) if known else 0,
+        from_lines = merged([lines[index] for index in known]) if lines is not None else ()
+        times_ns, known_ns = own_ns[members], int(own_ns[known].sum())
+        row_ns = int(times_ns.sum())
+        lines_ns += known_ns
+        of_kind_ns[found.kind] += row_ns
+        rows.append(
+            m.KernelRow(
+                name=name,
+                kind=found.kind,
+                generator=found.generator,
+                count=len(times_ns),
+                total_us=row_ns / 1000,
+                share=row_ns / total_ns if total_ns else 0.0,
+                min_us=int(times_ns.min()) / 1000,
+                median_us=float(np.median(times_ns)) / 1000,
+                max_us=int(times_ns.max()) / 1000,
+                ops=found.ops,
+                lines=tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in from_lines),
+                lines_us=known_ns / 1000,
+                rule=found.rule,
             )
         )
-    return groups
-
-
-def _fields(
-    steps: Intervals, window: Window, intervals: Intervals, groups: Sequence[_Group], *, lines_known: bool
-) -> dict[str, Any]:
-    """Those of a KernelBreakdown that are made alike for a GPU and a CPU."""
-    busy_ns = timeline.union_ns(intervals)
-    total_ns = sum(int(group.own_ns.sum()) for group in groups)
-    of_kind = {kind: [group.own_ns for group in groups if group.classified.kind is kind] for kind in m.KernelKind}
     # A kind without a kernel of its own is not absent where a generated kernel holds its operators; a view inside one
     # costs nothing.
-    inside = {kind_of_operator(op) or m.KernelKind.OTHER for group in groups for op in group.classified.ops}
-    rows = [_row(group, total_ns) for group in groups]
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {m.KernelKind.FRAMEWORK}
+    counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
     return {
         "steps": len(steps),
         "window_us": window.duration_ns / 1000,
         "busy_us": busy_ns / 1000,
         "idle_us": (window.duration_ns - busy_ns) / 1000,
-        # ``kinds`` and ``rows`` add up to it.
         "total_us": total_ns / 1000,
-        "lines_us": sum(group.lines_ns for group in groups) / 1000 if lines_known else m.Skipped(reason=NO_LINES),
+        "lines_us": m.Skipped(reason=NO_LINES) if lines is None else lines_ns / 1000,
         "kinds": tuple(
-            m.KindTotal(kind=kind, count=sum(map(len, own)), total_us=sum(int(times.sum()) for times in own) / 1000)
-            for kind, own in of_kind.items()
-            if own
+            m.KindTotal(kind=kind, count=count, total_us=of_kind_ns[kind] / 1000)
+            for kind, count in counts.items()
+            if count
         ),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
-        "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside and kind is not m.KernelKind.FRAMEWORK),
+        "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside),
     }
-
-
-def _row(group: _Group, total_ns: int) -> m.KernelRow:
-    times_ns, of_all_ns = group.own_ns, int(group.own_ns.sum())
-    return m.KernelRow(
-        name=group.name,
-        kind=group.classified.kind,
-        generator=group.classified.generator,
-        count=len(times_ns),
-        total_us=of_all_ns / 1000,
-        share=of_all_ns / total_ns if total_ns else 0.0,
-        min_us=int(times_ns.min()) / 1000,
-        median_us=float(np.median(times_ns)) / 1000,
-        max_us=int(times_ns.max()) / 1000,
-        ops=group.classified.ops,
-        lines=tuple(m.Location(file=line.file, line=line.line, function=line.function) for line in group.lines),
-        lines_us=group.lines_ns / 1000,
-        rule=group.classified.rule,
-    )

@@ -64,20 +64,14 @@ class Nesting:
 def nesting(columns: Columns) -> Nesting:
     """Empty where the trace holds neither the host's events nor the device's."""
     host, device = columns.of_category(*HOST_CATEGORIES), columns.of_category(*DEVICE_CATEGORIES)
-    frames, of_name = _frames(columns.names)
+    known: dict[Frame, int] = {}  # each once
+    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in columns.names], np.int64)
     zero = int(columns.start_ns[host | device].min(initial=_NEVER))
     tracks = tuple(
         Track(name=name, changes=tuple(_changes(columns, events, of_name, zero)))
         for name, events in (*_threads(columns, host), *_streams(columns, device))
     )
-    return Nesting(frames=frames, tracks=tracks)
-
-
-def _frames(names: tuple[str, ...]) -> tuple[tuple[Frame, ...], npt.NDArray[np.int64]]:
-    """Each frame once, and the index of each name's."""
-    known: dict[Frame, int] = {}
-    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in names], np.int64)
-    return tuple(known), of_name
+    return Nesting(frames=tuple(known), tracks=tracks)
 
 
 def frame_of(name: str) -> Frame:

@@ -219,11 +219,24 @@ def _drawn(lanes: Sequence[_Events], window: Window) -> tuple[list[m.Lane], floa
     for cells in CELLS:
         cell_ns = window.duration_ns / cells
         runs = [_runs(lane, window, cell_ns) for lane in lanes]
-        if sum(len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)) <= (
-            MAX_BLOCKS
-        ):
+        blocks = [len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)]
+        if sum(blocks) <= MAX_BLOCKS:
             break
-    return [_merged(lane, of, window) for lane, of in zip(lanes, runs, strict=True)], cell_ns
+    drawn = [
+        m.Lane(
+            owner=lane.owner,
+            content=lane.content,
+            busy_us=lane.busy_ns / 1000,
+            covered=lane.covered,
+            blocks=tuple(
+                block
+                for first, end in pairwise((*np.flatnonzero(np.diff(of, prepend=-1)).tolist(), len(of)))
+                for block in _blocks(lane, first, end, window)
+            ),
+        )
+        for lane, of in zip(lanes, runs, strict=True)
+    ]
+    return drawn, cell_ns
 
 
 def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
@@ -233,17 +246,6 @@ def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
     small = (ends - starts) < cell_ns
     joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1])
     return np.concatenate([[0], np.cumsum(~joins)])
-
-
-def _merged(lane: _Events, runs: Numbers, window: Window) -> m.Lane:
-    bounds = [*np.flatnonzero(np.diff(runs, prepend=-1)).tolist(), len(runs)]
-    return m.Lane(
-        owner=lane.owner,
-        content=lane.content,
-        busy_us=lane.busy_ns / 1000,
-        covered=lane.covered,
-        blocks=tuple(block for a, b in pairwise(bounds) for block in _blocks(lane, a, b, window)),
-    )
 
 
 def _blocks(lane: _Events, first: int, end: int, window: Window) -> Iterator[m.LaneBlock]:

@@ -7,6 +7,7 @@ thread and moment say which spans were open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +90,16 @@ def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
         owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[calls[here]])
         found[here] = np.where(owner == NOBODY, NOBODY, mine[owner]) if len(mine) else NOBODY
     return found
+
+
+def alike(columns: Columns, events: Indices, *, by_shape: bool = False) -> Iterator[Indices]:
+    """Places in ``events`` of those with one name and category (and one shape of launch), in the order given."""
+    key = columns.name[events].astype(np.int64) * len(columns.categories) + columns.category[events]
+    if by_shape:
+        key = key * (len(columns.shapes) + 1) + columns.shape[events] - NONE
+    order = np.argsort(key, kind="stable")
+    if len(order):
+        yield from np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
 
 
 def outermost(columns: Columns, events: Mask) -> Indices:

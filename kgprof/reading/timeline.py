@@ -75,11 +75,8 @@ def union_ns(intervals: npt.ArrayLike) -> int:
     every = as_intervals(intervals)
     if not len(every):
         return 0
-    ordered = every[np.argsort(every[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(ordered[:, 1])
-    # What an interval adds begins where all before it have ended.
-    added_from = np.maximum(ordered[1:, 0], reached[:-1])
-    return int(ordered[0, 1] - ordered[0, 0] + np.maximum(0, ordered[1:, 1] - added_from).sum())
+    uncovered = gaps(every)
+    return window_of(every).duration_ns - int((uncovered[:, 1] - uncovered[:, 0]).sum())
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
