@@ -165,11 +165,10 @@ def _time(run: m.RunRecord, unit: Unit) -> m.Spread | m.Skipped:
 def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | None:
     both = [found for one in (run, eager) if isinstance(found := rounds(one), m.Rounds)]
     spreads = [found.step if unit is PER_STEP else found.per_unit for found in both]
-    enough = [one for one in spreads if isinstance(one, m.Spread) and one.samples >= ROUNDS_TO_JUDGE]
-    if len(enough) < len((run, eager)):
-        return None
-    compiled, other = enough
-    return _Times(compiled=compiled, eager=other, unit=unit, rounds=min(compiled.samples, other.samples))
+    match [one for one in spreads if isinstance(one, m.Spread) and one.samples >= ROUNDS_TO_JUDGE]:
+        case [compiled, other]:
+            return _Times(compiled=compiled, eager=other, unit=unit, rounds=min(compiled.samples, other.samples))
+    return None
 
 
 # ---------------------------------------------------------------- together
@@ -178,33 +177,28 @@ def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | N
 def _break_even(
     started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: m.Payoff, run: m.RunRecord
 ) -> m.BreakEven | m.Skipped:
-    for missing in (started_s, eager_s, times.saved_us):
-        if isinstance(missing, m.Skipped):
-            return missing
-    assert not isinstance(started_s, m.Skipped)
-    assert not isinstance(eager_s, m.Skipped)
-    assert not isinstance(times.saved_us, m.Skipped)
-    assert isinstance(times.compiled, m.Spread)
+    saved_us, compiled = times.saved_us, times.compiled
+    if isinstance(started_s, m.Skipped):
+        return started_s
+    if isinstance(eager_s, m.Skipped):
+        return eager_s
+    if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
+        return next(each for each in (saved_us, compiled) if isinstance(each, m.Skipped))
     if verdict != m.Payoff.PAYS:
         return RESULTS_DIFFER if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
-    units = max(0.0, started_s - eager_s) * 1e6 / times.saved_us
-    return _counted(units, units * times.compiled.median * times.to_us / 1e6, times.unit, run)
-
-
-def _counted(units: float, after_s: float, unit: Unit, run: m.RunRecord) -> m.BreakEven:
-    """``units``: steps, or units of work, of which a step of the evaluation advances many."""
+    many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
+    after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
     elif run.unit.per_step:
         steps_each = 1 / run.unit.per_step
     else:
-        return m.BreakEven(
-            steps=units, units=m.Skipped(reason=f"the workload counts no {run.unit.plural}"), after_s=after_s
-        )
-    if unit is PER_STEP:
-        work = units / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
-        return m.BreakEven(steps=units, units=work, after_s=after_s)
-    return m.BreakEven(steps=units * steps_each, units=units, after_s=after_s)
+        uncounted = m.Skipped(reason=f"the workload counts no {run.unit.plural}")
+        return m.BreakEven(steps=many, units=uncounted, after_s=after_s)
+    if times.unit is not PER_STEP:
+        return m.BreakEven(steps=many * steps_each, units=many, after_s=after_s)
+    work = many / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
+    return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
 # ---------------------------------------------------------------- in words
@@ -215,10 +209,9 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
         missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
         return f"it was not weighed against eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
-    figures = (
-        f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
-        f"(TIMING, {samples})"
-    )
+    scale = times.unit.name.partition("/")[0]
+    compiled, eager = (f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager))
+    figures = f"a {times.per} takes {compiled}, in mode eager {eager} (TIMING, {samples})"
     took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
     if verdict == m.Payoff.NEVER:
         return f"it never earns back{took or ' what compiling takes'}: {figures}"
@@ -228,7 +221,3 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
     if isinstance(cold, m.Skipped):
         return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
     return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
-
-
-def _ranged(time: m.Spread, unit: Unit) -> str:
-    return f"{unit.bare(time.median)} {unit.name.partition('/')[0]}"
