@@ -63,11 +63,8 @@ def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
 
 def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
     traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
-    if isinstance(traced, m.Skipped):
-        return traced
-    if isinstance(trace, m.Skipped):
-        return trace
-    assert isinstance(work, Launched)
+    if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
+        return m.first_skipped(traced, trace, work)
     return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
 
 

@@ -74,9 +74,6 @@ def weigh(
     )
 
 
-# ---------------------------------------------------------------- the read
-
-
 def _extra_sites(events: Sequence[Sync], guarded: m.RunKey, always: m.RunKey) -> list[Sync]:
     """Where the guarded run reads and the other one does not."""
     waits = [event for event in events if event.rule != WOULD_SYNC.id]
@@ -113,9 +110,6 @@ def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> f
     return syncs.waited_a_step([sum(call) for call in calls])
 
 
-# ---------------------------------------------------------------- the times
-
-
 def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time, Time]:
     """Of both on the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
     each = per_unit(guarded.unit)
@@ -146,10 +140,8 @@ def _saved(
         return NOT_RUN
     by_step = unit is PER_STEP
     mine, theirs = (run.step if by_step else run.evaluation_time for run in (guarded, always))
-    if isinstance(mine, m.Skipped):
-        return mine
-    if isinstance(theirs, m.Skipped):
-        return theirs
+    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
+        return m.first_skipped(mine, theirs)
     if not by_step and isinstance(guarded.evaluation, m.Skipped):
         return guarded.evaluation
     if isinstance(sync_us, m.Skipped):

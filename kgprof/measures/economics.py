@@ -74,9 +74,6 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
-# ---------------------------------------------------------------- what starting costs
-
-
 def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     if isinstance(run.compile, m.Skipped):
         return run.compile
@@ -105,9 +102,6 @@ def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
-# ---------------------------------------------------------------- what each step saves
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     compiled: m.Spread | m.Skipped
@@ -125,10 +119,8 @@ class _Times:
 
     @property
     def saved_us(self) -> float | m.Skipped:
-        if isinstance(self.compiled, m.Skipped):
-            return self.compiled
-        if isinstance(self.eager, m.Skipped):
-            return self.eager
+        if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
+            return m.first_skipped(self.compiled, self.eager)
         return (self.eager.median - self.compiled.median) * self.to_us
 
     @property
@@ -171,19 +163,14 @@ def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | N
     return None
 
 
-# ---------------------------------------------------------------- together
-
-
 def _break_even(
     started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: m.Payoff, run: m.RunRecord
 ) -> m.BreakEven | m.Skipped:
     saved_us, compiled = times.saved_us, times.compiled
-    if isinstance(started_s, m.Skipped):
-        return started_s
-    if isinstance(eager_s, m.Skipped):
-        return eager_s
+    if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
+        return m.first_skipped(started_s, eager_s)
     if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
-        return next(each for each in (saved_us, compiled) if isinstance(each, m.Skipped))
+        return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
         return RESULTS_DIFFER if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
     many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
@@ -201,12 +188,9 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-# ---------------------------------------------------------------- in words
-
-
 def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
-        missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
+        missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
         return f"it was not weighed against eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     scale = times.unit.name.partition("/")[0]

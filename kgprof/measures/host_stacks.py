@@ -93,9 +93,6 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
     )
 
 
-# ---------------------------------------------------------------- which events
-
-
 def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
     """The thread that takes the steps, and when they were; where none is marked, all of the thread with most Python."""
     marks = np.flatnonzero(step_marks(columns))
@@ -109,9 +106,6 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     thread = int(np.bincount(columns.thread[python]).argmax())
     spans = intervals_of(columns, host & (columns.thread == thread))
     return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
-
-
-# ---------------------------------------------------------------- what they are
 
 
 def _keys(columns: Columns) -> Mapping[tuple[int, int], Key]:
@@ -137,9 +131,6 @@ def _key(category: str, name: str) -> Key:
     if name.startswith(_REGIONS):
         return name, "", 0, "region"
     return name, "", 0, "span" if category == "user_annotation" else "operator"
-
-
-# ---------------------------------------------------------------- the tree
 
 
 class _Tree:
@@ -202,9 +193,6 @@ def _add_step(
         tree.self_ns[above] -= until - start_ns
         open_nodes.append(node)
         open_ends.append(until)
-
-
-# ---------------------------------------------------------------- what is said of it
 
 
 def _graph(

@@ -32,10 +32,8 @@ TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
     """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file cannot be read."""
     work, trace = run.once(launched_in_trace), run.trace(m.PassName.TRACE)
-    if isinstance(work, m.Skipped):
-        return work
-    if isinstance(trace, m.Skipped):
-        return trace
+    if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
+        return m.first_skipped(work, trace)
     return input_copies(trace.columns, work, run.whole.once(kinds_of))
 
 

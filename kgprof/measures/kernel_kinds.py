@@ -197,9 +197,6 @@ def of_device_event(name: str, category: str) -> Classified:
     return Classified(kind=K.OTHER, generator=generator)
 
 
-# ---------------------------------------------------------------- what Inductor generated
-
-
 def _of_generated(generated: GeneratedName) -> Classified:
     # The operators without those that touch no element, and without those that no list has.
     known = ((op, kind_of_operator(op)) for op in generated.ops)

@@ -110,9 +110,6 @@ def breakdown(
     return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
 
 
-# ---------------------------------------------------------------- CUDA
-
-
 def _of_device(
     trace: Trace,
     origins: Origins,
@@ -169,9 +166,6 @@ def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...])
     return int((calls & columns.named(*prefixes)).sum())
 
 
-# ---------------------------------------------------------------- CPU
-
-
 def _of_host(
     trace: Trace,
     origins: Origins,
@@ -214,9 +208,6 @@ def _of_host(
         host_time=host_time(columns, launched(columns)),
         warnings=warnings,
     )
-
-
-# ---------------------------------------------------------------- both
 
 
 def _fields(

@@ -117,9 +117,6 @@ def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
     return tuple(m.BoundTotal(what=what, total_us=us) for what, us in ordered)
 
 
-# ---------------------------------------------------------------- which launches are alike
-
-
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
     # How many kernels each call of a library launched; the fills and copies beside them do not count.
     is_kernel = columns.of_category("kernel")[work.events].tolist()
@@ -172,9 +169,6 @@ def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
     on_device = category == "gpu_memset" or "DtoD" in name
     both_ways = 2 if on_device and category == "gpu_memcpy" else 1
     return _Amount(bytes_moved=both_ways * shape.size_bytes, flops=none, on_the_bus=not on_device)
-
-
-# ---------------------------------------------------------------- a row
 
 
 def _row(
@@ -241,9 +235,6 @@ def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKerne
         many = "several compiled kernels" if fitting else "no compiled kernel"
         return m.Skipped(reason=f"{many} of this name with these registers and warps")
     return next(iter(fitting.values()))
-
-
-# ---------------------------------------------------------------- against the ceilings
 
 
 _Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations

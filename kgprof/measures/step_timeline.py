@@ -105,9 +105,6 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     )
 
 
-# ---------------------------------------------------------------- lanes
-
-
 def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
     """Thread by thread, in the order of their first event in the file."""
     operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
@@ -209,9 +206,6 @@ def _lane(
         kinds=tuple(kinds[i] for i in order[seen].tolist()),
         covered=int((~seen).sum()) if content in (KERNELS, COPIES) else 0,
     )
-
-
-# ---------------------------------------------------------------- from events to rectangles
 
 
 def _drawn(lanes: Sequence[_Events], window: Window) -> tuple[list[m.Lane], float]:

@@ -94,10 +94,8 @@ def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
 def whole_unit_time(evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord) -> m.Spread | m.Skipped:
     """Milliseconds a unit, only where the evaluation finished all of them, else the division would flatter."""
     evaluation, unit = run.evaluation, run.unit
-    if isinstance(evaluation_s, m.Skipped):
-        return evaluation_s
-    if isinstance(evaluation, m.Skipped):
-        return evaluation
+    if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
+        return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
         return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished")
     if not evaluation.units:
@@ -122,9 +120,6 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
         unit=unit.rate,
         measured_in=time.measured_in,
     )
-
-
-# ---------------------------------------------------------------- against the baseline
 
 
 def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: bool = False) -> m.Speedup | m.Skipped:
@@ -177,9 +172,6 @@ def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str
     else:
         low, high = baseline.minimum / run.maximum, baseline.maximum / run.minimum
     return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
-
-
-# ---------------------------------------------------------------- what watching cost
 
 
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:

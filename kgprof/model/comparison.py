@@ -173,10 +173,7 @@ class PhaseChange(Model, frozen=True, kw_only=True):
 
 
 class Cause(Model, frozen=True, kw_only=True):
-    """What a regression is put down to.
-
-    ``explains_us`` is a part of RunComparison.delta_us: the parts and the remainder add up to it.
-    """
+    """What a regression is put down to."""
 
     cause: CauseKind
     rule: str = ""  # of the finding that it is
@@ -184,7 +181,7 @@ class Cause(Model, frozen=True, kw_only=True):
     run: RunKey | None = None  # None: of all runs
     text: str
     seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
-    explains_us: float | Skipped
+    explains_us: float | Skipped  # of RunComparison.delta_us: the parts and the remainder add up to it
     fingerprint: str = ""  # of the finding that it is
     location: Location | None = None
 

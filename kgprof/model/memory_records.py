@@ -102,13 +102,10 @@ class InPlace(Model, frozen=True, kw_only=True):
 
 
 class Overlap(Model, frozen=True, kw_only=True):
-    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say.
+    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say."""
 
-    ``left`` and ``right`` are "input 0", "output 1".
-    """
-
-    left: str
-    right: str
+    left: str  # "input 0"
+    right: str  # "output 1"
     same_object: bool
     left_memory: Memory
     right_memory: Memory

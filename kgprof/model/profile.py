@@ -19,10 +19,7 @@ from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread,
 
 
 class RecompileEntry(Model, frozen=True, kw_only=True):
-    """A compilation that was made because every compiled entry of the function had been rejected.
-
-    ``refused``: torch's limit was reached, so that it made none and the call ran in eager.
-    """
+    """A compilation that was made because every compiled entry of the function had been rejected."""
 
     compile_id: str  # "0/1"; empty where torch refused
     location: Location | None  # the function's def; for a library's the project's line that leads there
@@ -32,7 +29,7 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     words: str  # the same in torch's
     duration_s: float | Skipped
     call_site: Location | None = None
-    refused: bool = False
+    refused: bool = False  # torch's limit was reached, so that it made none and the call ran in eager
 
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):

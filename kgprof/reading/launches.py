@@ -140,7 +140,7 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
     after_ns = began_ns[first] - columns.end_ns[calls]
     delays_us = np.maximum(0, after_ns) / 1000
-    median_us, p10_us, p90_us = (float(np.percentile(delays_us, share)) for share in (50, 10, 90))
+    median_us, p10_us, p90_us = np.percentile(delays_us, (50, 10, 90)).tolist()
     depths, lengths_ns = _depths(asked_ns, began_ns, window)
     return m.LaunchQueue(
         calls=len(calls),

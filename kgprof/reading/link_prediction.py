@@ -31,6 +31,10 @@ class RankMetrics(m.Model, frozen=True, kw_only=True):
     hits_at_3: float
     hits_at_10: float
 
+    @property
+    def is_headline(self) -> bool:
+        return (self.side, self.ties) == ("both", "realistic")
+
 
 class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
     """One whole evaluation: every candidate is in exactly one class."""
@@ -52,7 +56,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
     def declared(self) -> m.Evaluation:
         named = {"corruptions": "corruptions evaluated", "policy": "policy", "dtype": "dtype", "depth": "depth"}
         known = {name: self.settings[setting] for name, setting in named.items() if setting in self.settings}
-        ties = {"ties": "realistic"} if any(_is_headline(metrics) for metrics in self.metrics) else {}
+        ties = {"ties": "realistic"} if any(of.is_headline for of in self.metrics) else {}
         return m.Evaluation(
             units=self.candidates,
             steps=self.steps,
@@ -90,10 +94,6 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
         )
 
 
-def _is_headline(metrics: RankMetrics) -> bool:
-    return (metrics.side, metrics.ties) == ("both", "realistic")
-
-
 def _metrics(of: RankMetrics) -> tuple[m.Metric, ...]:
     values = {"MRR": of.mrr, "Hits@1": of.hits_at_1, "Hits@3": of.hits_at_3, "Hits@10": of.hits_at_10}
     title = "filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties"
@@ -105,7 +105,7 @@ def _metrics(of: RankMetrics) -> tuple[m.Metric, ...]:
             group={"side": of.side, "ties": of.ties},
             over=of.queries,
             over_what="ranks",
-            headline=_is_headline(of),
+            headline=of.is_headline,
             title=title if label == "MRR" else "",
             decimals=4,
         )

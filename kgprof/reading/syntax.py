@@ -9,9 +9,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-# ---------------------------------------------------------------- what rebinds a name
-
-
 def bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
     """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
     for function in ast.walk(tree):
@@ -34,9 +31,6 @@ def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         return isinstance(node.slice, ast.Constant) and str(node.slice.value) == name
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name and name in outer
-
-
-# ---------------------------------------------------------------- what a branch returns
 
 
 def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int, ...], ...]:
