@@ -85,7 +85,7 @@ class RunTrace:
 
     def compilations_of(self, row: m.OfferedFrame) -> Sequence[Compiled]:
         """The compilations that torch began for a frame that was offered to it."""
-        return self._by_frame.get((row.call, row.file, row.first_line, row.function), ())
+        return self._by_frame.get((row.call, row.file, row.first_line, row.function), [])
 
     def _compilations(self) -> Iterator[Compiled]:
         latest: dict[str, Compiled] = {}
