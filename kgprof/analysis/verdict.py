@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.times import (
-    FEWEST_TO_RANK,
-    PER_EVALUATION,
-    PER_STEP,
-    STEPS_DIFFER,
-    Unit,
-    per_unit,
-    slow_first_words,
-)
+from kgprof.measures import times
+from kgprof.measures.times import PER_EVALUATION, PER_STEP, Unit
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
@@ -117,7 +110,7 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not run.results_differ]
     whole = (
-        *((_timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
+        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
         (_timed(sound, uncounted_evaluation), PER_EVALUATION),
     )
     per_step = _timed(sound, lambda run: run.step)
@@ -133,7 +126,7 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
         if timed:
             run, time = timed[0]
             return Remark(text=f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}", attention=True)
-    return Remark(text=f"the runs cannot be ranked: {STEPS_DIFFER}", attention=True)
+    return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", attention=True)
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
@@ -226,36 +219,35 @@ def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spre
     """Why two times cannot be ranked; empty where they can. That the samples of steps overlap is said elsewhere."""
     best_round, round_time = _over_rounds(first, unit), _over_rounds(against, unit)
     if best_round and round_time and best_round.maximum >= round_time.minimum:
-        ranges = f"{_range(best_round, unit)} against {_range(round_time, unit)}"
-        return f"too noisy to rank (range over rounds {ranges} {unit.name})"
+        return f"too noisy to rank (range over rounds {_ranges(best_round, round_time, unit=unit)})"
     if unit is PER_STEP:
         return ""
     fewest = min(best.samples, time.samples)
-    if fewest < FEWEST_TO_RANK:
+    if fewest < times.FEWEST_TO_RANK:
         return f"measured once (n = {fewest}): not enough to rank"
     if overlap(best, time, unit):
-        ranges = f"{_range(best, unit)} against {_range(time, unit)}"
-        return f"too noisy to rank (range {ranges} {unit.name})"
+        return f"too noisy to rank (range {_ranges(best, time, unit=unit)})"
     for run in (first, against):
         if run.slow_first:
-            return f"too noisy to rank (in {run.key.slug} {slow_first_words(run.slow_first)})"
+            return f"too noisy to rank (in {run.key.slug} {times.slow_first_words(run.slow_first)})"
     return ""
+
+
+def _ranges(*spreads: m.Spread, unit: Unit) -> str:
+    ranges = (f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}" for time in spreads)
+    return f"{' against '.join(ranges)} {unit.name}"
 
 
 def _over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
     if isinstance(run.rounds, m.Skipped):
         return None
     found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
+    return found if isinstance(found, m.Spread) and found.samples >= times.FEWEST_TO_RANK else None
 
 
 def overlap(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
     """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
     return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
-
-
-def _range(time: m.Spread, unit: Unit) -> str:
-    return f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}"
 
 
 # ---------------------------------------------------------------- what else holds

@@ -74,7 +74,9 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         for moments in ([window.start_ns for window in windows], [window.end_ns for window in windows])
     )
     taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
-    tree, keys = _Tree(per), _keys(columns)
+    pairs = np.unique(np.stack([columns.category[events], columns.name[events]], axis=1), axis=0).tolist()
+    keys = {(category, name): _key(columns.categories[category], columns.names[name]) for category, name in pairs}
+    tree = _Tree(per)
     for window in taken:
         _add_step(tree, keys, columns, _inside(columns, events, window, around=per == "window"), window)
     if not any(tree.self_ns):
@@ -106,16 +108,6 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     thread = int(np.bincount(columns.thread[python]).argmax())
     spans = intervals_of(columns, host & (columns.thread == thread))
     return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
-
-
-def _keys(columns: Columns) -> Mapping[tuple[int, int], Key]:
-    """Of each pair of a category and a name that occurs, by their indices."""
-    pairs = np.unique(np.stack([columns.category, columns.name], axis=1), axis=0).tolist()
-    return {
-        (category, name): _key(columns.categories[category], columns.names[name])
-        for category, name in pairs
-        if columns.categories[category] in HOST_CATEGORIES
-    }
 
 
 def _key(category: str, name: str) -> Key:

@@ -15,14 +15,7 @@ from kgprof.measures.kernel_kinds import Kinds, kinds_of
 from kgprof.reading import launches
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import (
-    GRAPH_LAUNCH_PREFIXES,
-    LAUNCH_CATEGORIES,
-    Indices,
-    Launched,
-    Mask,
-    launched_in_trace,
-)
+from kgprof.reading.launches import LAUNCH_CATEGORIES, Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 COPIES = ("aten::copy_", "aten::_foreach_copy_")
@@ -31,7 +24,7 @@ TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
     """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file cannot be read."""
-    work, trace = run.once(launched_in_trace), run.trace(m.PassName.TRACE)
+    work, trace = run.once(launches.launched_in_trace), run.trace(m.PassName.TRACE)
     if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
         return m.first_skipped(work, trace)
     return input_copies(trace.columns, work, run.whole.once(kinds_of))
@@ -39,7 +32,7 @@ def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
 
 def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopies | m.Skipped:
     """Of the whole trace."""
-    replays = np.flatnonzero(columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
+    replays = np.flatnonzero(columns.named(*launches.GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
     if not len(replays):
         return m.Skipped(reason="the trace holds no launch of a CUDA graph")
     known = work.calls != NOBODY

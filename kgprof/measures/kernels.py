@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import attribution
-from kgprof.measures.communication import communication
 from kgprof.measures.host_time import host_time
 from kgprof.measures.idle import device_idle
 from kgprof.measures.input_copies import input_copies
@@ -20,23 +19,13 @@ from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kin
 from kgprof.measures.origins import Lines, Origins, merged
 from kgprof.measures.roofline import roofline
 from kgprof.measures.step_timeline import step_timeline
-from kgprof.reading import timeline
+from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
-from kgprof.reading.launches import (
-    DEVICE_CATEGORIES,
-    GRAPH_LAUNCH_PREFIXES,
-    LAUNCH_CATEGORIES,
-    Indices,
-    alike,
-    devices,
-    launched,
-    queue,
-)
 from kgprof.reading.timeline import Intervals, Window
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
-LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
+LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *launches.GRAPH_LAUNCH_PREFIXES)
 
 NO_STEPS = "the trace marks no steps: the window runs from the first counted event to the last"
 NO_LINES = "nothing was recorded about the kernels' source lines"
@@ -101,7 +90,7 @@ def breakdown(
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
     kinds = kinds or Kinds()
     columns = trace.columns
-    if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
+    if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
         return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
         return m.Skipped(reason="the trace holds no operator and no device kernel")
@@ -119,7 +108,7 @@ def _of_device(
     kinds: Kinds,
 ) -> m.KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
-    columns, work = trace.columns, launched(trace.columns)
+    columns, work = trace.columns, launches.launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
@@ -134,22 +123,22 @@ def _of_device(
             "the window is the traced steps, widened to the device events that belong to them: "
             f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after"
         )
-    if (number := len(devices(columns, work.events)[0])) > 1:
+    if (number := len(launches.devices(columns, work.events)[0])) > 1:
         warnings.append(f"work ran on {number} devices: busy is when at least one of them worked, idle when none did")
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
         **_fields(columns, work.events, own_ns, intervals, classify, lines, steps=steps, window=window),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
-        queue=queue(columns, work, window),
+        queue=launches.queue(columns, work, window),
         timeline=step_timeline(columns, work, kinds),
         host_time=host_time(columns, work),
-        communication=communication(columns, work, window, kinds),
+        communication=attribution.communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
         input_copies=input_copies(columns, work, kinds),
         warnings=tuple(warnings),
@@ -158,7 +147,7 @@ def _of_device(
 
 def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...]) -> int | m.Skipped:
     """Launch calls on the host, of the marked steps where there are any."""
-    calls = columns.of_category(*LAUNCH_CATEGORIES)
+    calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     if not calls.any():
         return m.Skipped(reason="the trace holds no CUDA runtime or driver calls")
     if steps is not None:
@@ -204,15 +193,15 @@ def _of_host(
         **fields,
         launches=m.Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
-        timeline=step_timeline(columns, launched(columns), kinds),
-        host_time=host_time(columns, launched(columns)),
+        timeline=step_timeline(columns, launches.launched(columns), kinds),
+        host_time=host_time(columns, launches.launched(columns)),
         warnings=warnings,
     )
 
 
 def _fields(
     columns: Columns,
-    which: Indices,
+    which: launches.Indices,
     own_ns: npt.NDArray[np.int64],
     intervals: Intervals,
     classify: Classify,
@@ -221,7 +210,7 @@ def _fields(
     steps: Intervals,
     window: Window,
 ) -> dict[str, Any]:
-    """Those of a KernelBreakdown that are made alike for a GPU and a CPU, of the events ``which``.
+    """Those of a KernelBreakdown that are made launches.alike for a GPU and a CPU, of the events ``which``.
 
     ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it. ``lines``: of each; None
     where nothing was recorded about them.
@@ -229,7 +218,7 @@ def _fields(
     busy_ns, total_ns, lines_ns = timeline.union_ns(intervals), int(own_ns.sum()), 0
     rows: list[m.KernelRow] = []
     of_kind_ns: Counter[m.KernelKind] = Counter()
-    for members in alike(columns, which):
+    for members in launches.alike(columns, which):
         first = which[members[0]]
         name = columns.names[columns.name[first]]
         found = classify(name, columns.categories[columns.category[first]])

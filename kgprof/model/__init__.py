@@ -16,7 +16,6 @@ from kgprof.model.memory_records import *
 from kgprof.model.options import *
 from kgprof.model.passes import *
 from kgprof.model.profile import *
-from kgprof.model.ranks import *
 from kgprof.model.recording import *
 from kgprof.model.roofline import *
 from kgprof.model.structs import *

@@ -7,12 +7,11 @@ import msgspec
 from kgprof.model.comparison import Comparison, TraceDifference
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import AcceptedFinding, ChecklistItem, Finding, Gate, Location, Rule, Verdict
-from kgprof.model.holistic import HolisticCheck
+from kgprof.model.holistic import HolisticCheck, RankBalance
 from kgprof.model.host import FlameGraph, HostBreakdown
 from kgprof.model.kernels import KernelBreakdown, KindOverride
 from kgprof.model.options import Options, RunKey
 from kgprof.model.passes import Compilation, Exit, MemoryPeaks
-from kgprof.model.ranks import RankBalance
 from kgprof.model.recording import Environment, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TradeOff

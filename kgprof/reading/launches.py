@@ -141,7 +141,13 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     after_ns = began_ns[first] - columns.end_ns[calls]
     delays_us = np.maximum(0, after_ns) / 1000
     median_us, p10_us, p90_us = np.percentile(delays_us, (50, 10, 90)).tolist()
-    depths, lengths_ns = _depths(asked_ns, began_ns, window)
+    # How many operations were waiting, and for how long, stretch by stretch of the window.
+    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
+    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
+    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
+    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+    depths = np.cumsum(change[order])[:-1]
+    lengths_ns = np.diff(np.clip(moments[order], window.start_ns, window.end_ns))
     return m.LaunchQueue(
         calls=len(calls),
         median_us=median_us,
@@ -153,16 +159,3 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
         maximum_depth=int(depths.max(initial=0)),
         empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns if window.duration_ns else 1.0,
     )
-
-
-def _depths(
-    asked_ns: npt.NDArray[np.int64], began_ns: npt.NDArray[np.int64], window: timeline.Window
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How many operations were waiting, and for how long, stretch by stretch of the window; of shape [n] each."""
-    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
-    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
-    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
-    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
-    depths = np.cumsum(change[order])[:-1]
-    edges = np.clip(moments[order], window.start_ns, window.end_ns)
-    return depths, np.diff(edges)
