@@ -61,11 +61,9 @@ def _over_eager(run: RunEvidence) -> int | m.Skipped:
     if eager is None:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
     mine, theirs = _peak(run), _peak(eager)
-    if isinstance(mine, m.Skipped):
-        return mine
     if isinstance(theirs, m.Skipped):
-        return m.Skipped(reason=f"of the eager run: {theirs.reason}")
-    return mine - theirs
+        return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"of the eager run: {theirs.reason}")
+    return mine if isinstance(mine, m.Skipped) else mine - theirs
 
 
 def _peak(run: RunEvidence) -> int | m.Skipped:

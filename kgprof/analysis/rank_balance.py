@@ -39,18 +39,16 @@ def rank_balance(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -
     files = [file for file in files if not file.against and file.rank is not None]
     if len({file.rank for file in files}) < 2:
         return None
-    found = {report.key: report.kernels for report in reports}
+    kernels = {report.key: report.kernels for report in reports}
     loads: dict[int, m.RankLoad] = {}
     left_out = []
-    for file in files:
-        assert file.rank is not None
-        load = _load(file.key, file.rank, found[file.key])
-        if isinstance(load, str):
-            left_out.append(f"{file.key.strategy}: {load}")
-        elif file.rank in loads:
-            left_out.append(f"{file.key.strategy}: another file of rank {file.rank} counts already")
+    for rank, key in ((file.rank, file.key) for file in files if file.rank is not None):
+        load = _load(key, rank, kernels[key])
+        if isinstance(load, m.RankLoad) and rank not in loads:
+            loads[rank] = load
         else:
-            loads[file.rank] = load
+            why = load if isinstance(load, str) else f"another file of rank {rank} counts already"
+            left_out.append(f"{key.strategy}: {why}")
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
         text = "the ranks cannot be compared: fewer than two of them have device work in marked steps"

@@ -45,7 +45,11 @@ def weigh(
     guarded: m.RunReport, always: m.RunReport | None, always_key: m.RunKey, events: Sequence[Sync], *, on_cuda: bool
 ) -> m.TradeOff:
     """``events``: of all runs."""
-    extra = _extra_sites(events, guarded.key, always_key)
+    # Where the guarded run reads and the other one does not.
+    waits = [site for site in events if site.rule != WOULD_SYNC.id]
+    sites = [(site, (site.location.file, site.location.line, site.cause)) for site in waits]
+    others = {place for site, place in sites if site.run == always_key}
+    extra = [site for site, place in sites if site.run == guarded.key and place not in others]
     reads = _more_reads(guarded, always)
     sync_us = _waited(extra, reads, on_cuda)
     unit, mine, theirs = _times(guarded, always)
@@ -72,14 +76,6 @@ def weigh(
         verdict=verdict,
         text=text,
     )
-
-
-def _extra_sites(events: Sequence[Sync], guarded: m.RunKey, always: m.RunKey) -> list[Sync]:
-    """Where the guarded run reads and the other one does not."""
-    waits = [event for event in events if event.rule != WOULD_SYNC.id]
-    others = {(site.location.file, site.location.line, site.cause) for site in waits if site.run == always}
-    mine = (site for site in waits if site.run == guarded)
-    return [site for site in mine if (site.location.file, site.location.line, site.cause) not in others]
 
 
 def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.Skipped:

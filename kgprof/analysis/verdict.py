@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
@@ -39,8 +39,8 @@ def verdict(
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    facts = (_results(runs, uncompared), _units(runs), _unknown(runs))
-    remarks = [_fastest(runs, baseline), *(fact for fact in facts if fact is not None)]
+    results = _results(runs, uncompared)
+    remarks = [_fastest(runs, baseline), *([results] if results else []), *_work(runs)]
     if balance is not None:
         remarks.append(Remark(text=balance.text, attention=balance.straggler is not None))
     remarks += _changed(differences)
@@ -130,21 +130,16 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
-    """Of scripts, what there is instead."""
+    """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
-    if not scripts:
-        return _traced(runs) or _read_from_files(runs) or "no run has a time"
-    return "; ".join(f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
-
-
-def _read_from_files(runs: Sequence[m.RunReport]) -> str:
-    """Of a TORCH_TRACE directory, in which no step is counted."""
+    if scripts:
+        steps = (f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
+        return "; ".join(steps)
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
-    if not compiled or not all(run.script is not None and not run.script.counted for run in runs):
-        return ""
-    compilations = sum(len(summary.compilations) for summary in compiled)
-    processes = plural(len(runs), "process", "processes")
-    return f"{plural(compilations, 'compilation')} in {processes}; a TORCH_TRACE directory holds no times"
+    from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
+    compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
+    among = f"{compilations} in {plural(len(runs), 'process', 'processes')}; a TORCH_TRACE directory holds no times"
+    return _traced(runs) or (among if from_files else "no run has a time")
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
@@ -285,21 +280,17 @@ def _without_agreement(runs: Sequence[m.RunReport]) -> str:
     return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
 
 
-def _units(runs: Sequence[m.RunReport]) -> Remark | None:
-    totals = {run.evaluation.units for run in runs if not isinstance(run.evaluation, m.Skipped)}
-    unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, m.Skipped))
-    if len(totals) != 1 or unfinished or not any(run.counts_units for run in runs):
-        return None
-    unit = next(run.unit for run in runs if run.counts_units)
-    return Remark(text=f"all {plural(totals.pop(), unit.name, unit.plural)} finished")
-
-
-def _unknown(runs: Sequence[m.RunReport]) -> Remark | None:
-    """About the run with the most work of which nothing is known: its metrics rest on that."""
+def _work(runs: Sequence[m.RunReport]) -> Iterator[Remark]:
+    """Whether all of it was finished; and how much of it is not known of the run with the most, whose metrics rest on
+    that."""
     evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
+    units = {evaluation.units for evaluation in evaluations}
+    unit = next((run.unit for run in runs if run.counts_units), None)
+    if unit is not None and len(units) == 1 and not any(evaluation.unfinished for evaluation in evaluations):
+        yield Remark(text=f"all {plural(units.pop(), unit.name, unit.plural)} finished")
     unknown = [(tally, evaluation.units) for evaluation in evaluations if (tally := evaluation.undecided) is not None]
-    if not unknown:
-        return None
-    worst, units = max(unknown, key=lambda pair: pair[0].count / pair[1])
-    share = f"{worst.count:,} of {units:,} ({100 * worst.count / units:.0f} %)"
-    return Remark(text=f"{share} unknown{f': {worst.why}' if worst.why else ''}", attention=True)
+    if unknown:
+        worst, of = max(unknown, key=lambda pair: pair[0].count / pair[1])
+        why = f": {worst.why}" if worst.why else ""
+        share = f"{worst.count:,} of {of:,} ({100 * worst.count / of:.0f} %)"
+        yield Remark(text=f"{share} unknown{why}", attention=True)

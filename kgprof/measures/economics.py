@@ -143,24 +143,19 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     if eager is None:
         return _Times(compiled=step_time(run.timing), eager=NO_EAGER)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
+    over_rounds = [rounds(each) for each in (run, eager)]
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
-        compiled, other = _time(run, unit), _time(eager, unit)
-        if isinstance(compiled, m.Spread) and isinstance(other, m.Spread):
-            return _over_rounds(run, eager, unit) or _Times(compiled=compiled, eager=other, unit=unit)
+        by_step = unit is PER_STEP
+        compiled, other = (step_time(each.timing) if by_step else unit_time(each) for each in (run, eager))
+        if isinstance(compiled, m.Skipped) or isinstance(other, m.Skipped):
+            continue
+        medians = [each.step if by_step else each.per_unit for each in over_rounds if isinstance(each, m.Rounds)]
+        match [each for each in medians if isinstance(each, m.Spread) and each.samples >= ROUNDS_TO_JUDGE]:
+            case [first, second]:
+                fewest = min(first.samples, second.samples)
+                return _Times(compiled=first, eager=second, unit=unit, rounds=fewest)
+        return _Times(compiled=compiled, eager=other, unit=unit)
     return _Times(compiled=step_time(run.timing), eager=step_time(eager.timing))
-
-
-def _time(run: m.RunRecord, unit: Unit) -> m.Spread | m.Skipped:
-    return step_time(run.timing) if unit is PER_STEP else unit_time(run)
-
-
-def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | None:
-    both = [found for one in (run, eager) if isinstance(found := rounds(one), m.Rounds)]
-    spreads = [found.step if unit is PER_STEP else found.per_unit for found in both]
-    match [one for one in spreads if isinstance(one, m.Spread) and one.samples >= ROUNDS_TO_JUDGE]:
-        case [compiled, other]:
-            return _Times(compiled=compiled, eager=other, unit=unit, rounds=min(compiled.samples, other.samples))
-    return None
 
 
 def _break_even(

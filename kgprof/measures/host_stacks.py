@@ -77,8 +77,12 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
     pairs = np.unique(np.stack([columns.category[events], columns.name[events]], axis=1), axis=0).tolist()
     keys = {(category, name): _key(columns.categories[category], columns.names[name]) for category, name in pairs}
     tree = _Tree(per)
+    start, end = columns.start_ns[events], columns.end_ns[events]
     for window in taken:
-        _add_step(tree, keys, columns, _inside(columns, events, window, around=per == "window"), window)
+        inside = (start < window.end_ns) & (end > window.start_ns)
+        if per == "step":  # without what is open all the while
+            inside &= (start > window.start_ns) | (end < window.end_ns)
+        _add_step(tree, keys, columns, events[inside], window)
     if not any(tree.self_ns):
         return m.Skipped(reason="its steps have no duration")
     # In which other threads were in operators, each thread's counted once.
@@ -145,20 +149,11 @@ class _Tree:
         return found
 
 
-def _inside(columns: Columns, events: npt.NDArray[np.intp], window: Window, *, around: bool) -> npt.NDArray[np.intp]:
-    """In the order in which they open; without those that are open all the while, unless ``around``."""
-    start, end = columns.start_ns[events], columns.end_ns[events]
-    inside = (start < window.end_ns) & (end > window.start_ns)
-    if not around:
-        inside &= (start > window.start_ns) | (end < window.end_ns)
-    here = events[inside]
-    # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
-    return here[np.lexsort((-columns.end_ns[here], columns.start_ns[here]))]
-
-
 def _add_step(
     tree: _Tree, keys: Mapping[tuple[int, int], Key], columns: Columns, here: npt.NDArray[np.intp], window: Window
 ) -> None:
+    # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
+    here = here[np.lexsort((-columns.end_ns[here], columns.start_ns[here]))]
     tree.self_ns[0] += window.duration_ns
     tree.calls[0] += 1
     starts = np.maximum(columns.start_ns[here], window.start_ns).tolist()

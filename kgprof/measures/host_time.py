@@ -28,6 +28,7 @@ PARTS = (
 )
 # Names of operators' events, first match wins; what matches none is an operator.
 PREFIXES = (
+    (UNEXPLAINED, (STEP_PREFIX,)),
     (GUARDS, ("TorchDynamo Cache Lookup",)),
     (RECORDER, (OWN_SPANS,)),
     (PROLOGUE, ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")),
@@ -84,7 +85,11 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
 
 def _parts(columns: Columns, work: Launched) -> Numbers:
     """Of every event the index of its part; events of other categories than the host's have one that is not used."""
-    of_name = np.array([PARTS.index(_part_of_operator(name)) for name in columns.names], np.int64)
+    parts = []
+    for name in columns.names:
+        frame = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
+        parts.append(PARTS.index(GENERATED if fused.parse(name) is not None else frame))
+    of_name = np.array(parts, np.int64)
     found: Numbers = of_name[columns.name]
     found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(SPANS)
     calls = columns.of_category(*LAUNCH_CATEGORIES)
@@ -92,11 +97,3 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
     found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
     found[calls & columns.named(*WAITS)] = PARTS.index(WAITING)
     return found
-
-
-def _part_of_operator(name: str) -> str:
-    if name.startswith(STEP_PREFIX):
-        return UNEXPLAINED
-    if fused.parse(name) is not None:
-        return GENERATED
-    return next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)

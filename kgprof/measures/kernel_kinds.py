@@ -201,18 +201,13 @@ def _of_generated(generated: GeneratedName) -> Classified:
     # The operators without those that touch no element, and without those that no list has.
     known = ((op, kind_of_operator(op)) for op in generated.ops)
     computed: dict[str, m.KernelKind] = {op: kind for op, kind in known if kind not in (None, K.FRAMEWORK)}
-    if generated.category == "tem":
-        kind, why = _of_template(computed)
-    else:
+    if generated.category != "tem":
         kind, why = _of_schedule(generated.category, computed)
+    else:
+        exact = [(one, op) for one in (K.ATTENTION, K.CONVOLUTION, K.GEMM) for op in computed if computed[op] is one]
+        kind, of = exact[0] if exact else (K.OTHER, "no operator that is known")
+        why = f"template (tem) of {of}"
     return Classified(kind=kind, generator=generated.generator, ops=generated.ops, rule=why)
-
-
-def _of_template(computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
-    for kind in (K.ATTENTION, K.CONVOLUTION, K.GEMM):
-        if named := [op for op, its_kind in computed.items() if its_kind is kind]:
-            return kind, f"template (tem) of {named[0]}"
-    return K.OTHER, "template (tem) of no operator that is known"
 
 
 def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:

@@ -40,18 +40,13 @@ def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     return _of_pass(run, m.PassName.TRACE)
 
 
-def of_kernels(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """The kernels of KERNELS, in which the C++ kernels of a CPU run have names; Skipped as for TRACE."""
-    return _of_pass(run, m.PassName.KERNELS)
-
-
 def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     """From KERNELS; without such a pass, or where its trace is damaged, from TRACE, with a warning that says so."""
     reasons: list[str] = []
-    for name, broken_down in ((m.PassName.KERNELS, of_kernels), (m.PassName.TRACE, of_trace)):
+    for name in (m.PassName.KERNELS, m.PassName.TRACE):
         if isinstance(run.record.left_by(name), m.Skipped):
             continue
-        kernels = run.once(broken_down)
+        kernels = run.once(of_trace) if name is m.PassName.TRACE else _of_pass(run, name)
         if isinstance(kernels, m.KernelBreakdown):
             return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")

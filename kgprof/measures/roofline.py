@@ -141,8 +141,15 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
 def _amount(
     name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
 ) -> _Amount:
-    if category != "kernel":
-        return _of_copy(name, category, shape)
+    if category != "kernel":  # a copy on the device reads and writes each byte, a fill writes it
+        on_device = category == "gpu_memset" or "DtoD" in name
+        times = 2 if on_device and category == "gpu_memcpy" else 1
+        moved = None if shape.size_bytes is None else times * shape.size_bytes
+        return _Amount(
+            bytes_moved=_or_skipped(moved, "the trace does not hold its size"),
+            flops=m.Skipped(reason="a copy computes nothing"),
+            on_the_bus=moved is not None and not on_device,
+        )
     if known is None:
         why = NO_WORK
     elif not known.work:
@@ -159,16 +166,6 @@ def _amount(
             dtype=work.dtype,
         )
     return _Amount(bytes_moved=m.Skipped(reason=why), flops=m.Skipped(reason=why))
-
-
-def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
-    """A copy on the device reads and writes each byte, a fill writes it; the trace holds the size of either."""
-    none = m.Skipped(reason="a copy computes nothing")
-    if shape.size_bytes is None:
-        return _Amount(bytes_moved=m.Skipped(reason="the trace does not hold its size"), flops=none)
-    on_device = category == "gpu_memset" or "DtoD" in name
-    both_ways = 2 if on_device and category == "gpu_memcpy" else 1
-    return _Amount(bytes_moved=both_ways * shape.size_bytes, flops=none, on_the_bus=not on_device)
 
 
 def _row(

@@ -119,22 +119,18 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
     )
     launching = np.zeros(len(columns), np.bool_)
     launching[work.calls[work.calls != NOBODY]] = True
+    waiting = columns.named(*WAITS)
     here = step.touches(timeline.intervals_of(columns, np.ones(len(columns), np.bool_)))
     for thread in np.unique(columns.thread[here & (operators | calls | spans)]).tolist():
         mine = here & (columns.thread == thread)
         for content, wanted in contents:
             which = np.flatnonzero(mine & wanted)
-            kinds = [_host_kind(columns, index, content, launching, rules) for index in which.tolist()]
+            kinds = [content.removesuffix("s")] * len(which)
+            if content == OPERATORS:
+                kinds = [rules.of_operator(columns.names[name]).kind.value for name in columns.name[which].tolist()]
+            elif content == CALLS:
+                kinds = np.where(waiting, "wait", np.where(launching, "launch", "call"))[which].tolist()
             yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
-
-
-def _host_kind(columns: Columns, index: int, content: str, launching: Mask, rules: Kinds) -> str:
-    name = columns.names[columns.name[index]]
-    if content == OPERATORS:
-        return rules.of_operator(name).kind.value
-    if content == CALLS:
-        return "wait" if name.startswith(WAITS) else "launch" if launching[index] else "call"
-    return content.removesuffix("s")
 
 
 def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
@@ -159,15 +155,13 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     """Causes are those of the whole trace: what ends a gap may begin after the step."""
     whole = step.around(timeline.intervals_of(columns, work.events))
     idle = idle_stretches(columns, work, whole)
-    causes = (
-        ("host", idle.host, _asking(columns, idle.asked_by)),
-        ("launch", idle.launch, _asking(columns, idle.asked_by)),
-        ("unknown", idle.unknown, [""] * len(idle.unknown)),
-        ("edge", idle.edges, [""] * len(idle.edges)),
-    )
-    intervals = step.clip(np.concatenate([stretches for _, stretches, _ in causes]))
-    kinds = [cause for cause, stretches, _ in causes for _ in range(len(stretches))]
-    names = [name for _, _, said in causes for name in said]
+    # The operator or span in which the host asked for what ended each gap; empty where it was in none.
+    around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), idle.asked_by)
+    asking = ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
+    causes = {"host": idle.host, "launch": idle.launch, "unknown": idle.unknown, "edge": idle.edges}
+    intervals = step.clip(np.concatenate([*causes.values()]))
+    kinds = [cause for cause, stretches in causes.items() for _ in range(len(stretches))]
+    names = [*asking, *asking, *[""] * (len(idle.unknown) + len(idle.edges))]
     order = [i for i in np.argsort(intervals[:, 0], kind="stable").tolist() if intervals[i, 0] < intervals[i, 1]]
     if order:
         yield _Events(
@@ -177,12 +171,6 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
             names=tuple(names[i] for i in order),
             kinds=tuple(kinds[i] for i in order),
         )
-
-
-def _asking(columns: Columns, calls: Indices) -> list[str]:
-    """The operator or span in which the host asked for what ended each gap; empty where it was in none."""
-    around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), calls)
-    return ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
 
 
 def _lane(

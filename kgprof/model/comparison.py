@@ -204,16 +204,13 @@ class FlameDifference(Model, frozen=True, kw_only=True):
 
 
 class MachineDrift(Model, frozen=True, kw_only=True):
-    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed.
-
-    ``low`` to ``high`` is the 95 % interval of ``ratio`` by Welch, as of a time.
-    """
+    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed."""
 
     loop: str  # "host" or "device"
     base: float  # microseconds; geometric mean of the rounds' medians
     head: float
     ratio: float  # head / base
-    low: float
+    low: float  # to ``high`` its 95 % interval by Welch, as of a time
     high: float
 
     @property

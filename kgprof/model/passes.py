@@ -195,9 +195,6 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
         return self.step_us[self.steady_from :]
 
 
-# ---------------------------------------------------------------- the list
-
-
 class PassName(StrEnum):
     """In the order of the command line."""
 

@@ -53,10 +53,7 @@ class Ceiling(Model, frozen=True, kw_only=True):
 
 
 class KernelLaunches(Model, frozen=True, kw_only=True):
-    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations.
-
-    Rates are of the median launch.
-    """
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations."""
 
     name: str
     generator: str  # as KernelRow.generator
@@ -75,7 +72,7 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     stages: int | Skipped
     bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
     flops: int | Skipped
-    bytes_per_s: float | Skipped
+    bytes_per_s: float | Skipped  # rates are of the median launch
     flops_per_s: float | Skipped
     bound: Bound | Skipped
     of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows

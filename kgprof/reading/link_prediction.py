@@ -6,6 +6,8 @@ puts both in the words that every workload has.
 
 from __future__ import annotations
 
+import msgspec
+
 from kgprof import model as m
 
 UNIT = m.WorkUnit(name="candidate", plural="candidates")
@@ -71,7 +73,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
         )
 
     def _tallies(self) -> tuple[m.Tally, ...]:
-        kinds, dropped = m.TallyKind, self.dropped
+        kinds, dropped = m.TallyKind, msgspec.structs.asdict(self.dropped).items()
         return (
             m.Tally(name="proved", count=self.proved, always=True, can_turn=True),
             m.Tally(name="deep", count=self.deep, kind=kinds.BESIDE, heading="of these in > 2 steps", can_turn=True),
@@ -86,10 +88,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
             ),
             m.Tally(name="unfinished", count=self.unfinished, kind=kinds.UNFINISHED),
             m.Tally(name="invalid", count=self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"),
-            m.Tally(name="atoms", count=dropped.atoms, kind=kinds.DROPPED, heading="atoms dropped"),
-            m.Tally(name="children", count=dropped.children, kind=kinds.DROPPED, heading="children dropped"),
-            m.Tally(name="facts", count=dropped.facts, kind=kinds.DROPPED, heading="facts dropped"),
-            m.Tally(name="rules", count=dropped.rules, kind=kinds.DROPPED, heading="rules dropped"),
+            *(m.Tally(name=cap, count=count, kind=kinds.DROPPED, heading=f"{cap} dropped") for cap, count in dropped),
             m.Tally(name="NaN scores", count=self.nan_scores, kind=kinds.FAULT),
         )
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 # The passes of the first kgprof: where a run ended well, the absence of any other is the Recording's age.
 _IN_EVERY_RECORDING = frozenset(m.PassName) & {"compile", "timing", "trace", "host", "kernels", "memory"}
 
-# Which key a line of layout.TRACE_RECORDS has, and what it holds.
+# Which key a line of TRACE_RECORDS has, and what it holds.
 _LINES: dict[str, type[Any]] = {
     "metadata": m.TraceRecord,
     "frame": m.OfferedFrame,
@@ -107,7 +107,11 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
         left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
-    left[m.PassName.TIMING] = _with_slow_first(left[m.PassName.TIMING])
+    if isinstance(timing := left[m.PassName.TIMING], m.TimingPass):
+        matches = {note: _SLOW_FIRST.fullmatch(note) for note in timing.notes}
+        if ratios := [float(match["ratio"]) for match in matches.values() if match]:
+            kept = tuple(note for note in timing.notes if not matches[note])
+            left[m.PassName.TIMING] = msgspec.structs.replace(timing, notes=kept, slow_first=ratios[0])
     of_its_age = m.Evaluation if header.schema_version > 1 else CandidateResults
     evaluation, unit = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped), header.plan.unit
     if isinstance(evaluation, CandidateResults):
@@ -161,15 +165,6 @@ def with_captures_as_fields(data: bytes) -> bytes:
         ]
 
     return msgspec.json.encode(walk(msgspec.json.decode(data)))
-
-
-def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipped:
-    notes = () if isinstance(timing, m.Skipped) else timing.notes
-    ratios = [float(match["ratio"]) for note in notes if (match := _SLOW_FIRST.fullmatch(note))]
-    if isinstance(timing, m.Skipped) or not ratios:
-        return timing
-    kept = tuple(note for note in notes if not _SLOW_FIRST.fullmatch(note))
-    return msgspec.structs.replace(timing, notes=kept, slow_first=ratios[0])
 
 
 def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:
