@@ -52,8 +52,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     exit_code = _exit_code(recording)
-    compares = plan.agreement and not header.options.for_a_gate
-    uncompared = recording.agreement if compares else None
+    uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     return m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,

@@ -32,6 +32,7 @@ NO_LINES = "nothing was recorded about the kernels' source lines"
 NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels")
 NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
 
+Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
@@ -123,7 +124,8 @@ def _of_device(
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
-        **_fields(columns, work.events, own_ns, intervals, classify, lines, steps=steps, window=window),
+        **_stretch(steps, window, intervals),
+        **_fields(columns, work.events, own_ns, classify, lines),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
@@ -172,9 +174,7 @@ def _of_host(
     for thread in set(threads.tolist()):
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
-    fields = _fields(
-        columns, inside, own_ns, clipped, lambda name, _: kinds.of_operator(name), lines, steps=steps, window=window
-    )
+    fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
     warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
     hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
     if hidden_us and not cpp_kernel_profile:
@@ -185,6 +185,7 @@ def _of_host(
     return m.KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
+        **_stretch(steps, window, clipped),
         **fields,
         launches=m.Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
@@ -194,23 +195,25 @@ def _of_host(
     )
 
 
+def _stretch(steps: Intervals, window: Window, intervals: Intervals) -> dict[str, Any]:
+    busy_ns = timeline.union_ns(intervals)
+    return {
+        "steps": len(steps),
+        "window_us": window.duration_ns / 1000,
+        "busy_us": busy_ns / 1000,
+        "idle_us": (window.duration_ns - busy_ns) / 1000,
+    }
+
+
 def _fields(
-    columns: Columns,
-    which: launches.Indices,
-    own_ns: npt.NDArray[np.int64],
-    intervals: Intervals,
-    classify: Classify,
-    lines: Sequence[Lines] | None,
-    *,
-    steps: Intervals,
-    window: Window,
+    columns: Columns, which: launches.Indices, own_ns: Numbers, classify: Classify, lines: Sequence[Lines] | None
 ) -> dict[str, Any]:
-    """Those of a KernelBreakdown that are made launches.alike for a GPU and a CPU, of the events ``which``.
+    """Those of a KernelBreakdown that tell kernels apart, of the events ``which``.
 
     ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it. ``lines``: of each; None
     where nothing was recorded about them.
     """
-    busy_ns, total_ns, lines_ns = timeline.union_ns(intervals), int(own_ns.sum()), 0
+    total_ns, lines_ns = int(own_ns.sum()), 0
     rows: list[m.KernelRow] = []
     of_kind_ns: Counter[m.KernelKind] = Counter()
     for members in launches.alike(columns, which):
@@ -245,10 +248,6 @@ def _fields(
     inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {m.KernelKind.FRAMEWORK}
     counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
     return {
-        "steps": len(steps),
-        "window_us": window.duration_ns / 1000,
-        "busy_us": busy_ns / 1000,
-        "idle_us": (window.duration_ns - busy_ns) / 1000,
         "total_us": total_ns / 1000,
         "lines_us": m.Skipped(reason=NO_LINES) if lines is None else lines_ns / 1000,
         "kinds": tuple(
