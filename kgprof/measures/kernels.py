@@ -42,7 +42,7 @@ def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
 
 
 def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """From KERNELS; without such a pass, or where its trace is damaged, from TRACE, with a warning that says so."""
+    """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE, with a warning."""
     reasons: list[str] = []
     for name in (m.PassName.KERNELS, m.PassName.TRACE):
         if isinstance(run.record.left_by(name), m.Skipped):

@@ -129,7 +129,7 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
             if content == OPERATORS:
                 kinds = [rules.of_operator(columns.names[name]).kind.value for name in columns.name[which].tolist()]
             elif content == CALLS:
-                kinds = np.where(waiting, "wait", np.where(launching, "launch", "call"))[which].tolist()
+                kinds = np.where(waiting[which], "wait", np.where(launching[which], "launch", "call")).tolist()
             yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
 
 
