@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-
 import msgspec
 
+from kgprof.analysis.checklist import TITLES
 from kgprof.model import PracticeStatus
 from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
@@ -91,6 +89,4 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:
-    source = inspect.getsource(importlib.import_module("kgprof.analysis.checklist"))
-
-    assert [item for item in MEMORY_CONTRACT if f'"{item}",' not in source] == []
+    assert set(MEMORY_CONTRACT) <= set(TITLES)
