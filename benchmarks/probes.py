@@ -127,8 +127,8 @@ def under(arm: str, step: Step) -> Iterator[Step]:
     sources: dict[str, tuple[Source, ...]] = {
         "compile sources": CompileSources(calls, project, to_stderr=False).sources,
         "sync hooks": (Syncs(calls, device, project),),
-        "tensor probe": (TensorProbe(calls, device),),
-        "memory pass": (Syncs(calls, device, project), TensorProbe(calls, device)),
+        "tensor probe": (TensorProbe(calls),),
+        "memory pass": (Syncs(calls, device, project), TensorProbe(calls)),
     }
 
     def counted() -> object:

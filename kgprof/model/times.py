@@ -103,13 +103,11 @@ class Payoff(StrEnum):
 
 
 class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
-    """One compiled run against the same strategy in mode eager.
-
-    ``cold_s``, ``warm_s`` and ``eager_s``: what the calls before steady state took beyond as many steady ones.
-    """
+    """One compiled run against the same strategy in mode eager."""
 
     run: RunKey
     eager: RunKey
+    # What the calls before steady state took beyond as many steady ones.
     cold_s: float | Skipped  # COMPILE, caches cold
     warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
     eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling

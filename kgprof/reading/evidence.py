@@ -98,11 +98,8 @@ class RunEvidence(_Derived):
     @cached_property
     def source(self) -> SourceText:
         """What COMPILE and MEMORY brought along: the second process names files that the first does not."""
-        records, memory = self.record.records, self.record.memory
-        compiled = m.Sources() if isinstance(records, m.Skipped) else records.sources
-        if isinstance(memory, m.Skipped):
-            return SourceText(compiled)
-        watched = memory.sources
+        passes = (self.record.records, self.record.memory)
+        compiled, watched = (m.Sources() if isinstance(each, m.Skipped) else each.sources for each in passes)
         return SourceText(
             m.Sources(
                 libraries=compiled.libraries or watched.libraries,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from kgprof import model as m
+from kgprof.record.machine_speed import timed_us
 
 COPY_BYTES = 2**30  # of each of the two buffers: 20 times an H200's L2 cache
 FREE_SHARE = 8  # one buffer takes at most this part of the memory that is free
@@ -26,8 +26,7 @@ BUDGET_S = 0.5  # for the samples of one operation; a card that is slow at it gi
 FEWEST_SAMPLES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(NamedTuple):
     """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores."""
 
     name: str
@@ -36,11 +35,11 @@ class Product:
 
 
 PRODUCTS = (
-    Product(name="float64", dtype=torch.float64, side=SMALL_SIDE),
-    Product(name="float32", dtype=torch.float32, side=SMALL_SIDE),
-    Product(name="tf32", dtype=torch.float32, side=MATMUL_SIDE),
-    Product(name="bfloat16", dtype=torch.bfloat16, side=MATMUL_SIDE),
-    Product(name="float16", dtype=torch.float16, side=MATMUL_SIDE),
+    Product("float64", torch.float64, SMALL_SIDE),
+    Product("float32", torch.float32, SMALL_SIDE),
+    Product("tf32", torch.float32, MATMUL_SIDE),
+    Product("bfloat16", torch.bfloat16, MATMUL_SIDE),
+    Product("float16", torch.float16, MATMUL_SIDE),
 )
 
 
@@ -85,8 +84,12 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     side = product.side
     left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
     result = torch.empty_like(left)
-    with tensor_cores_for_float32(allowed=product.name == "tf32"):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if product.name == "tf32" else "highest")  # "high": by tensor cores
+    try:
         seconds = timed(lambda: torch.mm(left, right, out=result), device)
+    finally:
+        torch.set_float32_matmul_precision(before)
     return m.CeilingSamples(
         operation=m.MATMUL,
         dtype=product.name,
@@ -96,16 +99,6 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     )
 
 
-@contextmanager
-def tensor_cores_for_float32(*, allowed: bool) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]:
     """Seconds of each of SAMPLES calls, or of as many as the budget holds; each is awaited by itself."""
     for _ in range(WARM_UP):
@@ -113,18 +106,5 @@ def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]
     seconds: list[float] = []
     until = time.perf_counter() + BUDGET_S
     while len(seconds) < SAMPLES and (len(seconds) < FEWEST_SAMPLES or time.perf_counter() < until):
-        seconds.append(_once(call, device))
+        seconds.append(timed_us(call, device) / 1e6)
     return tuple(seconds)
-
-
-def _once(call: Callable[[], object], device: torch.device) -> float:
-    if device.type != "cuda":
-        began = time.perf_counter()
-        call()
-        return time.perf_counter() - began
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    start.record()
-    call()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) / 1e3

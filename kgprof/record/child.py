@@ -24,9 +24,8 @@ from kgprof import model as m
 from kgprof.errors import KgprofError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
-from kgprof.record.failure import describe_failure
-from kgprof.record.job import Done, Event, Job, Phase, Task
-from kgprof.record.run import Run, planned, seed_everything
+from kgprof.record.job import Done, Event, Job, Phase, Task, describe_failure
+from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
@@ -57,7 +56,12 @@ def main(job_file: str, descriptor: str) -> None:
     events = Events(int(descriptor))
     job = m.decode_json(Path(job_file).read_bytes(), Job)
     end_with_the_parent(job.parent_pid)
-    make_crashes_speak()
+    # A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child) does so as well.
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
+    for stream in (sys.stdout, sys.stderr):
+        # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
@@ -78,30 +82,18 @@ def end_with_the_parent(parent_pid: int) -> None:
         sys.exit("the parent is gone")
 
 
-def make_crashes_speak() -> None:
-    """A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child) does so as well."""
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
-    for stream in (sys.stdout, sys.stderr):
-        # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-
-
 # ---------------------------------------------------------------- the tasks
 
 
 def plan(job: Job, events: Events) -> None:
     from kgprof.record.planning import make_plan, unloaded_plan
 
-    def write(answer: m.Plan) -> None:
-        with store.replacing(Path(job.answer)) as partial:
-            partial.write_bytes(m.encode_json(answer))
-
     with events.phase("plan"):
         seed_everything(job.options.seed)
         unloaded = unloaded_plan(job)
-        write(unloaded)  # a workload that dies while it is loaded is a run that died, and no plan that failed
-        write(make_plan(job, unloaded))
+        # A workload that dies while it is loaded is a run that died, and no plan that failed.
+        store.write_json(Path(job.answer), unloaded)
+        store.write_json(Path(job.answer), make_plan(job, unloaded))
 
 
 def measure(job: Job, events: Events) -> None:
@@ -126,7 +118,7 @@ def measure_pass(run: Run, name: m.PassName, events: Events) -> None:
 
 def timing_round(job: Job, events: Events) -> None:
     """TIMING of the same run once more, and nothing else."""
-    from kgprof.record.rounds import timed_round
+    from kgprof.record.timing import timed_round
     from kgprof.workloads.backend import in_place_of_inductor
 
     with in_place_of_inductor(job.options.backend):
@@ -146,7 +138,9 @@ def script(job: Job, events: Events) -> int:
 
 def probe(job: Job, events: Events) -> None:
     """Child B: the same run compiled anew under the probes, and with Inductor's C++ kernels visible to the profiler."""
+    from kgprof.record.call_index import CallIndex
     from kgprof.record.cpp_kernels import profile_cpp_kernels
+    from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
 
@@ -162,25 +156,17 @@ def probe(job: Job, events: Events) -> None:
         for name in sorted(probed, key=lambda name: name is not m.PassName.MEMORY):  # it begins from a cold start
             if run.wants(name):
                 measure_pass(run, name, events)
-        eager = eager_calls(run)
-    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager))
+        # The lines of what the program calls between its compiled graphs; a device's trace has no other way to them.
+        calls = CallIndex()
+        with EagerCalls(calls, run.project) as eager:
+            for _ in range(EAGER_STEPS):
+                with calls.call():
+                    run.session.step()
+    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager.origins()))
     if unavailable:
         run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
     elif job.kernels:
         measure_pass(run, m.PassName.KERNELS, events)
-
-
-def eager_calls(run: Run) -> tuple[m.KernelOrigin, ...]:
-    """The lines of what the program calls between its compiled graphs; a device's trace has no other way to them."""
-    from kgprof.record.call_index import CallIndex
-    from kgprof.record.eager_calls import EagerCalls
-
-    calls = CallIndex()
-    with EagerCalls(calls, run.project) as watching:
-        for _ in range(EAGER_STEPS):
-            with calls.call():
-                run.session.step()
-    return watching.origins()
 
 
 def agreement(job: Job, events: Events) -> None:
@@ -188,8 +174,9 @@ def agreement(job: Job, events: Events) -> None:
     from kgprof.workloads import loading
     from kgprof.workloads.protocol import ComparableWorkload
 
+    asked = job.plan
+    assert asked is not None
     with events.phase("agreement"):
-        asked = planned(job)
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
         if not isinstance(workload, ComparableWorkload):
             raise KgprofError(f"{workload.name} was comparable when the plan was made and is no longer")
@@ -207,8 +194,9 @@ def ceilings(job: Job, events: Events) -> None:
 
     from kgprof.record.ceilings import measure_ceilings
 
+    assert job.plan is not None
     with events.phase("ceilings"):
-        measured = measure_ceilings(torch.device(planned(job).device))
+        measured = measure_ceilings(torch.device(job.plan.device))
         store.write_json(Path(job.recording) / layout.CEILINGS, measured)
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,14 +53,7 @@ class Ended:
 
     exit: m.Exit
     failed: Failed | None = None
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a child was running; its group has been ended."""
-
-    def __init__(self, ended: m.Exit) -> None:
-        super().__init__("interrupted")
-        self.ended = ended
+    interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
 
 
 def run(
@@ -74,7 +67,7 @@ def run(
 ) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
 
-    Raises Interrupted on Ctrl-C, OSError when the log could not be written.
+    Raises OSError when the log could not be written.
     """
     job_file = scratch / "job.json"
     job_file.write_bytes(m.encode_json(job))
@@ -83,9 +76,7 @@ def run(
         with _Interruptions(news) as interruptions:
             child = _Child(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
             ended = child.wait(job.options.timeout_s)
-        if interruptions.came:
-            raise Interrupted(ended.exit)
-        return ended
+        return replace(ended, interrupted=interruptions.came)
 
 
 @dataclass(kw_only=True)
@@ -188,13 +179,9 @@ class _Child:
         finally:
             os.close(writing)
         self._began = time.monotonic()
-        assert self._process.stdout is not None  # Popen was asked for a pipe
-        emptied: list[tuple[Callable[..., None], Any]] = [
-            (self._read_log, (self._process.stdout, echo)),
-            (self._read_events, (events,)),
-        ]
-        if self._process.stderr is not None:
-            emptied.append((self._read_log, (self._process.stderr, lambda data: None)))
+        logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
+        emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
+        emptied += [(self._read_log, pipe) for pipe in logged if pipe[0] is not None]
         self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
@@ -217,9 +204,9 @@ class _Child:
         finally:
             self._end()
         if interrupted:
-            return Ended(exit=self._exit(m.Outcome.INTERRUPTED, "Ctrl-C"))
+            return self._ended(m.Outcome.INTERRUPTED, "Ctrl-C")
         if timed_out:
-            return Ended(exit=self._exit(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)"))
+            return self._ended(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)")
         return self._judge(left_alone)
 
     def _await_news(self, timeout_s: float) -> None:
@@ -238,27 +225,29 @@ class _Child:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
         if code < 0:
             known = {number.value: number.name for number in signal.Signals}
-            return Ended(exit=self._exit(m.Outcome.KILLED, known.get(-code, f"signal {-code}")))
+            return self._ended(m.Outcome.KILLED, known.get(-code, f"signal {-code}"))
         match self._last_word:
             case Failed() as failed:
                 outcome = m.Outcome.EXITED if failed.exited else m.Outcome.RAISED
-                ended = self._exit(outcome, failed.message, failed.traceback)
-                if outcome is m.Outcome.RAISED and not left_alone:  # on its way out with 1; the signal's number is ours
-                    ended = msgspec.structs.replace(ended, exit_code=1)
-                return Ended(exit=ended, failed=failed)
+                # Where it was on its way out with 1, the signal's number is ours.
+                own = 1 if outcome is m.Outcome.RAISED and not left_alone else self._process.returncode
+                return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
-                return Ended(exit=self._exit(m.Outcome.OK))
-        return Ended(exit=self._exit(m.Outcome.RAISED, f"the process ended itself with exit code {code}"))
+                return self._ended(m.Outcome.OK, exit_code=0)
+        return self._ended(m.Outcome.RAISED, f"the process ended itself with exit code {code}")
 
-    def _exit(self, outcome: m.Outcome, message: str = "", traceback: str = "") -> m.Exit:
-        return m.Exit(
+    def _ended(
+        self, outcome: m.Outcome, message: str = "", exit_code: int | None = None, failed: Failed | None = None
+    ) -> Ended:
+        ended = m.Exit(
             outcome=outcome,
             message=message,
-            traceback=traceback,
+            traceback="" if failed is None else failed.traceback,
             during="" if outcome is m.Outcome.OK else self._phase,
-            exit_code=0 if outcome is m.Outcome.OK else self._process.returncode,
+            exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
         )
+        return Ended(exit=ended, failed=failed)
 
     # ---- ending it
 

@@ -33,19 +33,16 @@ def kernels_of(modules: Iterable[Any]) -> Iterator[m.CompiledKernel]:
         for value in tuple(vars(module).values()):
             launchers = getattr(value, "launchers", None)
             if isinstance(launchers, list) and len(launchers) == 1:
-                yield _kernel(value, launchers[0])
-
-
-def _kernel(tuned: Any, launcher: Any) -> m.CompiledKernel:
-    config = getattr(launcher, "config", None)
-    return m.CompiledKernel(
-        kernel=str(getattr(tuned, "inductor_meta", {}).get("kernel_name") or tuned.fn.__name__),
-        warps=_number(config, "num_warps"),
-        stages=_number(config, "num_stages"),
-        registers=_number(launcher, "n_regs"),
-        spills=_number(launcher, "n_spills"),
-        shared_bytes=_number(launcher, "shared"),
-    )
+                (launcher,) = launchers
+                config = getattr(launcher, "config", None)
+                yield m.CompiledKernel(
+                    kernel=str(getattr(value, "inductor_meta", {}).get("kernel_name") or value.fn.__name__),
+                    warps=_number(config, "num_warps"),
+                    stages=_number(config, "num_stages"),
+                    registers=_number(launcher, "n_regs"),
+                    spills=_number(launcher, "n_spills"),
+                    shared_bytes=_number(launcher, "shared"),
+                )
 
 
 def _number(of: Any, name: str) -> int | None:

@@ -7,9 +7,8 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import torch
 
@@ -40,10 +39,9 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
     cpu = _cpu_name()
     on_gpu = device.type == "cuda"
     commit, dirty = _git(Path.cwd())
-    top = _ask("git", "-C", str(Path.cwd()), "rev-parse", "--show-toplevel")
-    driver: str | m.Skipped = m.Skipped(reason="a CPU run")
-    if on_gpu:
-        driver = _ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    top = _ask("git", "rev-parse", "--show-toplevel")
+    asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    driver = _ask(*asked) if on_gpu else m.Skipped(reason="a CPU run")
     try:
         triton: str | m.Skipped = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -142,7 +140,7 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
             return m.Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
         began = time.perf_counter()
-        with _inductor_cache(cache):
+        with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):  # asked for each file's place
             picked = cpu_vec_isa.pick_vec_isa()
             working = cpu_vec_isa.valid_vec_isa_list()
         elapsed_s = time.perf_counter() - began
@@ -155,18 +153,3 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
         return m.Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
     # Off x86 torch offers one instruction set without a try; only there is the list of offered ones empty.
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)
-
-
-@contextmanager
-def _inductor_cache(folder: Path) -> Iterator[None]:
-    """Inductor asks the variable each time it needs a file."""
-    name = "TORCHINDUCTOR_CACHE_DIR"
-    before = os.environ.get(name)
-    os.environ[name] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -6,6 +6,9 @@ import datetime
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from kgprof import model as m
 from kgprof._version import __version__
@@ -33,19 +36,26 @@ def create(
     """
     store.claim(output)
     store.clear(output)
-    plan = m.Plan(
-        workload=options.workload,
-        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(m.AS_IS,)) for key in keys),
+    plan = as_it_stands(options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason)
+    plan = msgspec.structs.replace(plan, trace_files=trace_files)
+    store.create(output / layout.FOLDER, header(options, plan))
+    return output / layout.FOLDER
+
+
+def as_it_stands(
+    workload: str, keys: Sequence[m.RunKey], device: str, environment: m.Environment, *, reason: str
+) -> m.Plan:
+    """The plan of runs that nobody chose or compares; ``reason``: why Inductor's vector-ISA probe was not timed."""
+    return m.Plan(
+        workload=workload,
+        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(key.mode,)) for key in keys),
         runs=tuple(keys),
         baseline=None,
-        device="cuda" if on_cuda else "cpu",
+        device=device,
         environment=environment,
         vector_isa_probe_s=m.Skipped(reason=reason),
         agreement=False,
-        trace_files=trace_files,
     )
-    store.create(output / layout.FOLDER, header(options, plan))
-    return output / layout.FOLDER
 
 
 def header(options: m.Options, plan: m.Plan) -> m.RecordingHeader:
@@ -78,26 +88,9 @@ def write_run(
     store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
-def environment(
-    *, reason: str, device_name: str, python: str = "", torch: str = "", cuda: str = "", driver: str = ""
-) -> m.Environment:
-    """The machine that was traced, as far as its files tell; ``reason``: why the rest is not known."""
-    unknown = m.Skipped(reason=reason)
-    return m.Environment(
-        kgprof=__version__,
-        python=python or NO_VERSION,
-        torch=torch or NO_VERSION,
-        triton=unknown,
-        cuda=cuda or unknown,
-        driver=driver or unknown,
-        device_name=device_name,
-        cpu_name=NOT_TOLD,
-        cpu_count=unknown,
-        torch_threads=unknown,
-        memory_bytes=unknown,
-        platform=NOT_TOLD,
-        compiler=unknown,
-        git_commit=unknown,
-        git_dirty=unknown,
-        flags={},
-    )
+def environment(*, reason: str, **known: Any) -> m.Environment:
+    """The machine that was traced: the fields of Environment that are known; ``reason``: why the rest is not."""
+    always = {"kgprof": __version__, "python": NO_VERSION, "torch": NO_VERSION, "flags": {}}
+    told = {**always, "cpu_name": NOT_TOLD, "platform": NOT_TOLD, **known}
+    unknown = {one.name: m.Skipped(reason=reason) for one in msgspec.structs.fields(m.Environment) if one.required}
+    return m.Environment(**{**unknown, **told})

@@ -57,29 +57,22 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
         return m.Skipped(reason=NOT_INSTALLED), False
     with tempfile.TemporaryDirectory(prefix="kgprof-hta-") as folder:
         answer = Path(folder) / layout.HOLISTIC
-        if failed := _run(answer, trace, limit_s):
-            return m.Skipped(reason=failed), False
-        return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
-
-
-def _run(answer: Path, trace: Path, limit_s: float) -> str:
-    """How its process failed; empty when it ended well."""
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-P", "-c", BOOTSTRAP.format("holistic_process"), str(HOME), str(answer), str(trace)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit_s,
-            # A pool of threads would take its memory, and it multiplies no matrix.
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            start_new_session=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"HTA gave no answer within {limit_s:g} s"
-    except OSError as error:
-        return f"HTA's process could not be started: {error.strerror or error}"
-    if ended.returncode == 0:
-        return ""
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-P", "-c", BOOTSTRAP.format("holistic_process"), str(HOME), str(answer), str(trace)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limit_s,
+                # A pool of threads would take its memory, and it multiplies no matrix.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return m.Skipped(reason=f"HTA gave no answer within {limit_s:g} s"), False
+        except OSError as error:
+            return m.Skipped(reason=f"HTA's process could not be started: {error.strerror or error}"), False
+        if ended.returncode == 0:
+            return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
     said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
-    return f"HTA's process ended with code {ended.returncode}: {said[-1]}"
+    return m.Skipped(reason=f"HTA's process ended with code {ended.returncode}: {said[-1]}"), False

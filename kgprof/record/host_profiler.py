@@ -15,6 +15,7 @@ from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
 ROWS = 200  # by self time; the rest is counted
+LAST_SEEN = "<method 'disable' of '_lsprof.Profiler'"  # the last call that cProfile sees
 
 
 def measure(run: Run) -> None:
@@ -39,7 +40,9 @@ def host_pass(session: Session, device: torch.device, options: m.Options) -> m.H
 
 def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> m.HostPass:
     """The functions with the most self time. ``entries``: cProfile's, of those steps."""
-    rows = sorted(_rows(entries), key=lambda row: (-row.self_us, row.file, row.line, row.function))
+    each = (_row(entry) for entry in entries)
+    told = [row for row in each if not row.function.startswith(LAST_SEEN)]
+    rows = sorted(told, key=lambda row: (-row.self_us, row.file, row.line, row.function))
     return m.HostPass(
         step_us=step_us,
         rows=tuple(rows[:ROWS]),
@@ -48,21 +51,15 @@ def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> m.HostPass
     )
 
 
-def _rows(entries: Iterable[Any]) -> Iterable[m.HostRow]:
+def _row(entry: Any) -> m.HostRow:
     """cProfile's entries carry a code object, or the text ``<built-in method ...>`` for what is not Python."""
-    for entry in entries:
-        code = entry.code
-        if isinstance(code, CodeType):
-            name, file, line = code.co_qualname, code.co_filename, code.co_firstlineno
-        else:
-            name, file, line = str(code), "", 0
-        if name.startswith("<method 'disable' of '_lsprof.Profiler'"):  # the last call that cProfile sees
-            continue
-        yield m.HostRow(
-            function=name,
-            file=file,
-            line=line,
-            calls=entry.callcount,
-            self_us=entry.inlinetime * 1e6,
-            cumulative_us=entry.totaltime * 1e6,
-        )
+    code = entry.code
+    is_python = isinstance(code, CodeType)
+    return m.HostRow(
+        function=code.co_qualname if is_python else str(code),
+        file=code.co_filename if is_python else "",
+        line=code.co_firstlineno if is_python else 0,
+        calls=entry.callcount,
+        self_us=entry.inlinetime * 1e6,
+        cumulative_us=entry.totaltime * 1e6,
+    )

@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 
@@ -26,8 +26,8 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.reading.recordings import records_of
 from kgprof.record import foreign, project_sources
 from kgprof.record.call_index import CallIndex
-from kgprof.record.failure import describe_failure
 from kgprof.record.flags import flags
+from kgprof.record.job import describe_failure
 from kgprof.record.memory import files_named
 from kgprof.record.source import unavailable
 from kgprof.record.syncs import Syncs
@@ -36,7 +36,6 @@ from kgprof.record.torch_trace import CompileSources
 
 WORKLOAD = "kgprof.watch"
 _NOT_HERE = m.Skipped(reason="kgprof.watch takes no such pass")
-_NOT_ASKED = m.Skipped(reason="kgprof.watch does not ask")
 
 _listening: list[InProcess] = []  # one at most
 
@@ -56,7 +55,7 @@ class InProcess:
         self._calls = CallIndex()
         self._compile = CompileSources(self._calls, self._project, to_stderr=False)
         self._syncs = Syncs(self._calls, device, self._project)
-        self._tensors = TensorProbe(self._calls, device, buffers)
+        self._tensors = TensorProbe(self._calls, buffers)
         self._began_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._step_us = array("d")
         self._step: AbstractContextManager[None] | None = None
@@ -112,7 +111,7 @@ class InProcess:
 
     def recording(self) -> m.Recording:
         """As far as it has come."""
-        key = m.RunKey(strategy=self._name, mode="as-is")
+        key = m.RunKey(strategy=self._name, mode=m.AS_IS)
         options = m.Options(
             workload=WORKLOAD,
             steps=self.steps,
@@ -120,28 +119,30 @@ class InProcess:
             device=self._device.type,
             passes=(m.PassName.COMPILE, m.PassName.MEMORY),
         )
-        return m.Recording(
-            folder="",
-            header=m.RecordingHeader(
-                schema_version=m.RECORDING_SCHEMA_VERSION,
-                created_utc=self._began_utc,
-                command=(WORKLOAD, self._name),
-                options=options,
-                plan=_plan(key, self._device),
-            ),
-            runs=(self._run(key),),
-            agreement=_NOT_HERE,
+        environment, why = _environment(self._device), _NOT_HERE.reason
+        plan = foreign.as_it_stands(WORKLOAD, (key,), self._device.type, environment, reason=why)
+        header = m.RecordingHeader(
+            schema_version=m.RECORDING_SCHEMA_VERSION,
+            created_utc=self._began_utc,
+            command=(WORKLOAD, self._name),
+            options=options,
+            plan=plan,
         )
+        return m.Recording(folder="", header=header, runs=(self._run(key),), agreement=_NOT_HERE)
 
     def _run(self, key: m.RunKey) -> m.RunRecord:
         lines = list(self._compile.lines())
         files = [line["frame"]["file"] for line in lines if "frame" in line]
         records = records_of(lines, self._typed(project_sources.gather(lines, self._project), files))
+        ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
+        if self._failure is not None:
+            failed = describe_failure(self._failure)
+            ended = m.Exit(outcome=m.Outcome.RAISED, message=failed.message, traceback=failed.traceback, exit_code=1)
         return m.RunRecord(
             key=key,
-            exit=self._exit(),
+            exit=ended,
             probe_exit=None,
-            compile=self._compile_pass(),
+            compile=self._compile.answer(self._step_us, self._warmup),
             timing=_NOT_HERE,
             trace=_NOT_HERE,
             host=_NOT_HERE,
@@ -151,20 +152,6 @@ class InProcess:
             log="",
             records=records,
             memory=self._memory_pass(),
-        )
-
-    def _exit(self) -> m.Exit:
-        if self._failure is None:
-            return m.Exit(outcome=m.Outcome.OK, exit_code=0)
-        failed = describe_failure(self._failure)
-        return m.Exit(outcome=m.Outcome.RAISED, message=failed.message, traceback=failed.traceback, exit_code=1)
-
-    def _compile_pass(self) -> m.CompilePass:
-        return m.CompilePass(
-            call_us=tuple(self._step_us),
-            steady_from=self._warmup,
-            compilations=self._compile.compilations(),
-            capture_unavailable=self._compile.unavailable(),
         )
 
     def _memory_pass(self) -> m.MemoryPass:
@@ -182,38 +169,18 @@ class InProcess:
 
     def _typed(self, sources: m.Sources, files: Iterable[str]) -> m.Sources:
         """With what was typed into a REPL or a notebook: Python keeps such text in ``linecache`` alone."""
-        typed = {
-            file: "".join(linecache.getlines(file))
-            for file in files
-            if file not in sources.files and self._project.holds(file)
-        }
-        found = {
-            file: m.SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
-            for file, text in typed.items()
-            if text
-        }
-        return msgspec.structs.replace(sources, files={**sources.files, **found})
-
-
-def _plan(key: m.RunKey, device: torch.device) -> m.Plan:
-    return m.Plan(
-        workload=WORKLOAD,
-        strategies=(m.StrategyPlan(name=key.strategy, modes=(key.mode,)),),
-        runs=(key,),
-        baseline=None,
-        device=device.type,
-        environment=_environment(device),
-        vector_isa_probe_s=_NOT_HERE,
-        agreement=False,
-    )
+        found = dict(sources.files)
+        for file in files:
+            if file not in found and self._project.holds(file) and (text := "".join(linecache.getlines(file))):
+                found[file] = m.SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
+        return msgspec.structs.replace(sources, files=found)
 
 
 def _environment(device: torch.device) -> m.Environment:
     """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
-    nothing = foreign.environment(reason=_NOT_ASKED.reason, device_name=name)
-    return msgspec.structs.replace(
-        nothing,
+    return foreign.environment(
+        reason="kgprof.watch does not ask",
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
         python=platform.python_version(),
         torch=str(torch.__version__),
         cuda=str(torch.version.cuda) if torch.version.cuda else m.Skipped(reason="torch was built without CUDA"),
@@ -237,18 +204,13 @@ def device_of(device: str, values: Iterable[object]) -> torch.device:
     if device != "auto":
         return torch.device(device)
     for value in values:
-        for tensor in _tensors_in(value):
-            return tensor.device
+        inside: Iterable[object] = (value,)
+        if isinstance(value, torch.nn.Module):
+            inside = (*value.parameters(), *value.buffers())
+        elif isinstance(value, Mapping):
+            inside = value.values()
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            inside = value
+        if (found := next((one for one in inside if isinstance(one, torch.Tensor)), None)) is not None:
+            return found.device
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _tensors_in(value: object) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, torch.nn.Module):
-        yield from value.parameters()
-        yield from value.buffers()
-    elif isinstance(value, Mapping):
-        yield from (item for item in value.values() if isinstance(item, torch.Tensor))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        yield from (item for item in value if isinstance(item, torch.Tensor))

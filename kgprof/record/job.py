@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
 from kgprof import model as m
+from kgprof.errors import KgprofError, WorkloadError
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+
+PACKAGE = Path(__file__).resolve().parent.parent
+PLUMBING = (  # kgprof's way to the workload (linkpred is a workload)
+    str(PACKAGE / "record"),
+    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
+)
 
 
 class Task(StrEnum):
@@ -61,6 +70,21 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
 
 Event = Phase | Done | Failed
 EVENT_DECODER = msgspec.json.Decoder(Event)
+
+
+def describe_failure(error: BaseException) -> Failed:
+    """The exception as the workload's author wants it: without the frames of kgprof that called them."""
+    shown: BaseException = error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
+    frames = shown.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        if not frames.tb_frame.f_code.co_filename.startswith((*PLUMBING, "<frozen importlib")):
+            break
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(shown), shown, frames))
+    if isinstance(error, KgprofError):
+        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=error.exit_code)
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    return Failed(message=last, traceback=text)
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,56 +20,31 @@ RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it i
 
 # What is kept of torch.__trace. The rest (generated code, graphs, chromium events) is 30 times as much.
 KEPT_RECORDS = frozenset(
-    {
+    (
         "str",  # file names in stacks are numbers that these explain
-        "dynamo_start",
-        "compilation_metrics",
-        "bwd_compilation_metrics",
-        "aot_autograd_backward_compilation_metrics",
-        "create_symbol",
-        "describe_storage",
-        "describe_tensor",
-        "describe_source",
-        "link",
-    }
+        *("dynamo_start", "create_symbol", "link"),
+        *("compilation_metrics", "bwd_compilation_metrics", "aot_autograd_backward_compilation_metrics"),
+        *("describe_storage", "describe_tensor", "describe_source"),
+    )
 )
 KEPT_ARTIFACTS = frozenset(
-    {
-        "dynamo_graph_break_reason",
-        "recompile_reasons",
-        "fx_graph_cache_hit",
-        "fx_graph_cache_miss",
-        "fx_graph_cache_bypass",
-        "aotautograd_cache_hit",
-        "aotautograd_cache_miss",
-        "aotautograd_cache_bypass",
-        "aot_forward_graph_fw_metadata",
-        "cudagraph_skip_reason",
-    }
+    (
+        *("dynamo_graph_break_reason", "recompile_reasons"),
+        *("fx_graph_cache_hit", "fx_graph_cache_miss", "fx_graph_cache_bypass"),
+        *("aotautograd_cache_hit", "aotautograd_cache_miss", "aotautograd_cache_bypass"),
+        *("aot_forward_graph_fw_metadata", "cudagraph_skip_reason"),
+    )
 )
 # The spans in chromium_event records that tell the stages of a compilation apart.
 KEPT_SPANS = frozenset(
-    {
-        "dynamo",
-        "entire_frame_compile",
-        "backend_compile",
-        "entire_backward_compile",
-        "create_aot_dispatcher_function",
-        "inductor_compile",
-        "_recursive_post_grad_passes",
-        "Scheduler.__init__",
-        "code_gen",
-        "GraphLowering.compile_to_fn",
-        "async_compile.wait",
-        "async_compile.precompile",
-        "compile_file",
-        "inductor_codecache_torch_key",
-        "CacheBase.get_system.triton_key",
-        "PyCodeCache.load_by_key_path",
-        "AOTAutogradCache.inductor_load",
-        "TritonBundler.collect",
-        "TritonBundler.read_and_emit",
-    }
+    (
+        *("dynamo", "entire_frame_compile", "backend_compile", "entire_backward_compile"),
+        *("create_aot_dispatcher_function", "inductor_compile", "_recursive_post_grad_passes"),
+        *("Scheduler.__init__", "code_gen", "GraphLowering.compile_to_fn"),
+        *("async_compile.wait", "async_compile.precompile", "compile_file"),
+        *("inductor_codecache_torch_key", "CacheBase.get_system.triton_key", "PyCodeCache.load_by_key_path"),
+        *("AOTAutogradCache.inductor_load", "TritonBundler.collect", "TritonBundler.read_and_emit"),
+    )
 )
 PAYLOAD_BYTES = 64 * 1024  # of one record
 KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a graph
@@ -88,6 +64,25 @@ def is_kept(metadata: Metadata, payload: str | None) -> bool:
     return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
 
 
+@dataclass(kw_only=True)
+class KeptRecords:
+    """Records of torch.__trace up to RECORDS_BYTES; ``left_out`` counts those beyond it."""
+
+    records: list[m.TraceRecord] = field(default_factory=list)
+    left_out: int = 0
+    size_bytes: int = 0
+
+    def keep(self, metadata: dict[str, Any], payload: str | None, call: int) -> None:
+        if not is_kept(metadata, payload):
+            return
+        size = len(payload or "") + 200
+        if self.size_bytes + size > RECORDS_BYTES:
+            self.left_out += 1
+            return
+        self.size_bytes += size
+        self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=call))
+
+
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.model.compile_records)."""
     with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
@@ -100,7 +95,13 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
     settings_seen = False
     for record in records:
         metadata = record.metadata
-        payload = _slim_span(record.payload) if "chromium_event" in metadata else record.payload
+        payload = record.payload
+        if payload and "chromium_event" in metadata:
+            # When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a
+            # payload that is longer than PAYLOAD_BYTES would be JSON no more.
+            span = json.loads(payload)
+            slim = {name: span.get(name) for name in ("name", "ph", "ts")}
+            payload = json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
         artifact = metadata.get("artifact")
         is_a_miss = isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
         limit = KEY_BYTES if is_a_miss else PAYLOAD_BYTES
@@ -117,31 +118,17 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
         yield {"left_out": left_out, "limit_bytes": RECORDS_BYTES}
 
 
-def _slim_span(payload: str | None) -> str | None:
-    """When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a payload that
-    is longer than PAYLOAD_BYTES would be JSON no more."""
-    if not payload:
-        return payload
-    span = json.loads(payload)
-    slim = {name: span.get(name) for name in ("name", "ph", "ts")}
-    return json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
-
-
 def compilations(records: Iterable[m.TraceRecord]) -> Iterable[m.Compilation]:
     """A row for each compilation_metrics record, in torch's order."""
     for record in records:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
             if isinstance(metrics := record.metadata.get(name), dict):
-                yield _compilation(metrics, backward=name.startswith("bwd"))
-
-
-def _compilation(metrics: Metadata, *, backward: bool) -> m.Compilation:
-    file, line = metrics.get("co_filename"), metrics.get("co_firstlineno")
-    duration_us = metrics.get("duration_us")
-    return m.Compilation(
-        compile_id=str(metrics.get("compile_id") or ""),
-        function=str(metrics.get("co_name") or ("(backward)" if backward else "")),
-        location=f"{file}:{line}" if file else "",
-        duration_s=m.Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
-        fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-    )
+                file, duration_us = metrics.get("co_filename"), metrics.get("duration_us")
+                unknown = m.Skipped(reason="torch gave no duration_us")
+                yield m.Compilation(
+                    compile_id=str(metrics.get("compile_id") or ""),
+                    function=str(metrics.get("co_name") or ("(backward)" if name.startswith("bwd") else "")),
+                    location=f"{file}:{metrics.get('co_firstlineno')}" if file else "",
+                    duration_s=unknown if duration_us is None else duration_us / 1e6,
+                    fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+                )

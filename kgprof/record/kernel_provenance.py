@@ -7,20 +7,22 @@ names are the trace's names. Watched in the second process of a run, because it 
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.fallback_provenance import FallbackProvenance
 from kgprof.record.kernel_work import KernelWatch
-from kgprof.record.source import LogListener, Source
+from kgprof.record.source import LogListener, Source, replace
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
+HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
@@ -34,18 +36,14 @@ class KernelProvenance(Source):
     def __init__(self, project: ProjectFiles) -> None:
         self.left_out = 0
         self._project = project
-        self._origins: list[m.KernelOrigin] = []
+        self.origins: list[m.KernelOrigin] = []
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
-
-    @property
-    def origins(self) -> tuple[m.KernelOrigin, ...]:
-        return tuple(self._origins)
 
     def answer(self, eager: Sequence[m.KernelOrigin] = ()) -> m.KernelOrigins | m.Skipped:
         """For the Recording. ``eager``: of what is called outside of compiled code."""
         if self.unavailable:
             return m.Skipped(reason=self.unavailable)
-        if not self._origins:
+        if not self.origins:
             return m.Skipped(reason="Inductor generated no code")
         return m.KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
 
@@ -73,8 +71,8 @@ class KernelProvenance(Source):
         work = dict(self._work)
         self._work.clear()
         for origin in origins(compile_id, payload, self._project, work):
-            if len(self._origins) < MAX_ORIGINS:
-                self._origins.append(origin)
+            if len(self.origins) < MAX_ORIGINS:
+                self.origins.append(origin)
             else:
                 self.left_out += 1
 
@@ -102,3 +100,33 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
         return None
     last = inside[-1]
     return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+
+
+class FallbackProvenance(Source):
+    """While entered, no call of an ATen operator in generated code is left without its origin.
+
+    Inductor notes where a kernel came from in the ``codegen`` of its nodes, and those of scatters and indexed writes in
+    place have one of their own that does not. Each call for which nothing was noted is noted here, by Inductor's own
+    function, so that it stands in the same artifact.
+    """
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            debug = importlib.import_module("torch._inductor.debug")
+            scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
+            original = scheduler.codegen_extern_call
+            getattr(debug, HANDLE)
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch does not say what it leaves out of the provenance of kernels ({error})"
+            return
+
+        def watched(this: Any, scheduler_node: Any) -> Any:
+            before = getattr(debug, HANDLE)
+            result = original(this, scheduler_node)
+            node = getattr(scheduler_node, "node", None)
+            name = getattr(node, "python_kernel_name", None)
+            if getattr(debug, HANDLE) == before and isinstance(name, str) and name.startswith(("aten.", "torch.ops.")):
+                debug.set_kernel_post_grad_provenance_tracing(node, name, is_extern=True)
+            return result
+
+        replace(scheduler, "codegen_extern_call", watched, undo)

@@ -118,10 +118,7 @@ def _elements(access: Any, whole: int) -> int:
         return whole
     if not access.is_indirect():
         return _hint(access.get_numel())
-    looked_up = 1
-    for size in access.size:
-        looked_up *= _hint(size)
-    return looked_up
+    return math.prod(map(_hint, access.size))
 
 
 # ---------------------------------------------------------------- calls of libraries
@@ -167,10 +164,8 @@ def _tensors(nodes: Iterable[Any]) -> list[Any]:
 def _bytes_of_tensor(tensor: Any) -> int:
     """An axis of stride 0 (a bias that is added to every row) is one element long in memory."""
     layout = tensor.get_output_spec()
-    elements = 1
-    for size, stride in zip(layout.size, layout.stride, strict=True):
-        elements *= 1 if stride == 0 else _hint(size)
-    return int(elements * layout.dtype.itemsize)
+    sizes = (_hint(size) for size, stride in zip(layout.size, layout.stride, strict=True) if stride != 0)
+    return int(math.prod(sizes) * layout.dtype.itemsize)
 
 
 # ---------------------------------------------------------------- both

@@ -61,6 +61,10 @@ class Found:
         return found if isinstance(found, dict) else {}
 
     @property
+    def world_size(self) -> int | None:
+        return _number(self.distributed.get("world_size"))
+
+    @property
     def rank(self) -> int | None:
         """As the trace says, else as its name does."""
         if (rank := _number(self.distributed.get("rank"))) is not None:
@@ -145,8 +149,7 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
         size_bytes = file.stat().st_size
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=file.name) from error
-    head = kineto.metadata(file)
-    trace = kineto.read(file)
+    head, trace = kineto.metadata(file), kineto.read(file)
     columns = trace.columns
     if not len(columns):
         raise InputError("; ".join(("it holds no complete event (ph X)", *trace.warnings)), path=file.name)
@@ -175,17 +178,28 @@ def record_files(
     Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
     """
     found, unread = read_files(paths, against, progress)
-    names = _names(found)
-    files = tuple(_trace_file(one, name, found, unread) for one, name in zip(found, names, strict=True))
+    files = tuple(
+        m.TraceFile(
+            key=m.RunKey(strategy=name, mode=m.AS_IS),
+            file=str(one.path),
+            size_bytes=one.size_bytes,
+            rank=one.rank,
+            world_size=one.world_size,
+            backend=str(one.distributed.get("backend") or ""),
+            against=one.against,
+            notes=(*_notes(one, found), *(unread if one is found[0] else ())),
+        )
+        for one, name in zip(found, _names(found), strict=True)
+    )
     properties = [one.head.get("deviceProperties") for one in found]
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
     named = [device.get("name") for device in devices if isinstance(device, dict)]
     device_names = dict.fromkeys(name for name in named if name and isinstance(name, str))
+    versions = {"cuda": _version(found, "cuda_runtime_version"), "driver": _version(found, "cuda_driver_version")}
     environment = foreign.environment(
         reason=NOT_SHOWN,
         device_name=", ".join(device_names) or "an unnamed machine",
-        cuda=_version(found, "cuda_runtime_version"),
-        driver=_version(found, "cuda_driver_version"),
+        **{name: version for name, version in versions.items() if version},
     )
     keys = [file.key for file in files]
     on_cuda = any(one.on_device for one in found)
@@ -208,19 +222,6 @@ def _names(found: Sequence[Found]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _trace_file(one: Found, name: str, every: Sequence[Found], unread: Sequence[str]) -> m.TraceFile:
-    return m.TraceFile(
-        key=m.RunKey(strategy=name, mode=m.AS_IS),
-        file=str(one.path),
-        size_bytes=one.size_bytes,
-        rank=one.rank,
-        world_size=_number(one.distributed.get("world_size")),
-        backend=str(one.distributed.get("backend") or ""),
-        against=one.against,
-        notes=(*_notes(one, every), *(unread if one is every[0] else ())),
-    )
-
-
 def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
     side = [other for other in every if other.against == one.against]
     if one.head.get("with_stack"):
@@ -229,13 +230,12 @@ def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
         yield "the trace does not say its rank (distributedInfo): it is taken from the file's name"
     if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
         yield f"{same} files are of rank {one.rank}: they are kept apart, and ranks are compared by the first"
-    size = _number(one.distributed.get("world_size"))
-    if size is None:
+    if (size := one.world_size) is None:
         return
     if one is side[0] and (lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})):
         shown = ", ".join(map(str, lacking[:8])) + (", ..." if len(lacking) > 8 else "")
         yield f"the job had {size} ranks; there is no trace of {len(lacking)} of them ({shown})"
-    sizes = {number for other in side if (number := _number(other.distributed.get("world_size"))) is not None}
+    sizes = {other.world_size for other in side if other.world_size is not None}
     if len(sizes) > 1:
         yield f"the traces are of jobs of different sizes ({', '.join(map(str, sorted(sizes)))} ranks)"
 

@@ -64,11 +64,8 @@ class BoundedLog:
         if len(line) <= self._head_left and not self._tail:
             self._head_left -= len(line)
             self._write(line)
-        else:
-            self._head_left = 0
-            self._hold(line)
-
-    def _hold(self, line: bytes) -> None:
+            return
+        self._head_left = 0
         self._cut_bytes += max(0, len(line) - self._tail_bytes)
         kept = line[-self._tail_bytes :]
         self._tail.append(kept)

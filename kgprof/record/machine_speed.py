@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 
 # Bound here, because the clocks of TIMING are replaced in its tests and these readings are none of theirs.
 from time import perf_counter_ns as _now
@@ -25,18 +24,9 @@ REPEATS = 5  # of which the median counts
 DISPATCHES = 200  # below the 1,024 launches that a CUDA stream takes before the host has to wait
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arithmetic:
-    """A kernel that waits for arithmetic and not for memory; ``kernels`` of them are one sample."""
-
-    operator: Callable[..., torch.Tensor]  # with ``out``
-    elements: int  # of float64
-    kernels: int
-
-
-# Elements enough for a GPU kernel to outlast its launch, and for a CPU's to go to all of torch's threads.
-ON_A_GPU = Arithmetic(operator=torch.erfinv, elements=2**20, kernels=20)
-ON_A_CPU = Arithmetic(operator=torch.exp, elements=2**18, kernels=4)
+# A kernel that waits for arithmetic and not for memory: its operator, elements of float64 (enough for a GPU kernel to
+# outlast its launch, and for a CPU's to go to all of torch's threads), and how many of it are one sample.
+ARITHMETIC = {"cuda": (torch.erfinv, 2**20, 20), "cpu": (torch.exp, 2**18, 4)}
 
 
 class MachineClock:
@@ -48,13 +38,13 @@ class MachineClock:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._arithmetic = ON_A_GPU if device.type == "cuda" else ON_A_CPU
+        self._operator, elements, self._kernels = ARITHMETIC["cuda" if device.type == "cuda" else "cpu"]
         self._host_us: list[float] = []
         self._device_us: list[float] = []
         self._failed = ""
         try:
             self._one = torch.zeros(1, dtype=torch.float64, device=device)
-            self._from = torch.linspace(-0.9, 0.9, self._arithmetic.elements, dtype=torch.float64, device=device)
+            self._from = torch.linspace(-0.9, 0.9, elements, dtype=torch.float64, device=device)
             self._into = torch.empty_like(self._from)
             self._host(), self._kernel()  # loads the kernels
         except Exception as error:  # noqa: BLE001  a mode that the workload left on raises what it likes
@@ -93,18 +83,22 @@ class MachineClock:
         return us
 
     def _kernel(self) -> float:
-        """Microseconds of one kernel: by CUDA events, or by the clock of the host."""
-        if self._device.type != "cuda":
-            began = _now()
-            self._compute()
-            return (_now() - began) / 1e3 / self._arithmetic.kernels
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        before.record()
-        self._compute()
-        after.record()
-        torch.cuda.synchronize(self._device)
-        return float(before.elapsed_time(after)) * 1e3 / self._arithmetic.kernels
+        return timed_us(self._compute, self._device) / self._kernels
 
     def _compute(self) -> None:
-        for _ in range(self._arithmetic.kernels):
-            self._arithmetic.operator(self._from, out=self._into)
+        for _ in range(self._kernels):
+            self._operator(self._from, out=self._into)
+
+
+def timed_us(call: Callable[[], object], device: torch.device) -> float:
+    """Microseconds of the work of one call: by CUDA events, or by the clock of the host."""
+    if device.type != "cuda":
+        began = _now()
+        call()
+        return (_now() - began) / 1e3
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    before.record()
+    call()
+    after.record()
+    torch.cuda.synchronize(device)
+    return float(before.elapsed_time(after)) * 1e3

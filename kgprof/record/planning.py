@@ -7,11 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record import environment
+from kgprof.record import environment, foreign
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading
@@ -22,16 +23,9 @@ def unloaded_plan(job: Job) -> m.Plan:
     """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    return m.Plan(
-        workload=job.options.workload,
-        strategies=(m.StrategyPlan(name=name, modes=(m.AS_IS,)),),
-        runs=(m.RunKey(strategy=name, mode=m.AS_IS),),
-        baseline=None,
-        device=device.type,
-        environment=environment.describe(device, job.flags),
-        vector_isa_probe_s=m.Skipped(reason="the workload could not be loaded"),
-        agreement=False,
-    )
+    key, described = m.RunKey(strategy=name, mode=m.AS_IS), environment.describe(device, job.flags)
+    why = "the workload could not be loaded"
+    return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
 
 
 def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
@@ -41,20 +35,19 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     runs = select_runs(workload, job.options, device)
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
-    described = unloaded.environment
+    compiler = unloaded.environment.compiler
     probe_s: float | m.Skipped
     if job.options.backend:
         probe_s, isa_works = m.Skipped(reason=f"backend {job.options.backend} generates no code"), False
     else:
-        refuse_without_compiler(runs, device, described.compiler)
-        probe_s, isa_works = _probe(runs, device, described.compiler, Path(job.probe_cache))
-    return m.Plan(
+        refuse_without_compiler(runs, device, compiler)
+        probe_s, isa_works = _probe(runs, device, compiler, Path(job.probe_cache))
+    return msgspec.structs.replace(
+        unloaded,
         workload=workload.name,
         strategies=tuple(workload.strategies()),
         runs=runs,
         baseline=workload.baseline(runs),
-        device=device.type,
-        environment=described,
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
@@ -69,13 +62,7 @@ def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
         return ()
     offered, pairs = [strategy.name for strategy in workload.strategies()], tuple(workload.alternatives())
     for name in (name for pair in pairs for name in (pair.guarded, pair.always)):
-        if name not in offered:
-            near = difflib.get_close_matches(name, offered, n=1, cutoff=0.5)
-            raise UsageError(
-                f"alternatives of {workload.name}: no strategy {name!r}"
-                + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint=f"it has: {', '.join(offered)}",
-            )
+        _check(f"alternatives of {workload.name}: no strategy", name, offered)
     return pairs
 
 
@@ -89,9 +76,10 @@ def select_runs(workload: Workload, options: m.Options, device: torch.device) ->
     for name in options.strategies:
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)
-        _check("strategy", name, list(offered), workload.name)
+        _check(f"{workload.name} has no strategy", name, list(offered))
     for mode in options.modes:
-        _check("mode", mode, list(dict.fromkeys(mode for s in offered.values() for mode in s.modes)), workload.name)
+        modes_offered = dict.fromkeys(mode for strategy in offered.values() for mode in strategy.modes)
+        _check(f"{workload.name} has no mode", mode, list(modes_offered))
     strategies, modes = dict.fromkeys(options.strategies), dict.fromkeys(options.modes)
     if strategies and modes:
         runs = [m.RunKey(strategy=name, mode=mode) for name in strategies for mode in modes]
@@ -118,14 +106,11 @@ def select_runs(workload: Workload, options: m.Options, device: torch.device) ->
     return tuple(runs)
 
 
-def _check(kind: str, name: str, known: Sequence[str], workload: str) -> None:
-    if name in known:
-        return
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    raise UsageError(
-        f"{workload} has no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-        hint=f"it has: {', '.join(known)}",
-    )
+def _check(lacking: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"{lacking} {name!r}{meant}", hint=f"it has: {', '.join(known)}")
 
 
 # ---------------------------------------------------------------- what is missing

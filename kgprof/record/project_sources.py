@@ -130,17 +130,8 @@ def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
 def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry]]:
     """torch's file holds a list an id, the newest wording first."""
     wanted = list(ids)
-    if not wanted or not REGISTRY.is_file():
-        return
-    registry = json.loads(REGISTRY.read_text(encoding="utf-8"))
+    registry = json.loads(REGISTRY.read_text(encoding="utf-8")) if wanted and REGISTRY.is_file() else {}
     for gb_id in wanted:
-        if entries := registry.get(gb_id):
-            newest = entries[0]
-            yield (
-                gb_id,
-                m.RegistryEntry(
-                    type=newest.get("Gb_type", ""),
-                    explanation=newest.get("Explanation", ""),
-                    hints=tuple(newest.get("Hints", ())),
-                ),
-            )
+        for newest in registry.get(gb_id, ())[:1]:
+            kind, explanation = newest.get("Gb_type", ""), newest.get("Explanation", "")
+            yield gb_id, m.RegistryEntry(type=kind, explanation=explanation, hints=tuple(newest.get("Hints", ())))

@@ -66,10 +66,9 @@ def _began(pid: int) -> datetime.datetime | None:
     with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5), two before the comm's end
-        boot = next(
-            line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if line[:6] == "btime "
-        )
-        return datetime.datetime.fromtimestamp(int(boot.split()[1]) + since_boot_s, datetime.UTC)
+        lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+        boot_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        return datetime.datetime.fromtimestamp(boot_s + since_boot_s, datetime.UTC)
     return None
 
 
@@ -109,15 +108,17 @@ def gather(output: Path, launched: Launch) -> Path:
     store.clear(output)
     folder = output / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
-    found = {rank: _recording(output, launched, rank) for rank in range(launched.world_size)}
-    keys = [_key(header, found[rank], rank) for rank in found]
-    plan = msgspec.structs.replace(
-        header.plan,
-        runs=tuple(keys),
-        strategies=tuple(
-            m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
-        ),
+    (mine,) = header.plan.runs
+    found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
+    lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
+    keys = [
+        m.RunKey(strategy=name, mode=mine.mode) if recording is None else recording.runs[0].key
+        for recording, name in zip(found, lacking, strict=True)
+    ]
+    strategies = (
+        m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
     )
+    plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
@@ -146,13 +147,6 @@ def _recording(output: Path, launched: Launch, rank: int) -> m.Recording | None:
         return recordings.load(output / f"rank{rank}" / layout.FOLDER)
     except InputError:
         return None  # said as a rank that left no Recording
-
-
-def _key(header: m.RecordingHeader, recording: m.Recording | None, rank: int) -> m.RunKey:
-    if recording is not None:
-        return recording.runs[0].key
-    (mine,) = header.plan.runs
-    return m.RunKey(strategy=f"{_RANK.sub('', mine.strategy)}-rank{rank}", mode=mine.mode)
 
 
 def _linked(source: str, target: str) -> None:

@@ -22,7 +22,7 @@ from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError,
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
-from kgprof.record.children import Caches, Echo, Ended, Interrupted
+from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.workloads import programs
@@ -110,15 +110,13 @@ def _make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    try:
-        ended = children.run(job, scratch=scratch, log=log, caches=caches)
-    except KeyboardInterrupt:
+    ended = children.run(job, scratch=scratch, log=log, caches=caches)
+    if ended.interrupted:
         _leave_no_empty_folder(output, made)
-        raise
-    if ended.exit.outcome == "ok":
-        return m.decode_json(answer.read_bytes(), m.Plan), None
-    if answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD):
-        return m.decode_json(answer.read_bytes(), m.Plan), ended.exit
+        raise KeyboardInterrupt
+    well = ended.exit.outcome == "ok"
+    if well or (answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)):
+        return m.decode_json(answer.read_bytes(), m.Plan), None if well else ended.exit
     raise _why_no_plan(ended, options.workload, log, output, made)
 
 
@@ -198,7 +196,8 @@ class _Recording:
                 if recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None:
                     self._start(Task.ROUND, key, number=number)
                 else:
-                    self._write_exit(Task.ROUND, key, NOT_REPEATED, number)
+                    run = layout.run_folder(self.folder, key)
+                    store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
@@ -208,10 +207,7 @@ class _Recording:
             why = ranks.NOT_ALONE
         else:
             why = not_asked_for(self.header.options, m.PassName.TRACE)
-        if not why and (ended := self._start(Task.CEILINGS, None)).outcome != "ok":
-            why = f"their measurement {ended.words}"
-        if why:
-            store.write_json(self.folder / layout.CEILINGS, m.Skipped(reason=why))
+        self._finish(Task.CEILINGS, layout.CEILINGS, "their measurement", why)
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
@@ -220,10 +216,14 @@ class _Recording:
         why = not_asked_for(self.header.options, m.PassName.TIMING)
         if not why and not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
             why = "no run left a result"
-        if not why and (ended := self._start(Task.AGREEMENT, None)).outcome != "ok":
-            why = f"the comparison {ended.words}"
-        if why:
-            store.write_json(self.folder / layout.AGREEMENT, m.Skipped(reason=why))
+        self._finish(Task.AGREEMENT, layout.AGREEMENT, "the comparison", why)
+
+    def _finish(self, task: Task, file: str, what: str, why_not: str) -> None:
+        """What is done once at the end, or why it was not."""
+        if not why_not and (ended := self._start(task, None)).outcome != "ok":
+            why_not = f"{what} {ended.words}"
+        if why_not:
+            store.write_json(self.folder / file, m.Skipped(reason=why_not))
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
         if self._plan.device != "cpu":
@@ -259,37 +259,35 @@ class _Recording:
         first = task.value if key is None else "prepare"
         said = f"round {number}: " if task is Task.ROUND else ""
         self._progress.phase(said + first, key)
-        try:
-            ended = children.run(
-                job,
-                scratch=self._scratch,
-                log=self._log(task, key, passes, number),
-                caches=self._caches(task, key, number),
-                on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
-                echo=self._echo if task is Task.SCRIPT else (lambda data: None),
-            )
-        except Interrupted as interrupted:
-            self._write_exit(task, key, interrupted.ended, number)
-            raise
-        self._write_exit(task, key, ended.exit, number)
+        log, exit_file = self._files(job)
+        ended = children.run(
+            job,
+            scratch=self._scratch,
+            log=log,
+            caches=self._caches(task, key, number),
+            on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
+            echo=self._echo if task is Task.SCRIPT else (lambda data: None),
+        )
+        if exit_file is not None:
+            store.write_json(exit_file, ended.exit)
+        if ended.interrupted:
+            raise KeyboardInterrupt
         if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint)
         return ended.exit
 
-    def _write_exit(self, task: Task, key: m.RunKey | None, ended: m.Exit, number: int) -> None:
-        if key is not None and task is Task.ROUND:
-            store.write_json(layout.run_folder(self.folder, key) / f"{layout.round_name(number)}_exit.json", ended)
-        elif key is not None:
-            store.write_exit(self.folder, key, ended, probe=task is Task.PROBE)
-
-    def _log(self, task: Task, key: m.RunKey | None, passes: tuple[m.PassName, ...] | None, number: int) -> Path:
-        if key is not None and task is Task.ROUND:
-            return layout.run_folder(self.folder, key) / f"{layout.round_name(number)}_{layout.LOG}"
-        if key is None:
-            return self.folder / (layout.CEILINGS_LOG if task is Task.CEILINGS else layout.AGREEMENT_LOG)
-        if passes and m.PASSES[passes[0]].reruns:
-            return layout.run_folder(self.folder, key) / f"{passes[0]}_{layout.LOG}"
-        return layout.run_folder(self.folder, key) / (layout.PROBE_LOG if task is Task.PROBE else layout.LOG)
+    def _files(self, job: Job) -> tuple[Path, Path | None]:
+        """A child's log, and the file that says how a child of a run ended."""
+        if job.key is None:
+            return self.folder / (layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG), None
+        run, passes = layout.run_folder(self.folder, job.key), job.options.passes
+        if job.task is Task.ROUND:
+            name = layout.round_name(job.round)
+            return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
+        if job.task is Task.PROBE:
+            return run / layout.PROBE_LOG, run / layout.exit_name(True)
+        is_rerun = job.task is Task.SCRIPT and passes and m.PASSES[passes[0]].reruns
+        return run / (f"{passes[0]}_{layout.LOG}" if is_rerun else layout.LOG), run / layout.exit_name(False)
 
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the probe's own files: compiling those once more would count as compile time.

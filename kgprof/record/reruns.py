@@ -7,24 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from kgprof import model as m
 from kgprof.record.host_profiler import host_table
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.trace_window import TraceWindow
-
-
-class Instrument(Protocol):
-    """Watches some steps of the program; left, it has a ``result``."""
-
-    @property
-    def result(self) -> m.Model | None: ...
-    def __enter__(self) -> object: ...
-    def __exit__(self, *_: object) -> None: ...
-    def marked(self, kind: Kind) -> None:
-        """At each mark, which stands before the step that it begins."""
 
 
 class Rerun:
@@ -59,17 +48,17 @@ class Rerun:
 
 
 class Clock:
-    """TIMING: nothing but the marks and their clock."""
+    """TIMING: nothing but the marks and their clock. Watches some steps of the program; left, it has a ``result``."""
 
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options, self._steps = place.options, steps
-        self.result: m.TimingPass | m.Skipped | None = None
+        self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
         return None
 
     def marked(self, kind: Kind) -> None:
-        return None  # ``steps`` has the time
+        """At each mark, which stands before the step that it begins; ``steps`` has its time."""
 
     def __exit__(self, *_: object) -> None:
         warmup, kind = self._options.warmup, self._steps.chosen
@@ -84,20 +73,16 @@ class Clock:
         self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
 
 
-class HostProfile:
+class HostProfile(Clock):
     """HOST: cProfile on for ``--steps`` of the program's steps."""
 
     def __init__(self, place: Place, steps: Steps) -> None:
-        self._options, self._steps = place.options, steps
-        self.result: m.HostPass | m.Skipped | None = None
+        super().__init__(place, steps)
         self._profiler = cProfile.Profile()
         self._began = 0
         self._step_us: list[float] = []
         self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
         self._kind: Kind | None = None
-
-    def __enter__(self) -> None:
-        return None
 
     def marked(self, kind: Kind) -> None:
         if self.result is not None or kind is not (self._kind or self._steps.chosen):
@@ -131,7 +116,7 @@ def _stacks(place: Place, steps: Steps) -> TraceWindow:
     return TraceWindow(steps, place.device, place.options, place.trace_path(m.PassName.STACK), with_stack=True)
 
 
-INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Instrument]] = {
+INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Clock | TraceWindow]] = {
     m.PassName.TIMING: Clock,
     m.PassName.HOST: HostProfile,
     m.PassName.STACK: _stacks,

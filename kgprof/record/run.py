@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from kgprof import model as m
-from kgprof.errors import KgprofError
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, store
@@ -24,13 +23,13 @@ class Place:
     def __init__(self, job: Job) -> None:
         import torch
 
-        if job.key is None:
-            raise KgprofError(f"a {job.task} job without a run")
+        assert job.key is not None  # a job of a run has it, and a plan
+        assert job.plan is not None
         self.key: m.RunKey = job.key
         self.options: m.Options = job.options
         self.recording = Path(job.recording)
         self.folder = layout.run_folder(self.recording, self.key)
-        self.device = torch.device(planned(job).device)
+        self.device = torch.device(job.plan.device)
 
     @cached_property
     def project(self) -> ProjectFiles:
@@ -71,12 +70,6 @@ class Run(Place):
 
         if isinstance(self.session, ResultSession) and (arrays := self.session.result()):
             store.write_result(self.recording, self.key, arrays)
-
-
-def planned(job: Job) -> m.Plan:
-    if job.plan is None:
-        raise KgprofError(f"a {job.task} job without a plan")
-    return job.plan
 
 
 def seed_everything(seed: int) -> None:

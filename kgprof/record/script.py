@@ -15,10 +15,11 @@ import statistics
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -26,9 +27,8 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
-from kgprof.record.failure import PLUMBING, describe_failure
 from kgprof.record.flags import flags
-from kgprof.record.job import WRITE_NOW, Done, Event, Failed, Job
+from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
 from kgprof.record.source import replace, unavailable
@@ -47,17 +47,6 @@ CALLS_TIMED = 10_000  # first steps whose times are kept
 RANK = "RANK"  # torchrun's
 
 Send = Callable[[Event], None]
-
-
-class Watcher(Protocol):
-    """One instrument around one run of the program."""
-
-    def begin(self) -> None: ...
-    def write_now(self) -> None:
-        """What there is so far: the parent is about to end the process."""
-
-    def end(self, why: str = "") -> None:
-        """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
 
 
 def run(job: Job, send: Send) -> int:
@@ -169,13 +158,10 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
-        self._syncs: Syncs | m.Skipped = m.Skipped(reason="the MEMORY pass was not asked for")
-        if m.PassName.MEMORY in place.options.passes:
-            self._syncs = Syncs(self._steps, place.device, self._project)
-        self._window: TraceWindow | None = None
-        if m.PassName.TRACE in place.options.passes:
-            path = place.trace_path(m.PassName.TRACE)
-            self._window = TraceWindow(self._steps, place.device, place.options, path)
+        self._syncs = Syncs(self._steps, place.device, self._project)
+        self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
+        if m.PassName.TRACE not in place.options.passes:
+            self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
         self._stack = ExitStack()
         self._flags = flags(os.environ)
         self._began = self._written = time.monotonic()
@@ -184,27 +170,28 @@ class Capture:
         self._stopped = ""
         self._over = False
         self._logs_chosen: frozenset[str] = frozenset()
+        self._own_logs = False
 
     def begin(self) -> None:
-        syncs = () if isinstance(self._syncs, m.Skipped) else (self._syncs,)
-        window = () if self._window is None else (self._window,)
-        for source in (*self._compile.sources, *syncs, *window, self._marks):
+        asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
+        others = (source for name, source in asked.items() if name in self._options.passes)
+        for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         self._began = self._written = time.monotonic()
 
     def end(self, why: str = "") -> None:
+        """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
         if self._over:
             return
         self._over = True
         self._stopped = why
         self._steps.paused = True
-        own_logs = self._logs_chosen != _chosen_artifacts()
+        self._own_logs = self._logs_chosen != _chosen_artifacts()
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(self._write, own_logs=own_logs)
+            each.callback(self._write)
             each.callback(self._stack.close)
-            if self._window is not None:
-                each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
+            each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
 
     # ---- while it runs
 
@@ -214,8 +201,7 @@ class Capture:
         if why := self._enough(now):
             self.end(why)
             return
-        if self._window is not None:
-            self._window.marked(kind)
+        self._window.marked(kind)
         if now - self._written > self._pause_s:
             self.write_now()
 
@@ -233,33 +219,42 @@ class Capture:
         return self._steps.ended(kind) + int(begins and not self._stopped)
 
     def write_now(self) -> None:
+        """What there is so far."""
         if not self._over and not self._writing:
             self._write(unfinished=True)
 
     # ---- what is written
 
-    def _write(self, *, unfinished: bool = False, own_logs: bool = False) -> None:
+    def _write(self, *, unfinished: bool = False) -> None:
         self._writing = True
         began = time.monotonic()
         try:
-            self._write_each(unfinished=unfinished, own_logs=own_logs)
+            self._write_each(unfinished)
         finally:  # a disk that was full for a moment must not keep what is measured later from being written
             self._writing = False
             self._written = time.monotonic()
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
-    def _write_each(self, *, unfinished: bool, own_logs: bool) -> None:
+    def _write_each(self, unfinished: bool) -> None:
         place, kind = self._place, self._steps.chosen
         number = self._steps.numbers(kind)
         # The steps that ended before the TRACE window; where there is none, the whole program is one.
-        until = None if self._window is None or self._window.opened_at is None else number(self._window.opened_at)
+        until = None if self._window.opened_at is None else number(self._window.opened_at)
         call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
-        trace = m.Skipped(reason="the TRACE pass was not asked for") if self._window is None else self._window.result
+        trace = self._window.result
 
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
+
+        def write_compiled() -> None:
+            lost = [*unavailable((self._marks,))]
+            if self._own_logs:
+                why = "the program called torch._logging.set_logs itself"
+                lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
+            compiled = self._compile.answer(call_us, self._options.warmup, *lost, calls=self._step_count(kind))
+            place.write(m.PassName.COMPILE, compiled)
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
@@ -270,26 +265,15 @@ class Capture:
             each.callback(self._write_script, kind, call_us[self._options.warmup :], trace, unfinished)
             each.callback(write_trace)
             each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
-            each.callback(lambda: place.write(m.PassName.COMPILE, self._compile_pass(kind, call_us, own_logs)))
+            each.callback(write_compiled)
             each.callback(write_records)
-
-    def _compile_pass(self, kind: Kind | None, call_us: tuple[float, ...], own_logs: bool) -> m.CompilePass:
-        why = "the program called torch._logging.set_logs itself"
-        lost = (m.Unavailable(capture="torch logs", why=why, incomplete=True),) if own_logs else ()
-        return m.CompilePass(
-            call_us=call_us,
-            steady_from=self._options.warmup,
-            compilations=self._compile.compilations(),
-            capture_unavailable=(*self._compile.unavailable(), *unavailable((self._marks,)), *lost),
-            calls=self._step_count(kind),
-        )
 
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
         return tuple((after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind)))[:CALLS_TIMED]
 
     def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
-        if isinstance(self._syncs, m.Skipped):
-            return self._syncs
+        if m.PassName.MEMORY not in self._options.passes:
+            return m.Skipped(reason="the MEMORY pass was not asked for")
         step_us = self._ended_us(kind)
         if len(step_us) < min(self._step_count(kind), CALLS_TIMED):  # the last one is not over: up to now
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
@@ -332,7 +316,7 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program ran on"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
-            if self._window is not None and self._window.kind not in (None, kind):
+            if self._window.kind not in (None, kind):
                 each = self._window.kind.words
                 yield f"the steps of TRACE are each {each}: the first of the other kind came later"
         now = flags(os.environ)
@@ -340,6 +324,9 @@ class Capture:
             yield f"the program itself set {late}, after torch had been imported to listen: perhaps too late"
         if unfinished:
             yield "the process ended without a word: what came after the last mark that was written is missing"
+
+
+Watcher = Capture | Rerun
 
 
 def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
@@ -356,11 +343,10 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
 
 def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
     """By step, what was counted by mark."""
-    found: dict[int, int] = {}
+    found: Counter[int] = Counter()
     for label, count in counts.items():
-        step = number(int(label))
-        found[step] = found.get(step, 0) + count
-    return found
+        found[number(int(label))] += count
+    return dict(found)
 
 
 def _chosen_artifacts() -> frozenset[str]:

@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
-from types import FrameType
 from typing import Any
 
 import torch
@@ -45,7 +44,7 @@ class Kind(IntEnum):
 class Steps(CallIndex):
     """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
 
-    __slots__ = ("_began_in", "_first", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "paused")
+    __slots__ = ("_began_in", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "paused")
 
     def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
         super().__init__()
@@ -55,7 +54,6 @@ class Steps(CallIndex):
         self._on_mark = on_mark
         self._began_in = os.getpid()
         self.counts = [0 for _ in Kind]
-        self._first = [-1 for _ in Kind]  # label of the first mark of each kind
         self.paused = False
 
     def mark(self, kind: Kind) -> None:
@@ -67,8 +65,6 @@ class Steps(CallIndex):
         self._kinds.append(kind)
         self.counts[kind] += 1
         self.current += 1
-        if self.counts[kind] == 1:
-            self._first[kind] = self.current
         self._on_mark(kind)
         self._own_ns += time.perf_counter_ns() - now  # writing and the profiler's start are no part of a step
 
@@ -102,9 +98,8 @@ class Steps(CallIndex):
         """When the first step began, and where each later one did; the end of the last only where a mark ends steps."""
         if kind is None:
             return ()
-        at = [index for index, marked in enumerate(self._kinds) if marked == kind]
         first = (self._times[0],) if self._ahead(kind) else ()
-        return (*first, *(self._times[index] for index in at))
+        return (*first, *(at for at, marked in zip(self._times, self._kinds, strict=True) if marked == kind))
 
     def ended(self, kind: Kind | None) -> int:
         """How many steps are over."""
@@ -112,7 +107,7 @@ class Steps(CallIndex):
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled code ran before it."""
-        return int(kind is Kind.OPTIMIZER and self._first[kind] > 0)
+        return int(kind is Kind.OPTIMIZER and self.counts[kind] > 0 and self._kinds[0] != kind)
 
 
 class StepMarks(Source):
@@ -148,9 +143,8 @@ class StepMarks(Source):
             if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
                 self._steps.mark(Kind.OPTIMIZER)
 
-        with contextlib.suppress(
-            ImportError
-        ):  # or it is offered to Dynamo like any function; the frame hook leaves it out
+        # Else it is offered to Dynamo like any function; the frame hook leaves it out.
+        with contextlib.suppress(ImportError):
             from torch._dynamo.eval_frame import skip_code
 
             skip_code(stepped.__code__)
@@ -167,14 +161,12 @@ class StepMarks(Source):
             return f"this torch has no torch._dynamo.eval_frame._callback_from_stance ({error})"
 
         def entered(callback: Any) -> Any:
-            if callback is not None and callback is not False and _is_outermost(sys._getframe(1)):
-                self._steps.mark(Kind.REGION)
+            if callback is not None and callback is not False:
+                # This frame is the wrapper that torch.compile put around a function; so may one above it be.
+                wrapper = sys._getframe(1)
+                if all(above.f_code is not wrapper.f_code for above in upwards(wrapper.f_back)):
+                    self._steps.mark(Kind.REGION)
             return original(callback)
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
         return ""
-
-
-def _is_outermost(frame: FrameType) -> bool:
-    """``frame`` is the wrapper that torch.compile put around a function; not so where another one stands above it."""
-    return all(above.f_code is not frame.f_code for above in upwards(frame.f_back))

@@ -16,14 +16,16 @@ import inspect
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
 import torch
+from msgspec.structs import replace as replaced
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from kgprof import model as m
@@ -58,22 +60,22 @@ class TensorProbe(InstalledGraphs):
 
     needs = (FINISH, COMPILE, INSTALL)
 
-    def __init__(self, calls: CallIndex, device: torch.device, buffers: Buffers | None = None) -> None:
+    def __init__(self, calls: CallIndex, buffers: Buffers | None = None) -> None:
         super().__init__()
         self._calls = calls
-        self._device = device
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
         self._steps_marked = self._marks_before = 0
         self._made = _Made()
-        self._buffers = None if buffers is None else _Buffers(buffers, calls, self._made)
+        self._declares = buffers is not None
+        self._buffers = _Buffers(buffers or dict, calls, self._made)
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
-            buffers=None if self._buffers is None else self._buffers.records(),
+            buffers=self._buffers.records() if self._declares else None,
             calls=self._watched_calls,
             steps_marked=self._steps_marked,
             left_out=self._left_out,
@@ -88,7 +90,7 @@ class TensorProbe(InstalledGraphs):
         undo.callback(self._calls.watchers.remove, self)
 
     def _forget(self) -> None:
-        self._made.forget()
+        self._made.by_storage.clear()
         for graph in self._graphs:
             graph.results.clear()
 
@@ -98,13 +100,12 @@ class TensorProbe(InstalledGraphs):
         self._marks_before = _marks_left()
         if self._watches(self._calls.current):
             self._watched_calls += 1
-            if self._buffers is not None:
-                self._buffers.before()
+            self._buffers.before()
 
     def call_ended(self) -> None:
         self._steps_marked += max(0, self._marks_before - _marks_left())
         call = self._calls.current
-        if self._watches(call) and self._buffers is not None:
+        if self._watches(call):
             self._buffers.after()
         for graph in self._graphs:
             graph.call_ended(call)
@@ -148,9 +149,7 @@ class TensorProbe(InstalledGraphs):
                 return compiled(*args)
             before = graph.before(call, args)
             result = compiled(*args)
-            written = graph.after(call, args, before, result)
-            if self._buffers is not None:
-                self._buffers.ran.update(written)
+            self._buffers.ran.update(graph.after(call, args, before, result))
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
@@ -196,6 +195,7 @@ def _place(tensor: Any) -> _Place | None:
         return None
 
 
+_Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
 _NO_VERSION = "an inference tensor has no version, so writes to it are not observable"
 
 
@@ -203,37 +203,35 @@ class _Made:
     """Which graph made a storage: outputs of this call and of earlier ones that are still alive."""
 
     def __init__(self) -> None:
-        self._by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
+        self.by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
         self.taken: dict[int, str] = {}  # storage -> source of the first input of this call that lay in it
 
     def add(self, place: _Place, label: str, call: int) -> None:
-        if len(self._by_storage) < REMEMBERED:
-            self._by_storage[place.storage.cdata] = (place.storage, label, call)
+        if len(self.by_storage) < REMEMBERED:
+            self.by_storage[place.storage.cdata] = (place.storage, label, call)
 
     def maker(self, place: _Place) -> tuple[str, int] | None:
         """The output ("0/0 output 1") and the call that made it."""
-        found = self._by_storage.get(place.storage.cdata)
+        found = self.by_storage.get(place.storage.cdata)
         return found[1:] if found else None
 
     def prune(self, call: int) -> None:
         self.taken.clear()
-        dead = [key for key, (storage, _, made) in self._by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
+        dead = [key for key, (storage, _, made) in self.by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
         for key in dead:
-            del self._by_storage[key]
-
-    def forget(self) -> None:
-        self._by_storage.clear()
+            del self.by_storage[key]
 
 
 # ---------------------------------------------------------------- one graph
 
 
 class _Input:
-    """One input in one of the graph's runs of a call."""
+    """One input in one of the graph's runs of a call, with the fields of ``Held``."""
 
     def __init__(self, run: int, place: _Place) -> None:
         self.run = run
-        self.first = self.last = place
+        self.place = place
+        self.first = self.last = place.memory
         self.watched = 0
         self.moved: list[int] = []
         self.made_before: dict[str, int] = {}
@@ -247,7 +245,7 @@ class _Input:
     def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]) -> None:
         if not self.watched:
             self.frames = frames
-        elif not place.is_where(self.last):
+        elif not place.is_where(self.place):
             self.moved.append(call)
             self.frames = frames
             if made is None:
@@ -258,24 +256,12 @@ class _Input:
         if place.version is None:
             self.unobservable = _NO_VERSION
         self.watched += 1
-        self.last = place
+        self.place, self.last = place, place.memory
 
     def record(self, *, fixed: bool) -> m.Held:
         """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody asks who passed it."""
-        return m.Held(
-            run=self.run,
-            watched=self.watched,
-            first=self.first.memory,
-            last=self.last.memory,
-            moved=tuple(self.moved),
-            made_before=dict(self.made_before),
-            made_now=dict(self.made_now),
-            made_elsewhere=self.made_elsewhere,
-            written=tuple(dict.fromkeys(self.written)),
-            frames=() if fixed and not self.moved else self.frames,
-            lies_in=self.lies_in,
-            unobservable=self.unobservable,
-        )
+        held = msgspec.convert(self, m.Held, from_attributes=True)
+        return replaced(held, frames=()) if fixed and not self.moved else held
 
 
 class _Result:
@@ -306,13 +292,20 @@ class _Graph:
 
     def __init__(self, output: Any, found: CapturedGraph, made: _Made) -> None:
         code = output.root_tx.f_code
-        self._captured = found
-        self._compile_id = str(getattr(output, "dynamo_compile_id", None) or "")
-        self._function, self._file, self._first_line = code.co_name, code.co_filename, code.co_firstlineno
         stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        self._arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
-        self._goes_on = code.co_name.startswith(RESUMED)
-        self._cuda_graphs = asks_for_cuda_graphs(getattr(output, "compiler_fn", None))
+        self._captured = found
+        self._compiled = m.WatchedGraph(  # as far as it is known before it runs
+            compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
+            function=code.co_name,
+            file=code.co_filename,
+            first_line=code.co_firstlineno,
+            arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
+            returns=found.returns,
+            cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+            in_place=found.in_place,
+            returned_inputs=found.returned_inputs,
+            returned_twice=found.returned_twice,
+        )
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
         self._outputs = 0
@@ -340,10 +333,10 @@ class _Graph:
             seen = self._inputs.get((index, self._run))
             if seen is None:
                 seen = self._inputs[index, self._run] = _Input(self._run, place)
-            if frames is None and (not seen.watched or not place.is_where(seen.last)):
+            if frames is None and (not seen.watched or not place.is_where(seen.place)):
                 frames = self._frames_above(sys._getframe(2))
             seen.see(call, place, self._made.maker(place), frames or ())
-            if self._goes_on:
+            if self._compiled.function.startswith(RESUMED):
                 seen.lies_in = self._made.taken.get(place.storage.cdata, "")
             else:
                 self._made.taken.setdefault(place.storage.cdata, self._captured.names[index])
@@ -354,16 +347,16 @@ class _Graph:
         run, written = self._run, {}
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
             if place is not None and place.version is not None and arg._version != place.version:
-                self._inputs[index, run].written.append(call)
+                _note(self._inputs[index, run].written, call)
                 written[place.storage.cdata] = arg._version - place.version
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         self._outputs = len(outputs)
         places = [_place(value) for value in outputs]
-        self._meetings(call, [*zip(args, before, strict=True)], [*zip(outputs, places, strict=True)])
+        self._meetings(call, {"input": zip(args, before, strict=True), "output": zip(outputs, places, strict=True)})
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
-                self._made.add(place, f"{self._compile_id} output {index}", call)
+                self._made.add(place, f"{self._compiled.compile_id} output {index}", call)
                 self.results.append(_Result(call, index, place.storage, outputs[index]))
         return written
 
@@ -374,41 +367,43 @@ class _Graph:
             result.count()
         for result in self.results:
             if result.call == call - 1 and result.is_held(now):
-                calls = self._held.setdefault(result.output, [])
-                if result.call not in calls:
-                    calls.append(result.call)
+                _note(self._held.setdefault(result.output, []), result.call)
         self.results = now
 
-    def _meetings(
-        self, call: int, inputs: list[tuple[Any, _Place | None]], outputs: list[tuple[Any, _Place | None]]
-    ) -> None:
-        named = [(f"input {i}", value, place) for i, (value, place) in enumerate(inputs) if place is not None]
-        named += [(f"output {i}", value, place) for i, (value, place) in enumerate(outputs) if place is not None]
+    def _meetings(self, call: int, sides: Mapping[str, Iterable[tuple[Any, _Place | None]]]) -> None:
+        named = [
+            (f"{side} {index}", value, place)
+            for side, tensors in sides.items()
+            for index, (value, place) in enumerate(tensors)
+            if place is not None
+        ]
         for (left, a, at), (right, b, bt) in _meeting(named):
             ours, theirs = at.memory, bt.memory
             offset = theirs.address - ours.address
             key = (left, right, a is b, offset, ours.shape, ours.stride, theirs.shape, theirs.stride)
-            known = self._overlaps.get(key)
-            if known is None and len(self._overlaps) >= PAIRS:
+            if (known := self._overlaps.get(key)) is not None:
+                self._overlaps[key] = replaced(known, runs=known.runs + 1)
+            elif len(self._overlaps) >= PAIRS:
                 self._left_out += 1
-                continue
-            self._overlaps[key] = m.Overlap(
-                left=left,
-                right=right,
-                same_object=a is b,
-                left_memory=known.left_memory if known else ours,
-                right_memory=known.right_memory if known else theirs,
-                runs=known.runs + 1 if known else 1,
-                first_call=known.first_call if known else call,
-            )
+            else:
+                self._overlaps[key] = m.Overlap(
+                    left=left,
+                    right=right,
+                    same_object=a is b,
+                    left_memory=ours,
+                    right_memory=theirs,
+                    runs=1,
+                    first_call=call,
+                )
 
     def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
         """The stack that called the compiled function, its own frame left out, innermost first."""
+        own = (self._compiled.file, self._compiled.first_line)
         outer = (
             above
             for above in upwards(frame)
             if not above.f_code.co_filename.startswith((TORCH, __file__))
-            and (above.f_code.co_filename, above.f_code.co_firstlineno) != (self._file, self._first_line)
+            and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
         return tuple(described(above) for above in islice(outer, STACK))
 
@@ -417,22 +412,13 @@ class _Graph:
         held: dict[int, list[m.Held]] = {}
         for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
             held.setdefault(index, []).append(seen.record(fixed=bool(captured.static[index])))
-        return m.WatchedGraph(
-            compile_id=self._compile_id,
-            function=self._function,
-            file=self._file,
-            first_line=self._first_line,
-            arguments=self._arguments,
-            returns=captured.returns,
-            cuda_graphs=self._cuda_graphs,
+        return replaced(
+            self._compiled,
             inputs=tuple(
                 m.GraphInput(name=name, static=static, held=tuple(held.get(index, ())))
                 for index, (name, static) in enumerate(zip(captured.names, captured.static, strict=True))
             ),
             outputs=self._outputs,
-            in_place=captured.in_place,
-            returned_inputs=captured.returned_inputs,
-            returned_twice=captured.returned_twice,
             overlaps=tuple(self._overlaps.values()),
             held_outputs=tuple(m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())),
             runs=self.watched,
@@ -441,12 +427,10 @@ class _Graph:
         )
 
 
-def _meeting(
-    named: list[tuple[str, Any, _Place]],
-) -> Iterator[tuple[tuple[str, Any, _Place], tuple[str, Any, _Place]]]:
+def _meeting(named: list[_Named]) -> Iterator[tuple[_Named, _Named]]:
     """Pairs whose ranges of addresses meet, each in the order of ``named``; by a sweep over the addresses."""
     order = {id(entry): position for position, entry in enumerate(named)}
-    active: list[tuple[int, tuple[str, Any, _Place]]] = []
+    active: list[tuple[int, _Named]] = []
     for entry in sorted(named, key=lambda entry: (entry[2].memory.device, entry[2].memory.address)):
         memory = entry[2].memory
         if not memory.size_bytes or not memory.address:
@@ -462,30 +446,23 @@ def _meeting(
 
 
 class _Buffer:
+    """With the fields of ``WatchedBuffer``."""
+
     def __init__(self, name: str, tensor: torch.Tensor, place: _Place) -> None:
         self.name = name
-        self.identity = id(tensor)
-        self.first = self.last = place
+        self.first = place.memory
         self.watched = 0
         self.rebound: list[int] = []
         self.moved: list[int] = []
         self.made_by: dict[str, int] = {}
-        self.inside: list[int] = []
-        self.outside: list[int] = []
+        self.written_inside: list[int] = []
+        self.written_outside: list[int] = []
+        self.stands(tensor, place)
 
-    def record(self) -> m.WatchedBuffer:
-        return m.WatchedBuffer(
-            name=self.name,
-            watched=self.watched,
-            first=self.first.memory,
-            last=self.last.memory,
-            rebound=tuple(self.rebound),
-            moved=tuple(self.moved),
-            made_by=dict(self.made_by),
-            written_inside=tuple(self.inside),
-            written_outside=tuple(self.outside),
-            unobservable=_NO_VERSION if self.last.version is None else "",
-        )
+    def stands(self, tensor: torch.Tensor, place: _Place) -> None:
+        """Under the name, now."""
+        self.identity, self.place, self.last = id(tensor), place, place.memory
+        self.unobservable = _NO_VERSION if place.version is None else ""
 
 
 class _Buffers:
@@ -499,7 +476,7 @@ class _Buffers:
         self.ran: Counter[int] = Counter()  # storage -> versions by which graphs advanced it in this call
 
     def records(self) -> tuple[m.WatchedBuffer, ...]:
-        return tuple(buffer.record() for buffer in self._known.values())
+        return tuple(msgspec.convert(one, m.WatchedBuffer, from_attributes=True) for one in self._known.values())
 
     def before(self) -> None:
         self.ran.clear()
@@ -520,21 +497,20 @@ class _Buffers:
             self._compare(buffer, tensor, place)
 
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
-        call = self._calls.current
-        if id(tensor) != buffer.identity or not place.is_where(buffer.last):
-            _note(buffer.rebound, call, id(tensor) != buffer.identity)
-            _note(buffer.moved, call, not place.is_where(buffer.last))
-            if (made := self._made.maker(place)) is not None:
-                buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
-        elif place.version is not None and buffer.last.version is not None:
-            advanced = place.version - buffer.last.version
-            inside = place.storage.cdata in self.ran
-            _note(buffer.inside, call, bool(advanced) and inside)
-            _note(buffer.outside, call, advanced > self.ran.get(place.storage.cdata, 0))
-        buffer.identity, buffer.last = id(tensor), place
+        call, before = self._calls.current, buffer.place
+        rebound, moved = id(tensor) != buffer.identity, not place.is_where(before)
+        _note(buffer.rebound, call, rebound)
+        _note(buffer.moved, call, moved)
+        if (rebound or moved) and (made := self._made.maker(place)) is not None:
+            buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
+        if not (rebound or moved) and place.version is not None and before.version is not None:
+            advanced, by_graphs = place.version - before.version, self.ran.get(place.storage.cdata)
+            _note(buffer.written_inside, call, bool(advanced) and by_graphs is not None)
+            _note(buffer.written_outside, call, advanced > (by_graphs or 0))
+        buffer.stands(tensor, place)
 
 
-def _note(calls: list[int], call: int, happened: bool) -> None:
+def _note(calls: list[int], call: int, happened: bool = True) -> None:
     if happened and call not in calls:
         calls.append(call)
 

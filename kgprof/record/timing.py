@@ -12,7 +12,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -30,55 +32,43 @@ TIMING_BUDGET_S = 20.0
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
 
-
-class StepClock(Protocol):
-    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of each step."""
-
-    name: str
-
-    def start(self) -> None: ...
-    def tick(self) -> None: ...
-    def stop(self) -> tuple[float, ...]: ...
+# Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count (torch/_inductor/codecache.py).
+HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
 
 
-class PerfCounterClock:
-    """Host time between ticks."""
+class StepClock:
+    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time of each step."""
 
     name = "perf_counter"
 
     def start(self) -> None:
-        self._stamps = [time.perf_counter_ns()]
+        self._ticks: list[Any] = []
+        self.tick()
 
     def tick(self) -> None:
-        self._stamps.append(time.perf_counter_ns())
+        self._ticks.append(time.perf_counter_ns())
 
     def stop(self) -> tuple[float, ...]:
-        pairs = zip(self._stamps, self._stamps[1:], strict=False)
-        return tuple((later - earlier) / 1e3 for earlier, later in pairs)
+        return tuple((later - earlier) / 1e3 for earlier, later in pairwise(self._ticks))
 
 
-class CudaEventClock:
+class CudaEventClock(StepClock):
     """Device time between ticks on the current stream. A tick does not synchronise and neither does ``start``."""
 
     name = "cuda events"
 
-    def start(self) -> None:
-        self._events: list[torch.cuda.Event] = []
-        self.tick()
-
     def tick(self) -> None:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
-        self._events.append(event)
+        self._ticks.append(event)
 
     def stop(self) -> tuple[float, ...]:
         torch.cuda.synchronize()
-        pairs = zip(self._events, self._events[1:], strict=False)
-        return tuple(earlier.elapsed_time(later) * 1e3 for earlier, later in pairs)
+        return tuple(earlier.elapsed_time(later) * 1e3 for earlier, later in pairwise(self._ticks))
 
 
 def clock_for(device: torch.device) -> StepClock:
-    return CudaEventClock() if device.type == "cuda" else PerfCounterClock()
+    return CudaEventClock() if device.type == "cuda" else StepClock()
 
 
 def synchronize(device: torch.device) -> None:
@@ -94,15 +84,14 @@ def wall_us(step: Callable[[], object], device: torch.device) -> float:
     return (time.perf_counter_ns() - began) / 1e3
 
 
-def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, ...]:
+def timed_steps(step: Callable[[], object], clock: StepClock, count: int) -> tuple[float, ...]:
     """Microseconds of each of ``count`` steps."""
     clock.start()
-    _take_steps(session, clock.tick, count)
+    _take_steps(step, clock.tick, count)
     return clock.stop()
 
 
-def _take_steps(session: Session, tick: Callable[[], None], count: int) -> None:
-    step = session.step
+def _take_steps(step: Callable[[], object], tick: Callable[[], None], count: int) -> None:
     for _ in range(count):
         step()
         tick()
@@ -130,8 +119,8 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
         timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), second_s=second_s)
     else:
         # The step before a group is in no sample: it finds the caches as whatever ran between the groups left them.
-        count, groups = options.steps, f"groups of {options.steps} steps"
-        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(session, tick, count), before=session.step)
+        step, count, groups = session.step, options.steps, f"groups of {options.steps} steps"
+        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), before=step)
         timing = replace(timing, evaluation_s=())
     compiled = _frames_seen_by_dynamo() - frames
     note = f"torch compiled during TIMING ({compiled} frames): some samples hold compilation"
@@ -185,6 +174,41 @@ def _timed(
 
 def _frames_seen_by_dynamo() -> int:
     """Frames that Dynamo was given to compile since the process began; 0 while it is not loaded."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return counters["frames"]["total"] if counters is not None else 0
+
+
+# ---------------------------------------------------------------- one more round
+
+
+def timed_round(
+    session: Session, device: torch.device, options: m.Options, phase: Callable[[str], AbstractContextManager[None]]
+) -> m.TimedRound:
+    """In a process of its own: intervals are over rounds, not over the steps of one process.
+
+    The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round.
+    """
+    with phase("first call"):
+        before_steady = min(max(1, options.warmup), options.steps)
+        warm_up_s = tuple(wall_us(session.step, device) / 1e6 for _ in range(before_steady))
+        for _ in range(options.steps - before_steady):
+            session.step()
+        synchronize(device)
+    with phase("timing"):
+        timed, _ = timing_pass(session, device, options)
+    from_cache: int | m.Skipped
+    compiled: int | m.Skipped
     dynamo = sys.modules.get("torch._dynamo.utils")
-    counters: Callable[..., object] | None = getattr(dynamo, "counters", None)
-    return counters["frames"]["total"] if counters is not None else 0  # type: ignore[index]
+    if (counters := getattr(dynamo, "counters", None)) is not None:
+        graphs = counters["inductor"]  # in this process
+        from_cache, compiled = graphs[HIT], graphs[MISS] + graphs[BYPASS]
+    else:
+        why = "nothing was compiled" if dynamo is None else "this torch counts no cache hits"
+        from_cache = compiled = m.Skipped(reason=why)
+    return m.TimedRound(
+        first_call_s=warm_up_s[0],
+        graphs_from_cache=from_cache,
+        graphs_compiled=compiled,
+        timing=timed,
+        warm_up_s=warm_up_s,
+    )

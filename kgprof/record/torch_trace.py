@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
-from kgprof.record.call_index import CallIndex, CountedSession
+from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
-from kgprof.record.kept_records import as_lines, compilations, is_kept, write_records
+from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import LogListener, Source, listening, unavailable
@@ -51,25 +51,20 @@ def compile_pass(
 ) -> m.CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened, counted = CompileSources(calls, project), CountedSession(session, calls)
+    listened, step = CompileSources(calls, project), calls.counted(session.step)
     try:
         with listening(listened.sources):
-            call_us = [timing.wall_us(counted.step, device)]
+            call_us = [timing.wall_us(step, device)]
             after_first_call()
             on_wall_clock = min(max(1, options.warmup), options.steps)
-            call_us += [timing.wall_us(counted.step, device) for _ in range(on_wall_clock - 1)]
+            call_us += [timing.wall_us(step, device) for _ in range(on_wall_clock - 1)]
             clock = timing.clock_for(device)
-            call_us += timing.timed_steps(counted, clock, options.steps - on_wall_clock)
+            call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
         store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project))
-    return m.CompilePass(
-        call_us=tuple(call_us),
-        steady_from=options.warmup,
-        compilations=listened.compilations(),
-        capture_unavailable=listened.unavailable(),
-    )
+    return listened.answer(call_us, options.warmup)
 
 
 class CompileSources:
@@ -91,26 +86,30 @@ class CompileSources:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The lines of the file of records, as far as they have come."""
-        yield from as_lines(self._trace.records, left_out=self._trace.left_out)
+        yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
         yield from self._cuda_graphs.lines()
 
-    def compilations(self) -> tuple[m.Compilation, ...]:
-        return tuple(compilations(self._trace.records))
-
-    def unavailable(self) -> tuple[m.Unavailable, ...]:
+    def answer(
+        self, call_us: Iterable[float], warmup: int, *lost: m.Unavailable, calls: int | None = None
+    ) -> m.CompilePass:
+        """The pass, as far as it has come; ``lost``: what else could not be seen."""
         by = compilation_switched_off_by(os.environ)
         off = m.Unavailable(capture="compilation", why=f"{by} is set, so torch.compile compiles nothing")
-        return (*unavailable(self.sources), *((off,) if by else ()))
+        return m.CompilePass(
+            call_us=tuple(call_us),
+            steady_from=warmup,
+            compilations=tuple(compilations(self._trace.kept.records)),
+            capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
+            calls=calls,
+        )
 
 
 def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
     """``NAME=1`` of the variable that makes torch.compile do nothing, or an empty string."""
-    for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
-        if environment.get(name) == "1":
-            return f"{name}=1"
-    return ""
+    switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+    return next((f"{name}=1" for name in switches if environment.get(name) == "1"), "")
 
 
 class StructuredTrace(Source):
@@ -119,37 +118,25 @@ class StructuredTrace(Source):
     name = "structured trace"
 
     def __init__(self, calls: CallIndex) -> None:
-        self.records: list[m.TraceRecord] = []
+        self.kept = kept_records.KeptRecords()
         self._calls = calls
-        self.left_out = 0
-        self._bytes = 0
 
     def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
-        LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+
+        def hear(record: logging.LogRecord) -> None:
+            if isinstance(metadata := getattr(record, "metadata", None), dict):
+                self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
+
+        LogListener(hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
-        self.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
-
-    def _hear(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        if isinstance(metadata, dict):
-            self.take(metadata, getattr(record, "payload", None))
-
-    def take(self, metadata: dict[str, Any], payload: str | None) -> None:
-        if not is_kept(metadata, payload):
-            return
-        size = len(payload or "") + 200
-        if self._bytes + size > kept_records.RECORDS_BYTES:
-            self.left_out += 1
-            return
-        self._bytes += size
-        self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=self._calls.current))
+        self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
 
 
 class TorchLogs(Source):

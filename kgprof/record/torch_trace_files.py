@@ -21,6 +21,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from kgprof.errors import InputError
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import foreign, kept_records, project_sources, store
+from kgprof.record.kept_records import KeptRecords
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
@@ -51,19 +53,20 @@ _GENERATED = re.compile(r"(?P<folder>.*[/\\]torchinductor_[^/\\]+)[/\\]")
 
 
 @dataclass(kw_only=True)
-class TraceFile:
-    """One file's kept records, and what is wrong with it."""
+class TraceFile(KeptRecords):
+    """One file's kept records, each with the number of resets before it, and what is wrong with it."""
 
     path: Path
-    records: list[m.TraceRecord] = field(default_factory=list)
     seen: int = 0  # records of any kind that could be read
     damaged: int = 0  # records, or lines that belong to none, that could not
-    left_out: int = 0  # beyond kept_records.RECORDS_BYTES
+    last_is_short: bool = False
     cut: str = ""  # why the file ends before its end
     pid: str = ""
     rank: int | None = None
     torch: str = ""
     began: str = ""  # month, day and time, as torch wrote them: no year, the machine's own zone
+    resets: int = 0
+    ended: set[tuple[Any, Any]] = field(default_factory=set)  # compile ids whose metrics have been written
 
     @property
     def compiled(self) -> bool:
@@ -78,14 +81,52 @@ class TraceFile:
             limit = kept_records.RECORDS_BYTES // 2**20
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
 
+    def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
+        metadata, text = _metadata(prefix["metadata"]), None
+        whole = metadata is not None
+        if metadata is not None and (md5 := metadata.get("has_payload")) is not None:
+            data = payload or b""
+            whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
+            text = data.decode("utf-8", errors="replace")
+        self.last_is_short = not whole
+        if metadata is None or not whole:
+            self.damaged += 1
+            return
+        self.seen += 1
+        self._describe(prefix, metadata, text)
+        self._count_resets(metadata)
+        self.keep(metadata, text, self.resets)
+
+    def _describe(self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None) -> None:
+        if not self.began:
+            month, day, time, pid = (prefix[name].decode() for name in ("month", "day", "time", "pid"))
+            self.began, self.pid = f"{month}-{day} {time}", pid
+            named = _RANK_IN_NAME.search(self.path.name)
+            self.rank = int(named[1]) if named else None
+        if isinstance(rank := metadata.get("rank"), int):
+            self.rank = rank
+        artifact = metadata.get("artifact")
+        if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
+            self.torch = str((_metadata(text.encode()) or {}).get("pytorch_version") or "")
+
+    def _count_resets(self, metadata: Mapping[str, Any]) -> None:
+        """A compile id that begins again after its metrics were written is another compilation of the same name."""
+        name = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
+        if metadata.get("compiled_autograd_id") is not None or not all(isinstance(number, int) for number in name):
+            return
+        if "compilation_metrics" in metadata:
+            self.ended.add(name)
+        elif "dynamo_start" in metadata and name in self.ended:
+            self.resets += 1
+            self.ended.clear()
+
 
 def read_file(path: Path) -> TraceFile:
     """Whatever of it can be read. Raises InputError where nothing can."""
     found = TraceFile(path=path)
-    kept = _Kept(found)
     try:
         for prefix, payload in _records(path, found):
-            kept.take(prefix, payload)
+            found.take(prefix, payload)
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
             raise InputError(f"cannot be read: {error.strerror}", path=path) from error
@@ -94,7 +135,7 @@ def read_file(path: Path) -> TraceFile:
         empty = path.stat().st_size == 0
         what = "it is empty" if empty else "it holds no record of torch's structured trace"
         raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} into DIR")
-    if not found.cut and kept.last_is_short:
+    if not found.cut and found.last_is_short:
         found.cut = "ends in the middle of a record"
     return found
 
@@ -103,7 +144,7 @@ def _records(path: Path, found: TraceFile) -> Iterator[tuple[re.Match[bytes], by
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    for line in _lines(path):
+    for line in chain(_lines(path), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
             payload.append(line[1:])
             continue
@@ -112,8 +153,6 @@ def _records(path: Path, found: TraceFile) -> Iterator[tuple[re.Match[bytes], by
         prefix, payload = _PREFIX.fullmatch(line), []
         if prefix is None and line:
             found.damaged += 1
-    if prefix is not None:
-        yield prefix, b"\n".join(payload) if payload else None
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -124,74 +163,6 @@ def _lines(path: Path) -> Iterator[bytes]:
         lines: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
         while line := lines.readline(LONGEST_LINE):
             yield line.removesuffix(b"\n")
-
-
-class _Kept:
-    """Sorts the records of one file: which are kept, and with which number of resets before them."""
-
-    def __init__(self, found: TraceFile) -> None:
-        self._found = found
-        self._bytes = 0
-        self._resets = 0
-        self._ended: set[tuple[int, int]] = set()  # compile ids whose metrics have been written
-        self.last_is_short = False
-
-    def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
-        found = self._found
-        self.last_is_short = False
-        metadata = _metadata(prefix["metadata"])
-        if metadata is None:
-            found.damaged += 1
-            self.last_is_short = True
-            return
-        text = None
-        if (md5 := metadata.get("has_payload")) is not None:
-            data = payload or b""
-            if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-                found.damaged += 1
-                self.last_is_short = True
-                return
-            text = data.decode("utf-8", errors="replace")
-        found.seen += 1
-        self._describe(prefix, metadata, text)
-        self._keep(metadata, text)
-
-    def _describe(self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None) -> None:
-        found = self._found
-        if not found.began:
-            month, day, time, pid = (prefix[name].decode() for name in ("month", "day", "time", "pid"))
-            found.began, found.pid = f"{month}-{day} {time}", pid
-            named = _RANK_IN_NAME.search(found.path.name)
-            found.rank = int(named[1]) if named else None
-        if isinstance(rank := metadata.get("rank"), int):
-            found.rank = rank
-        artifact = metadata.get("artifact")
-        if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
-            found.torch = str((_metadata(text.encode()) or {}).get("pytorch_version") or "")
-
-    def _keep(self, metadata: dict[str, Any], text: str | None) -> None:
-        if not kept_records.is_kept(metadata, text):
-            return
-        found, size = self._found, len(text or "") + 200
-        if self._bytes + size > kept_records.RECORDS_BYTES:
-            found.left_out += 1
-            return
-        self._bytes += size
-        self._count_resets(metadata)
-        found.records.append(m.TraceRecord(metadata=metadata, payload=text, call=self._resets))
-
-    def _count_resets(self, metadata: Mapping[str, Any]) -> None:
-        """A compile id that begins again after its metrics were written is another compilation of the same name."""
-        if metadata.get("compiled_autograd_id") is not None:
-            return
-        name = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
-        if not all(isinstance(number, int) for number in name):
-            return
-        if "compilation_metrics" in metadata:
-            self._ended.add(name)  # type: ignore[arg-type]
-        elif "dynamo_start" in metadata and name in self._ended:
-            self._resets += 1
-            self._ended.clear()
 
 
 def _metadata(text: bytes) -> dict[str, Any] | None:
@@ -264,8 +235,8 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     environment = foreign.environment(
         reason=NOT_THERE,
         device_name="the machine that was traced",
-        python=next(pythons, ""),  # where a path says it
-        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)),
+        python=next(pythons, foreign.NO_VERSION),  # where a path says it
+        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)) or foreign.NO_VERSION,
     )
     folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_THERE)
     for file, key in zip(files, keys, strict=True):
@@ -290,34 +261,29 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records))
     store.write_json(records.with_name(layout.SOURCES), sources)
-    foreign.write_run(folder, key, m.PassName.COMPILE, _compile_pass(file, options), reason=NOT_THERE)
-    script = _script_run(file, unread, read_here=len(sources.files))
-    store.write_json(records.with_name(layout.SCRIPT), script)
-
-
-def _compile_pass(file: TraceFile, options: m.Options) -> m.CompilePass:
     lost = (m.Unavailable(capture="structured trace", why=why, incomplete=True) for why in file.problems())
-    return m.CompilePass(
+    compiled = m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
         capture_unavailable=(*lost, *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN)),
         calls=0,
     )
-
-
-def _script_run(file: TraceFile, unread: Sequence[str], *, read_here: int) -> m.ScriptRun:
-    sources = f"the text of {read_here} source files was read here and now: whether it is what ran cannot be known"
+    foreign.write_run(folder, key, m.PassName.COMPILE, compiled, reason=NOT_THERE)
+    read = (
+        f"the text of {len(sources.files)} source files was read here and now: whether it is what ran cannot be known"
+    )
     none = "the source files are not on this machine: places are as torch named them, without their text"
     notes = (
         f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
         "calls are not in it: recompiles during warm-up and after it cannot be told apart",
         "a frame that torch skipped without a record (a generator, a dispatch mode) is not seen",
-        sources if read_here else none,
+        read if sources.files else none,
         *file.problems(),
         *unread,
     )
-    return m.ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
+    script = m.ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
+    store.write_json(records.with_name(layout.SCRIPT), script)
 
 
 def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:

@@ -19,10 +19,12 @@ from kgprof.render import RENDERERS
 from tests.record.test_kineto_files import COLLECTIVE, saved, work
 
 STRAGGLERS = (
-    "import sys; from pathlib import Path; from kgprof.record.holistic_process import _Session, _words\n"
-    "session = _Session(); failed = session.load([Path(trace) for trace in sys.argv[1:]]); assert not failed, failed\n"
-    "try: print(session._analysis.get_potential_stragglers(num_candidates=1))\n"
-    "except Exception as error: print(_words(error))\n"
+    "import sys; from hta.common.trace import Trace; from hta.trace_analysis import TraceAnalysis\n"
+    "loaded = Trace(trace_files=dict(enumerate(sys.argv[1:])), trace_dir='/')\n"
+    "loaded.load_traces(include_last_profiler_step=True, use_multiprocessing=False, use_memory_profiling=False)\n"
+    "asked = TraceAnalysis.__new__(TraceAnalysis); asked.t = loaded\n"
+    "try: print(asked.get_potential_stragglers(num_candidates=1))\n"
+    "except Exception as error: print(f'{type(error).__name__}: {error}')\n"
 )
 
 

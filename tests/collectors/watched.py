@@ -9,7 +9,7 @@ import torch
 
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord, Skipped
 from kgprof.model.compile_records import CompileRecords
-from kgprof.model.tensor_records import TensorRecords
+from kgprof.model.memory_records import TensorRecords
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.tensor_probe import TensorProbe
@@ -25,8 +25,7 @@ def watch(step: Step, *, buffers: Callable[[], Mapping[str, torch.Tensor]] | Non
     """CALLS calls of ``step``, which gets the index of each; what it returns is not kept."""
     torch._dynamo.reset()
     calls = CallIndex()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    probe = TensorProbe(calls, device, buffers)
+    probe = TensorProbe(calls, buffers)
     try:
         with probe:
             for index in range(CALLS):

@@ -38,7 +38,7 @@ from kgprof.model import (
 )
 from kgprof.reading import layout
 from kgprof.record import project_sources, store
-from kgprof.record.failure import describe_failure
+from kgprof.record.job import describe_failure
 from kgprof.record.memory import memory_pass
 from kgprof.record.run import seed_everything
 from kgprof.record.torch_profiler import trace_pass

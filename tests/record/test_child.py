@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 
 from kgprof.errors import UsageError, WorkloadError
-from kgprof.record.failure import describe_failure
-from kgprof.record.job import Failed
+from kgprof.record.job import Failed, describe_failure
 from kgprof.record.run import seed_everything
-from kgprof.record.timing import PerfCounterClock, timed_steps
+from kgprof.record.timing import StepClock, timed_steps
 from tests.record.sessions import Stepping
 
 
 def raised_by(work: object) -> BaseException:
     try:
-        timed_steps(Stepping(work), PerfCounterClock(), 1)  # type: ignore[arg-type]
+        timed_steps(Stepping(work).step, StepClock(), 1)  # type: ignore[arg-type]
     except BaseException as error:  # noqa: BLE001  SystemExit among them
         return error
     raise AssertionError("it did not raise")

@@ -32,9 +32,9 @@ CPU_TRACE = Path(__file__).resolve().parents[1] / "measures" / "traces" / "cpu_e
 Answer = Holistic | Skipped
 
 
-def asked(tmp_path: Path, *traces: Path) -> Answer:
+def asked(tmp_path: Path, trace: Path) -> Answer:
     answer = tmp_path / "holistic.json"
-    command = [sys.executable, "-P", "-m", "kgprof.record.holistic_process", str(answer), *map(str, traces)]
+    command = [sys.executable, "-P", "-m", "kgprof.record.holistic_process", str(answer), str(trace)]
     subprocess.run(command, check=True, timeout=120, cwd=Path(__file__).parents[2])
     return msgspec.json.decode(answer.read_bytes(), type=Answer)
 
@@ -78,12 +78,17 @@ def test_what_hta_gets_wrong_under_cuda_graphs_is_not_asked(tmp_path: Path) -> N
 
 
 @pytest.mark.shared
-def test_two_ranks_are_told_apart(tmp_path: Path) -> None:
-    found = asked(tmp_path, H200 / "strategies_one_eager.json.gz", H200 / "strategies_one_torch_cond.json.gz")
+@pytest.mark.parametrize(
+    ("name", "kernels_us", "queue_length"),
+    [("strategies_one_eager", 3977.81, 25.0), ("strategies_one_torch_cond", 2394.959, 5.0)],
+)
+def test_a_traces_figures_are_htas(tmp_path: Path, name: str, kernels_us: float, queue_length: float) -> None:
+    found = asked(tmp_path, H200 / f"{name}.json.gz")
 
     assert isinstance(found, Holistic)
-    assert [sum(rank.kernels.values()) for rank in found.ranks] == pytest.approx([3977.81, 2394.959])
-    assert [rank.queue_length for rank in found.ranks] == [{"7": 25.0}, {"7": 5.0}]
+    (rank,) = found.ranks
+    assert sum(rank.kernels.values()) == pytest.approx(kernels_us)
+    assert rank.queue_length == {"7": queue_length}
     assert set(found.versions) >= {"pandas", "numpy"}
 
 

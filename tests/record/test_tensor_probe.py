@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.output_graph import OutputGraph
 
 from kgprof.model import Unavailable
-from kgprof.model.tensor_records import GraphInput, WatchedGraph
+from kgprof.model.memory_records import GraphInput, WatchedGraph
 from kgprof.record import tensor_probe
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import unavailable
@@ -18,7 +18,6 @@ from tests.collectors.watched import CALLS, lines_with, watch
 
 ALL = tuple(range(CALLS))
 AFTER_FIRST = ALL[1:]
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -334,7 +333,7 @@ def test_results_graphs_and_compilations_are_the_same_with_it(name: str, backend
         torch.manual_seed(0)
         step, model = programs()[name](backend)
         calls = CallIndex()
-        probe = TensorProbe(calls, CPU)
+        probe = TensorProbe(calls)
         results = []
         if watched:
             probe.__enter__()
@@ -355,7 +354,7 @@ def test_dynamo_is_as_it_was_afterwards(raises: bool) -> None:
     names = ("compile_subgraph", "call_user_compiler", "install_global_unsafe")
     before = [OutputGraph.__dict__[name] for name in names]
     calls, compiled = CallIndex(), torch.compile(torch.sin, backend="eager")
-    probe = TensorProbe(calls, CPU)
+    probe = TensorProbe(calls)
 
     try:
         with probe, calls.call():
@@ -374,7 +373,7 @@ def test_dynamo_is_as_it_was_afterwards(raises: bool) -> None:
 def test_an_error_of_its_own_does_not_fail_the_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_probe, "captured", lambda *given: 1 / 0)
     calls, compiled = CallIndex(), torch.compile(torch.sin, backend="eager")
-    probe = TensorProbe(calls, CPU)
+    probe = TensorProbe(calls)
 
     with probe, calls.call():
         result = compiled(torch.zeros(3))
@@ -390,7 +389,7 @@ def test_an_error_of_its_own_does_not_fail_the_compilation(monkeypatch: pytest.M
 
 def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(OutputGraph, "call_user_compiler")
-    probe = TensorProbe(CallIndex(), CPU)
+    probe = TensorProbe(CallIndex())
 
     with probe:
         pass
@@ -403,7 +402,7 @@ def test_a_torch_without_the_method_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_records_grow_with_states_and_not_with_calls() -> None:
     compiled = torch.compile(torch.sin, backend="eager")
     calls = CallIndex()
-    probe = TensorProbe(calls, CPU)
+    probe = TensorProbe(calls)
 
     with probe:
         for _ in range(tensor_probe.WATCHED_CALLS + 2 * tensor_probe.SAMPLE):

@@ -192,11 +192,11 @@ def test_a_long_payload_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_key_of_a_cache_miss_is_cut() -> None:
-    source = StructuredTrace(CallIndex())
-    source.take({"artifact": {"name": "fx_graph_cache_miss"}}, "k" * 5000)
-    source.take({"artifact": {"name": "fx_graph_cache_bypass"}}, "b" * 5000)
+    kept = kept_records.KeptRecords()
+    kept.keep({"artifact": {"name": "fx_graph_cache_miss"}}, "k" * 5000, 0)
+    kept.keep({"artifact": {"name": "fx_graph_cache_bypass"}}, "b" * 5000, 0)
 
-    miss, bypass = kept_records.as_lines(source.records, left_out=source.left_out)
+    miss, bypass = kept_records.as_lines(kept.records, left_out=kept.left_out)
 
     assert (len(miss["payload"]), miss["payload_cut"]) == (2048, 2952)
     assert len(bypass["payload"]) == 5000
