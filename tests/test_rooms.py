@@ -26,10 +26,8 @@ ROOMS = (
 )
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "compile_records", "sync_records", "tensor_records", "passes"),
-    *("options", "modes", "plan", "ceiling_records", "evaluation", "holistic", "recording"),
-    *("findings", "verdict", "times", "roofline", "timeline", "kernels", "ranks", "host", "run_report"),
-    *("comparison", "profile"),
+    *("structs", "compile_records", "memory_records", "passes", "options", "evaluation", "holistic", "roofline"),
+    *("recording", "findings", "times", "kernels", "host", "comparison", "profile"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "workloads")

@@ -13,6 +13,7 @@ from kgprof import collectors
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis import memory, ranks
+from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
@@ -23,10 +24,11 @@ from kgprof.collectors import accepted
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures import holistic_check, host, host_stacks, kernels, times
+from kgprof.measures import holistic_check, host_stacks, kernels, times
 from kgprof.measures.economics import economics
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.rounds import rounds
+from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
@@ -52,6 +54,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     exit_code = _exit_code(recording)
+    uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     return m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
@@ -66,7 +69,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             [finding for finding in findings if not finding.accepted],
             baseline=plan.baseline,
             interrupted=exit_code == EXIT_INTERRUPTED,
-            uncompared=_why_uncompared(recording),
+            uncompared=uncompared.reason if isinstance(uncompared, m.Skipped) else "",
             balance=balance,
             differences=changed,
             expired=[accepted.expired_words(entry) for entry in entries if entry.status is m.AcceptedStatus.EXPIRED],
@@ -80,6 +83,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         findings=findings,
         rules=collectors.RULES,
         omissions=omissions(recording, runs),
+        actions=actions(evidence, runs, findings),
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,
@@ -106,14 +110,6 @@ def _exit_code(recording: m.Recording) -> int:
         return EXIT_WORKLOAD
     measured = any(collectors.measured(run, recording.header.options) for run in recording.runs)
     return EXIT_OK if measured else EXIT_NOTHING_MEASURED
-
-
-def _why_uncompared(recording: m.Recording) -> str:
-    """Empty where the results were compared, and where nobody asked for it."""
-    header = recording.header
-    if not header.plan.agreement or header.options.for_a_gate or isinstance(recording.agreement, m.Agreement):
-        return ""
-    return recording.agreement.reason
 
 
 def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
@@ -145,7 +141,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         compared_with=compared_with,
         compile=_compile_summary(run),
         kernels=run.once(kernels.shown),
-        host=host.host_functions(record.host),
+        host=_host_functions(record.host),
         observers=times.observer_costs(record),
         memory=remembered,
         log=_excerpt(record.log),
@@ -157,6 +153,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         slow_first=slow_first,
         economics=run.once(economics),
+        phases=run.once(training_phases),
     )
 
 
@@ -170,12 +167,33 @@ def _agreement(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> tuple[m.Run
 
 
 def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
-    """With the stages of each compilation and the recompiles, where the Recording holds the compiler's records."""
-    summary, trace = host.compile_summary(run.record.compile), run.compiler
-    if isinstance(summary, m.Skipped) or trace is None:
-        return summary
-    return msgspec.structs.replace(
-        summary, compilations=compilations(trace) or summary.compilations, recompiles=ledger(trace)
+    """The first call on a cold cache and those after warm-up; stages and recompiles by the compiler's records."""
+    compiled, trace = run.record.compile, run.compiler
+    if isinstance(compiled, m.Skipped):
+        return compiled
+    if not compiled.call_us and compiled.calls is None:
+        return m.Skipped(reason="COMPILE holds no call")
+    unseen = m.Skipped(reason="calls were not seen, only what was compiled in them")
+    summary = m.CompileSummary(
+        first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
+        steady=times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE),
+        compilations=(trace and compilations(trace)) or compiled.compilations,
+        capture_unavailable=compiled.capture_unavailable,
+    )
+    return summary if trace is None else msgspec.structs.replace(summary, recompiles=ledger(trace))
+
+
+def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:
+    """cProfile's rows, by self time."""
+    if isinstance(host, m.Skipped):
+        return host
+    if not host.rows:
+        return m.Skipped(reason="cProfile saw no function")
+    return m.HostBreakdown(
+        steps=len(host.step_us),
+        total_self_us=host.total_self_us or sum(row.self_us for row in host.rows),
+        rows=tuple(sorted(host.rows, key=lambda row: (-row.self_us, row.file, row.line, row.function))),
+        rows_left_out=host.rows_left_out,
     )
 
 
@@ -184,9 +202,8 @@ def _records_lacking(run: m.RunRecord) -> str:
         return run.records.reason
     if not run.records.left_out:
         return ""
-    damaged = isinstance(run.compile, m.CompilePass) and any(
-        lost.incomplete and lost.capture == "structured trace" for lost in run.compile.capture_unavailable
-    )
+    unavailable = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
+    damaged = any(lost.incomplete and lost.capture == "structured trace" for lost in unavailable)
     why = "are damaged, cut off or beyond the limit" if damaged else "are beyond the limit"
     return f"{run.records.left_out:,} records of the compiler {why}"
 

@@ -8,22 +8,19 @@ a declared buffer or not.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors import addresses
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
-from kgprof.reading import timeline
+from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Launched, launched_in_trace
-from kgprof.reading.timeline import NOBODY
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 COPIES = ("aten::_foreach_copy_", "aten::copy_")
 ONE_COPY = "aten::copy_"
 NONE_COPIED = m.Skipped(reason="no declared buffer is copied into outside of compiled code")
-
-Mask = npt.NDArray[np.bool_]
 
 
 class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
@@ -48,51 +45,42 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
 
 def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
     """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
-    uses: dict[m.RunKey, list[BufferUse]] = {}
+    named: dict[m.RunKey, dict[str, list[str]]] = {}
     for event in evidence.once(addresses.collect):
         if isinstance(event, BufferUse):
-            uses.setdefault(event.run, []).append(event)
-    return tuple(_of_run(run, uses[run.key]) for run in evidence.runs if run.key in uses)
-
-
-def _of_run(run: RunEvidence, uses: list[BufferUse]) -> BufferCopies:
-    named = {
-        pattern: tuple(use.name for use in uses if use.pattern == pattern)
-        for pattern in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)
-    }
-    return BufferCopies(
-        run=run.key,
-        copied=named[COPIED_INTO],
-        mutated=named[MUTATED],
-        rebound=named[REBOUND],
-        unwritten=named[UNWRITTEN],
-        cost=_cost(run) if named[COPIED_INTO] else NONE_COPIED,
+            by_pattern = named.setdefault(event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)})
+            by_pattern[event.pattern].append(event.name)
+    return tuple(
+        BufferCopies(
+            run=run.key,
+            cost=_cost(run) if named[run.key][COPIED_INTO] else NONE_COPIED,
+            **{pattern: tuple(names) for pattern, names in named[run.key].items()},
+        )
+        for run in evidence.runs
+        if run.key in named
     )
 
 
 def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
     traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
-    if isinstance(traced, m.Skipped):
-        return traced
-    if isinstance(trace, m.Skipped):
-        return trace
-    assert isinstance(work, Launched)
+    if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
+        return m.first_skipped(traced, trace, work)
     return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
 
 
 def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
     """What the copies in a trace of ``steps`` steps cost. ``work``: what ran on the GPU; None for a CPU run."""
-    outermost = _outermost(columns)
-    copies = outermost & columns.named(*COPIES)
-    if not outermost.any() or not steps:
+    outermost = launches.outermost(columns, columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
+    copies = np.zeros(len(columns), np.bool_)
+    copies[outermost] = columns.named(*COPIES)[outermost]
+    if not len(outermost) or not steps:
         return m.Skipped(reason="the trace holds no operator")
     if work is None:
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
-        kernels = int(_inside(columns, copies, single).sum())
+        kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
         spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (copies, outermost))
     else:
-        known = work.calls != NOBODY
-        ours = work.events[known][_inside(columns, copies, work.calls[known])]
+        ours = work.events[launches.innermost(columns, copies, work.calls) != NOBODY]
         kernels = len(ours)
         spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (ours, work.events))
     if not total_ns:
@@ -103,29 +91,3 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
         share=spent_ns / total_ns,
         measured_in=m.PassName.TRACE,
     )
-
-
-def _outermost(columns: Columns) -> Mask:
-    """Operators that stand in no other one of their thread; a compiled region is an operator in a trace."""
-    found = np.zeros(len(columns), np.bool_)
-    steps = columns.named(timeline.STEP_PREFIX)
-    operators = np.flatnonzero(columns.of_category("cpu_op") & ~steps)
-    for thread in np.unique(columns.thread[operators]):
-        mine = operators[columns.thread[operators] == thread]
-        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]  # an outer one before its first inner
-        reached = np.maximum.accumulate(columns.end_ns[mine])
-        found[mine[1:]] = columns.start_ns[mine[1:]] >= reached[:-1]
-        found[mine[:1]] = True
-    return found
-
-
-def _inside(columns: Columns, spans: Mask, which: npt.NDArray[np.intp]) -> Mask:
-    """Which of these events begin inside one of the spans (none of which lies in another) on the same thread."""
-    found = np.zeros(len(which), np.bool_)
-    for thread in np.unique(columns.thread[spans]):
-        mine = np.flatnonzero(spans & (columns.thread == thread))
-        mine = mine[np.argsort(columns.start_ns[mine])]
-        here = columns.thread[which] == thread
-        at = np.searchsorted(columns.start_ns[mine], columns.start_ns[which], side="right") - 1
-        found |= here & (at >= 0) & (columns.start_ns[which] < columns.end_ns[mine[np.maximum(at, 0)]])
-    return found

@@ -9,23 +9,13 @@ whether it would hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
-from kgprof.collectors import (
-    addresses,
-    aliases,
-    cuda_graphs,
-    device_idle,
-    graph_breaks,
-    mutations,
-    recompiles,
-    skipped_frames,
-    syncs,
-)
-from kgprof.collectors.tensor_facts import RunTensors, run_tensors
+from kgprof.collectors import addresses, aliases, cuda_graphs, device_idle, graph_breaks, mutations, recompiles, syncs
+from kgprof.collectors.skipped_frames import SKIPPED_FRAME
+from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, short
 
@@ -33,37 +23,87 @@ SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one 
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
+# Every item, in the order of the report.
+TITLES = {
+    "buffers-allocated-once": "Persistent buffers are allocated once",
+    "captured-by-reference": "A CUDA graph finds its inputs where they were, and copies none",
+    "no-writes-inside": "Compiled functions return new tensors and write to none they were given",
+    "copied-outside": "Persistent buffers get their next values by copy_ outside of compiled code",
+    "steps-marked": "No result of a CUDA graph is kept beyond the next replay "
+    "(torch.compiler.cudagraph_mark_step_begin())",
+    "static-shapes": "Every call has the same shapes",
+    "no-reads-inside": "No tensor is read by the host inside a compiled function",
+    "cuda-graphs-tried": "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
+    "whole-graphs": "Every compiled function is one graph, so that fullgraph=True would hold",
+    "no-dynamic-shapes": "Nothing is compiled for sizes that never change (dynamic=False would hold)",
+    "no-branch-on-values": "Python takes no decision by a tensor's value in compiled code",
+    "no-prints": "Compiled functions neither print nor log",
+    "cond-predicate": "The predicate of torch.cond is one boolean tensor",
+    "cond-branches-match": "Both branches of torch.cond return as many tensors, of the same shapes and types",
+    "cond-no-aliasing": "No branch of torch.cond returns an operand as it is",
+    "cond-no-writes": "No branch of torch.cond writes to an operand",
+    "cond-costs-cuda-graphs": "torch.cond does not stand where CUDA graphs were asked for",
+    "device-profiled": "Times of the device come from its own events, not from a profiler of Python",
+    "few-reads": "The host reads nothing from the device in the loop",
+    "copied-together": "Several buffers are copied with one torch._foreach_copy_",
+    "reads-weighed": "A read that saves work saves more than it costs",
+    "expensive-parts-compiled": "What costs time on the device is compiled "
+    f"(eager code launches at most {EAGER_SHARE:.0%} of it)",
+}
+
 _DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}  # torch's registry: data-dependent operator, assert, branch
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
+NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
+NO_BUFFERS = "the workload declares no persistent buffers"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What the items are judged by, gathered once."""
+    """What the items are judged by, gathered once: of the runs that compile."""
 
-    evidence: Evidence
-    runs: tuple[m.RunReport, ...]  # those that compile
-    findings: Sequence[m.Finding]
-    trade_offs: Sequence[m.TradeOff]
-    tensors: tuple[RunTensors, ...]
-    buffers: tuple[BufferCopies, ...]
-    compiled: tuple[m.RunKey, ...] = ()  # runs with at least one compiled graph whose records are whole
-
-    @property
-    def on_cuda(self) -> bool:
-        return self.evidence.device == "cuda"
-
-    @property
-    def not_compiled(self) -> str:
-        return "" if self.compiled else "nothing was compiled, or its records are not whole"
-
-    @property
-    def read_watched(self) -> list[m.RunKey]:
-        """Runs whose reads MEMORY counted."""
-        return [
+    def __init__(
+        self,
+        evidence: Evidence,
+        runs: Sequence[m.RunReport],
+        findings: Sequence[m.Finding],
+        trade_offs: Sequence[m.TradeOff],
+    ) -> None:
+        self.evidence, self.findings = evidence, findings
+        self.on_cuda = evidence.device == "cuda"
+        self.runs = [run for run in runs if run.key.mode != m.EAGER]
+        self.trade_offs = [one for one in trade_offs if one.guarded.mode != m.EAGER]
+        self.tensors = [run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER]
+        self.buffers = [run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER]
+        # What ran on the GPU in each.
+        self.kernels = {
+            run.key: run.kernels
+            for run in self.runs
+            if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+        }
+        # Whose reads MEMORY counted.
+        self.read_watched = [
             run.key
             for run in self.runs
             if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
+        ]
+        recorded = [(run, run.records) for run in evidence.recording.runs if isinstance(run.records, m.CompileRecords)]
+        # With at least one compiled graph, whose records are whole.
+        self.compiled = [
+            run.key
+            for run, records in recorded
+            if not records.left_out
+            and run.key.mode != m.EAGER
+            and isinstance(run.compile, m.CompilePass)
+            and run.compile.compilations
+        ]
+        # In which Inductor was asked for CUDA graphs, eager ones too.
+        self.requested = [run.key for run, records in recorded if any(graph.cuda_graphs for graph in records.graphs)]
+        # In which a compiled graph took a decision by torch.cond.
+        self.conds = [
+            run.key
+            for run in evidence.recording.runs
+            if isinstance(run.memory, m.MemoryPass)
+            and isinstance(run.memory.syncs, m.SyncRecords)
+            and any(record.operator == "cond" for record in run.memory.syncs.records)
         ]
 
     def of(self, *rules: m.Rule) -> list[m.Finding]:
@@ -71,24 +111,7 @@ class Seen:
         ids = {rule.id for rule in rules}
         return [one for one in self.findings if one.rule in ids and one.level is not m.Level.NOTE and _compiles(one)]
 
-    def requested(self) -> list[m.RunKey]:
-        """Runs in which Inductor was asked for CUDA graphs."""
-        return [
-            run.key
-            for run in self.evidence.recording.runs
-            if isinstance(run.records, m.CompileRecords) and any(graph.cuda_graphs for graph in run.records.graphs)
-        ]
-
-    def conds(self) -> list[m.RunKey]:
-        """Runs in which a compiled graph took a decision by torch.cond."""
-        return [
-            run.key
-            for run in self.evidence.recording.runs
-            if isinstance(run.memory, m.MemoryPass)
-            and isinstance(run.memory.syncs, m.SyncRecords)
-            and any(record.operator == "cond" for record in run.memory.syncs.records)
-        ]
-
+    @property
     def unwatched(self) -> str:
         """Why no tensor was looked at; empty where some were."""
         if any(graph.inputs for run in self.tensors for graph in run.tensors.graphs):
@@ -98,32 +121,27 @@ class Seen:
         reasons = (run.memory.reason for run in self.evidence.recording.runs if isinstance(run.memory, m.Skipped))
         return next(reasons, "MEMORY could not watch tensors")
 
+    @property
+    def no_replay(self) -> str:
+        """Why no CUDA graph was replayed; empty where one was."""
+        if not self.on_cuda or not self.requested:
+            none = "no run asked for CUDA graphs (mode reduce-overhead or max-autotune)"
+            return none if self.on_cuda else NO_CUDA_GRAPHS
+        replays = (kernels.graph_launches for kernels in self.kernels.values())
+        replayed = any(isinstance(count, int) and count for count in replays)
+        return "" if replayed else "no CUDA graph was replayed in TRACE"
+
 
 def checklist(
     evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
 ) -> tuple[m.ChecklistItem, ...]:
-    """In one order always. Empty for a gate, which has budgets instead."""
+    """As TITLES has them, always. Empty for a gate, which has budgets instead."""
     if evidence.recording.header.options.for_a_gate:
         return ()
-    compiled = tuple(
-        run.key
-        for run in evidence.recording.runs
-        if isinstance(run.records, m.CompileRecords)
-        and not run.records.left_out
-        and run.key.mode != m.EAGER
-        and isinstance(run.compile, m.CompilePass)
-        and run.compile.compilations
-    )
-    seen = Seen(
-        evidence=evidence,
-        runs=tuple(run for run in runs if run.key.mode != m.EAGER),
-        findings=findings,
-        trade_offs=tuple(one for one in trade_offs if one.guarded.mode != m.EAGER),
-        tensors=tuple(run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER),
-        buffers=tuple(run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER),
-        compiled=compiled,
-    )
-    return (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
+    seen = Seen(evidence, runs, findings, trade_offs)
+    judged = (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
+    items = {item.id: item for item in judged}
+    return tuple(items[id_] for id_ in TITLES)
 
 
 def _compiles(finding: m.Finding) -> bool:
@@ -135,135 +153,86 @@ def _at(one: m.Finding | aliases.Alias) -> tuple[object, ...]:
     return one.run, one.location and (one.location.file, one.location.line)
 
 
-# ---------------------------------------------------------------- CUDA graphs
-
-
 def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
-    unwatched = seen.unwatched()
-    for_sizes = [
-        event
-        for event in seen.evidence.once(recompiles.collect)
-        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
-    ]
+    graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
+    of_graphs = f"{plural(graphs, 'compiled graph')} of {_named(run.key for run in seen.tensors)}"
+    inputs = [(run, tensor) for run in seen.tensors for graph in run.tensors.graphs for tensor in graph.inputs]
+    kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
+    declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
+    yield _item(
+        "buffers-allocated-once",
+        against=seen.of(addresses.UNSTABLE),
+        failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
+        passed=f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their addresses after warm-up"
+        + (" (of the others none lives from call to call)" if kept < len(inputs) else "")
+        + (f"; {plural(declared, 'declared buffer')}, none of them rebound" if declared else ""),
+        unseen=seen.unwatched,
+    )
+    copied = [found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda]
+    none = "no input was copied before a replay"
+    yield _item("captured-by-reference", against=copied, passed=none, unseen=seen.no_replay)
+    wrote_none = f"{of_graphs} wrote to no input but at a fixed address"
+    written = seen.of(mutations.INPUT_MUTATED)
+    yield _item("no-writes-inside", against=written, passed=wrote_none, unseen=seen.unwatched)
+    yield _copied_outside(seen.buffers)
+    yield _steps_marked(seen)
     # Also those that are none yet on this CPU and will be one on CUDA.
     inside = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
     yield _item(
-        "buffers-allocated-once",
-        "Persistent buffers are allocated once",
-        against=seen.of(addresses.UNSTABLE),
-        failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
-        passed=_addresses(seen),
-        unseen=unwatched,
-    )
-    yield _item(
-        "captured-by-reference",
-        "A CUDA graph finds its inputs where they were, and copies none",
-        against=[found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda],
-        passed="no input was copied before a replay",
-        unseen=_why_no_replay(seen),
-    )
-    yield _item(
-        "no-writes-inside",
-        "Compiled functions return new tensors and write to none they were given",
-        against=seen.of(mutations.INPUT_MUTATED),
-        passed=f"{_graphs(seen)} wrote to no input but at a fixed address",
-        unseen=unwatched,
-    )
-    yield _copied_outside(seen)
-    yield _steps_marked(seen)
-    yield _item(
-        "static-shapes",
-        "Every call has the same shapes",
-        against=[found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE],
-        passed=f"nothing was compiled again for a size in {_named(seen.compiled)}",
-        unseen=seen.not_compiled,
-    )
-    yield _item(
         "no-reads-inside",
-        "No tensor is read by the host inside a compiled function",
         against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
         passed=f"no read in the compiled regions of {_named(seen.read_watched)}",
         unseen="" if seen.read_watched else "no run's reads were watched",
     )
 
 
-def _addresses(seen: Seen) -> str:
-    inputs = [(run, tensor) for run in seen.tensors for graph in run.tensors.graphs for tensor in graph.inputs]
-    kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
-    buffers = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    declared = f"; {plural(buffers, 'declared buffer')}, none of them rebound" if buffers else ""
-    others = " (of the others none lives from call to call)" if kept < len(inputs) else ""
-    of_all = f"{kept:,} of {plural(len(inputs), 'input')} of {_graphs(seen)}"
-    return f"{of_all} kept their addresses after warm-up{others}{declared}"
-
-
-def _graphs(seen: Seen) -> str:
-    graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
-    return f"{plural(graphs, 'compiled graph')} of {_named([run.key for run in seen.tensors])}"
-
-
-def _why_no_replay(seen: Seen) -> str:
-    if not seen.on_cuda:
-        return "a CPU has no CUDA graphs"
-    if not seen.requested():
-        return "no run asked for CUDA graphs (mode reduce-overhead or max-autotune)"
-    replayed = [
-        run.key
-        for run in seen.runs
-        if isinstance(run.kernels, m.KernelBreakdown)
-        and isinstance(run.kernels.graph_launches, int)
-        and run.kernels.graph_launches
-    ]
-    return "" if replayed else "no CUDA graph was replayed in TRACE"
-
-
-def _copied_outside(seen: Seen) -> m.ChecklistItem:
-    """Of declared buffers: rebound and written-inside ones break the pattern."""
+def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
+    """Rebound and written-inside ones break the pattern."""
     bad = [
         f"{', '.join(names)} {how} in {one.run.slug}"
-        for one in seen.buffers
+        for one in buffers
         for names, how in ((one.rebound, "rebound"), (one.mutated, "written to inside a compiled function"))
         if names
     ]
-    copied = [one for one in seen.buffers if one.copied]
-    return _item(
-        "copied-outside",
-        "Persistent buffers get their next values by copy_ outside of compiled code",
-        failed=bad,
-        passed=f"{plural(len({name for one in copied for name in one.copied}), 'buffer')} copied into, "
-        f"none rebound or written to inside, in {_named(one.run for one in copied)}",
-        unseen=""
-        if bad or copied
-        else "no declared buffer is written to"
-        if seen.buffers
-        else "the workload declares no persistent buffers",
-    )
+    copied = [one for one in buffers if one.copied]
+    none = "" if copied else "no declared buffer is written to" if buffers else NO_BUFFERS
+    names = {name for one in copied for name in one.copied}
+    runs = _named(one.run for one in copied)
+    passed = f"{plural(len(names), 'buffer')} copied into, none rebound or written to inside, in {runs}"
+    return _item("copied-outside", failed=bad, passed=passed, unseen=none)
 
 
 def _steps_marked(seen: Seen) -> m.ChecklistItem:
-    kept = [e for e in seen.evidence.once(aliases.collect) if e.kind == aliases.REPLAY and e.serious]
-    held = {_at(event) for event in kept}
-    against = [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held]
-    marked = [run for run in seen.tensors if run.tensors.steps_marked]
-    asked = {*seen.requested()}
+    events = seen.evidence.once(aliases.collect)
+    held = {_at(event) for event in events if event.kind == aliases.REPLAY and event.serious}
+    steps = {run.key.slug: run.tensors.steps_marked for run in seen.tensors}
+    marked = [f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number]
+    watched = {*seen.requested} & {run.key for run in seen.tensors}
     return _item(
         "steps-marked",
-        "No result of a CUDA graph is kept beyond the next replay (torch.compiler.cudagraph_mark_step_begin())",
-        against=against,
-        passed="none was kept; "
-        + (", ".join(f"{plural(run.tensors.steps_marked, 'step')} marked in {run.key.slug}" for run in marked))
-        if marked
-        else "none was kept, though no step was marked",
-        unseen=_why_no_replay(seen) or ("" if asked & {run.key for run in seen.tensors} else seen.unwatched()),
+        against=[finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
+        passed=f"none was kept; {', '.join(marked)}" if marked else "none was kept, though no step was marked",
+        unseen=seen.no_replay or ("" if watched else seen.unwatched),
     )
 
 
-# ---------------------------------------------------------------- torch.compile
-
-
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
-    events = seen.evidence.once(graph_breaks.collect)
-    breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
+    def in_compiled(
+        id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = ()
+    ) -> m.ChecklistItem:
+        unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
+        return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
+
+    for_sizes = [
+        event
+        for event in seen.evidence.once(recompiles.collect)
+        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
+    ]
+    again = [found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE]
+    yield in_compiled("static-shapes", "nothing was compiled again for a size", again)
+    yield _cuda_graphs_tried(seen)
+    broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
+    yield in_compiled("whole-graphs", "no graph break and no frame in eager", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
         f"{run.key.slug} has symbolic sizes"
@@ -274,216 +243,129 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
             for record in run.records.records
         )
     ]
-    yield _cuda_graphs_tried(seen)
-    yield _item(
-        "whole-graphs",
-        "Every compiled function is one graph, so that fullgraph=True would hold",
-        against=seen.of(graph_breaks.GRAPH_BREAK, skipped_frames.SKIPPED_FRAME),
-        passed=f"no graph break and no frame in eager in {_named(seen.compiled)}",
-        unseen=seen.not_compiled,
-    )
-    yield _item(
-        "no-dynamic-shapes",
-        "Nothing is compiled for sizes that never change (dynamic=False would hold)",
-        failed=symbolic,
-        passed=f"every size is a constant in {_named(seen.compiled)}",
-        unseen=seen.not_compiled,
-    )
-    yield _item(
-        "no-branch-on-values",
-        "Python takes no decision by a tensor's value in compiled code",
-        against=[finding for event, finding in breaks if _DATA_DEPENDENT & set(event.cause.gb_ids)],
-        passed=f"no graph break for a value in {_named(seen.compiled)}",
-        unseen=seen.not_compiled,
-    )
-    yield _item(
-        "no-prints",
-        "Compiled functions neither print nor log",
-        against=[finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)],
-        passed=f"no graph break at a line that prints, warns or logs in {_named(seen.compiled)}",
-        unseen=seen.not_compiled,
-    )
+    yield in_compiled("no-dynamic-shapes", "every size is a constant", failed=symbolic)
+    events = seen.evidence.once(graph_breaks.collect)
+    breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
+    on_values = [finding for event, finding in breaks if _DATA_DEPENDENT & set(event.cause.gb_ids)]
+    yield in_compiled("no-branch-on-values", "no graph break for a value", on_values)
+    prints = [finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)]
+    yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)
 
 
 def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
-    requested = seen.requested()
-    timed = [
-        run.key
-        for run in seen.runs
-        if isinstance(run.step, m.Spread)
-        and isinstance(run.kernels, m.KernelBreakdown)
-        and run.kernels.device == "cuda"
-    ]
+    if requested := seen.requested:
+        passed = f"CUDA graphs were asked for in {_named(requested)}"
+        return _item("cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS)
+    timed = [run.key for run in seen.runs if isinstance(run.step, m.Spread) and run.key in seen.kernels]
+    none = "" if timed else "no run on a GPU has both TIMING and a trace"
     return _item(
         "cuda-graphs-tried",
-        "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-        against=[] if requested else seen.of(*device_idle.RULES),
-        passed=f"CUDA graphs were asked for in {_named(requested)}"
-        if requested
-        else f"the device works for most of the step in {_named(timed)}",
-        unseen="a CPU has no CUDA graphs"
-        if not seen.on_cuda
-        else ""
-        if requested or timed
-        else "no run on a GPU has both TIMING and a trace",
+        against=seen.of(*device_idle.RULES),
+        passed=f"the device works for most of the step in {_named(timed)}",
+        unseen=none if seen.on_cuda else NO_CUDA_GRAPHS,
     )
-
-
-# ---------------------------------------------------------------- torch.cond
 
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
-    conds = seen.conds()
+    conds = seen.conds
     refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
-    compiled = f"torch compiled it in {_named(conds)}"
-    yield _item(
-        "cond-predicate",
-        "The predicate of torch.cond is one boolean tensor",
-        passed=f"{compiled}, and refuses any other predicate",
-        unseen="" if conds else none or "torch refused the branches before it came to run",
-    )
-    yield _item(
-        "cond-branches-match",
-        "Both branches of torch.cond return as many tensors, of the same shapes and types",
-        passed=f"{compiled}, and refuses branches that differ",
-        unseen="" if conds else none or "torch refused the branches for another reason",
-    )
-    for id_, title, kind, done in (
-        ("cond-no-aliasing", "No branch of torch.cond returns an operand as it is", aliases.ALIASING, "returns"),
-        ("cond-no-writes", "No branch of torch.cond writes to an operand", aliases.MUTATION, "writes to"),
+    for id_, kind, refuses, otherwise in (
+        ("cond-predicate", None, "any other predicate", "before it came to run"),
+        ("cond-branches-match", None, "branches that differ", "for another reason"),
+        ("cond-no-aliasing", aliases.ALIASING, "a branch that returns its operand", "for another reason"),
+        ("cond-no-writes", aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
     ):
         at = {_at(event) for event in refused if event.kind == kind}
         yield _item(
             id_,
-            title,
             against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
-            passed=f"{compiled}, and refuses a branch that {done} its operand",
-            unseen="" if conds or at else none or "torch refused the branches for another reason",
+            passed=f"torch compiled it in {_named(conds)}, and refuses {refuses}",
+            unseen="" if conds or at else none or f"torch refused the branches {otherwise}",
         )
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
-    together = "" if set(seen.requested()) & set(conds) else "no run with torch.cond asked for CUDA graphs"
+    together = "" if set(seen.requested) & set(conds) else "no run with torch.cond asked for CUDA graphs"
+    on_cpu = f"{NO_CUDA_GRAPHS}; on a GPU torch.cond is left out of them"
     yield _item(
         "cond-costs-cuda-graphs",
-        "torch.cond does not stand where CUDA graphs were asked for",
-        against=[f for f in seen.of(*lost_by) if f.run in conds],
-        passed=f"CUDA graphs were asked for in {_named(seen.requested())} and torch.cond cost none",
-        unseen=none
-        or (together if seen.on_cuda else "a CPU has no CUDA graphs; on a GPU torch.cond is left out of them"),
+        against=[finding for finding in seen.of(*lost_by) if finding.run in conds],
+        passed=f"CUDA graphs were asked for in {_named(seen.requested)} and torch.cond cost none",
+        unseen=none or (together if seen.on_cuda else on_cpu),
     )
-
-
-# ---------------------------------------------------------------- speed
 
 
 def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
-    traced = [
-        run.key for run in seen.runs if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
-    ]
-    yield _item(
-        "device-profiled",
-        "Times of the device come from its own events, not from a profiler of Python",
-        passed=f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(traced)}",
-        unseen="" if traced else "no run has a trace with device events" if seen.on_cuda else "this is a CPU run",
-    )
-    yield _item(
-        "few-reads",
-        "The host reads nothing from the device in the loop",
-        against=seen.of(*syncs.WAITING),
-        passed=f"0 reads per step in {_named(seen.read_watched)}",
-        unseen="" if seen.read_watched else "no run's reads were watched",
-    )
-    yield _copies_together(seen)
-    yield _weighed(seen)
-    yield _compiled_share(seen)
-
-
-def _copies_together(seen: Seen) -> m.ChecklistItem:
-    costs = [(one, one.cost) for one in seen.buffers if one.copied and not isinstance(one.cost, m.Skipped)]
-    apart = [
-        f"{one.run.slug}: {cost.kernels:.0f} copies per step for {plural(len(one.copied), 'buffer')}"
-        for one, cost in costs
-        if cost.kernels >= SEPARATE_COPIES and seen.on_cuda and cost.kernels >= len(one.copied)
-    ]
-    skipped = [one.cost.reason for one in seen.buffers if isinstance(one.cost, m.Skipped)]
-    return _item(
-        "copied-together",
-        "Several buffers are copied with one torch._foreach_copy_",
-        failed=apart,
-        passed="; ".join(
-            f"{one.run.slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
-            f"{plural(len(one.copied), 'buffer')}, "
-            f"{cost.share:.1%} of the time"
-            for one, cost in costs
-        ),
-        unseen=""
-        if costs and seen.on_cuda
-        else "a CPU launches no kernels: one copy or several cost the same"
-        if costs
-        else next(iter(skipped), "the workload declares no persistent buffers"),
-    )
-
-
-def _weighed(seen: Seen) -> m.ChecklistItem:
-    by = {
-        verdict: [one for one in seen.trade_offs if one.verdict == verdict]
-        for verdict in (m.ReadVerdict.REMOVE, m.ReadVerdict.KEEP)
-    }
+    untraced = "no run has a trace with device events" if seen.on_cuda else "this is a CPU run"
+    traced = f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(seen.kernels)}"
+    yield _item("device-profiled", passed=traced, unseen="" if seen.kernels else untraced)
+    unread = "" if seen.read_watched else "no run's reads were watched"
+    none = f"0 reads per step in {_named(seen.read_watched)}"
+    yield _item("few-reads", against=seen.of(*syncs.WAITING), passed=none, unseen=unread)
+    yield copies_together(seen.buffers, on_cuda=seen.on_cuda)
+    slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
+    faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]
     undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to weigh")
-    return _item(
+    yield _item(
         "reads-weighed",
-        "A read that saves work saves more than it costs",
-        failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in by[m.ReadVerdict.REMOVE]],
-        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in by[m.ReadVerdict.KEEP]),
-        unseen="" if any(by.values()) else undecided,
+        failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in slower],
+        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in faster),
+        unseen="" if faster else undecided,
     )
-
-
-def _compiled_share(seen: Seen) -> m.ChecklistItem:
-    shares = [
-        (run.key, 1 - sum(one.total_us for one in regions[:-1]) / total)
-        for run in seen.runs
-        if isinstance(run.kernels, m.KernelBreakdown) and (regions := run.kernels.by_region)
-        for total in (sum(one.total_us for one in regions),)
-        if total
-    ]
-    said = [f"{share:.0%} in {key.slug}" for key, share in shares]
-    eager = [words for words, (_, share) in zip(said, shares, strict=True) if share > EAGER_SHARE]
-    return _item(
+    in_regions = {key: [one.total_us for one in kernels.by_region] for key, kernels in seen.kernels.items()}
+    shares = {key: 1 - sum(us[:-1]) / sum(us) for key, us in in_regions.items() if sum(us)}
+    eager = {key: share for key, share in shares.items() if share > EAGER_SHARE}
+    yield _item(
         "expensive-parts-compiled",
-        f"What costs time on the device is compiled (eager code launches at most {EAGER_SHARE:.0%} of it)",
-        failed=[f"launched outside of compiled code: {', '.join(eager)}"] if eager else [],
-        passed=f"launched outside of compiled code: {', '.join(said)}",
+        failed=[_outside(eager)] if eager else [],
+        passed=_outside(shares),
         unseen="" if shares else "only a trace of a GPU tells what was launched where",
     )
 
 
-# ---------------------------------------------------------------- one item
+def _outside(shares: Mapping[m.RunKey, float]) -> str:
+    each = ", ".join(f"{share:.0%} in {key.slug}" for key, share in shares.items())
+    return f"launched outside of compiled code: {each}"
+
+
+def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.ChecklistItem:
+    costs = [
+        (one.run.slug, len(one.copied), one.cost)
+        for one in buffers
+        if one.copied and not isinstance(one.cost, m.Skipped)
+    ]
+    skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
+    on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
+    return _item(
+        "copied-together",
+        failed=[
+            f"{slug}: {cost.kernels:.0f} copies per step for {plural(number, 'buffer')}"
+            for slug, number, cost in costs
+            if on_cuda and cost.kernels >= max(SEPARATE_COPIES, number)
+        ],
+        passed="; ".join(
+            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
+            f"{plural(number, 'buffer')}, {cost.share:.1%} of the time"
+            for slug, number, cost in costs
+        ),
+        unseen=on_cpu if costs else next(iter(skipped), NO_BUFFERS),
+    )
 
 
 def _item(
-    id_: str,
-    title: str,
-    *,
-    passed: str,
-    unseen: str = "",
-    against: Sequence[m.Finding] = (),
-    failed: Sequence[str] = (),
+    id_: str, *, passed: str, unseen: str = "", against: Sequence[m.Finding] = (), failed: Sequence[str] = ()
 ) -> m.ChecklistItem:
     """Something against it outweighs everything; then comes why it could not be seen."""
+    status, evidence = (m.PracticeStatus.NOT_OBSERVED, unseen) if unseen else (m.PracticeStatus.PASS, passed)
     if against or failed:
-        evidence = "; ".join(failed)
-        if against:  # the first one's message; the others are behind the links
-            where = f" ({against[0].run.slug})" if against[0].run else ""
+        status, reasons = m.PracticeStatus.FAIL, [*failed]
+        for first in against[:1]:  # its message; the others are behind the links
+            where = f" ({first.run.slug})" if first.run else ""
             more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
-            words = f"{against[0].rule}: {against[0].message}{where}{more}"
-            evidence = f"{evidence}; {words}" if failed else words
-        marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-        return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.FAIL, evidence=evidence, findings=marks)
-    if unseen:
-        return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.NOT_OBSERVED, evidence=unseen)
-    return m.ChecklistItem(id=id_, title=title, status=m.PracticeStatus.PASS, evidence=passed)
+            reasons.append(f"{first.rule}: {first.message}{where}{more}")
+        evidence = "; ".join(reasons)
+    marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
+    return m.ChecklistItem(id=id_, title=TITLES[id_], status=status, evidence=evidence, findings=marks)
 
 
 def _named(runs: Iterable[m.RunKey]) -> str:

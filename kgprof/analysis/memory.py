@@ -7,6 +7,7 @@ from pathlib import PurePath
 from kgprof import model as m
 from kgprof.collectors import syncs
 from kgprof.reading.evidence import RunEvidence
+from kgprof.wording import plural
 
 NAMED = 5  # lines in one note
 SYNC_HOOKS = "sync hooks"  # the capture of reads
@@ -49,8 +50,7 @@ def _why_no_reads(memory: m.MemoryPass) -> str:
     if memory.syncs.left_out:
         return f"{memory.syncs.left_out:,} reads are beyond what MEMORY keeps"
     if len(memory.step_us) <= memory.steady_from:
-        calls = "1 step" if len(memory.step_us) == 1 else f"{len(memory.step_us)} steps"
-        return f"MEMORY watched {calls}, and warm-up takes {memory.steady_from}"
+        return f"MEMORY watched {plural(len(memory.step_us), 'step')}, and warm-up takes {memory.steady_from}"
     return ""
 
 
@@ -61,11 +61,9 @@ def _over_eager(run: RunEvidence) -> int | m.Skipped:
     if eager is None:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
     mine, theirs = _peak(run), _peak(eager)
-    if isinstance(mine, m.Skipped):
-        return mine
     if isinstance(theirs, m.Skipped):
-        return m.Skipped(reason=f"of the eager run: {theirs.reason}")
-    return mine - theirs
+        return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"of the eager run: {theirs.reason}")
+    return mine if isinstance(mine, m.Skipped) else mine - theirs
 
 
 def _peak(run: RunEvidence) -> int | m.Skipped:

@@ -39,27 +39,24 @@ def rank_balance(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -
     files = [file for file in files if not file.against and file.rank is not None]
     if len({file.rank for file in files}) < 2:
         return None
-    found = {report.key: report.kernels for report in reports}
+    kernels = {report.key: report.kernels for report in reports}
     loads: dict[int, m.RankLoad] = {}
     left_out = []
-    for file in files:
-        assert file.rank is not None
-        load = _load(file.key, file.rank, found[file.key])
-        if isinstance(load, str):
-            left_out.append(f"{file.key.strategy}: {load}")
-        elif file.rank in loads:
-            left_out.append(f"{file.key.strategy}: another file of rank {file.rank} counts already")
+    for rank, key in ((file.rank, file.key) for file in files if file.rank is not None):
+        load = _load(key, rank, kernels[key])
+        if isinstance(load, m.RankLoad) and rank not in loads:
+            loads[rank] = load
         else:
-            loads[file.rank] = load
+            why = load if isinstance(load, str) else f"another file of rank {rank} counts already"
+            left_out.append(f"{key.strategy}: {why}")
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
         text = "the ranks cannot be compared: fewer than two of them have device work in marked steps"
         return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
-    spreads = tuple(_spreads(ranks))
     straggler, text = _straggler(ranks)
     return m.RankBalance(
         ranks=ranks,
-        spreads=spreads,
+        spreads=tuple(_spreads(ranks)),
         straggler=straggler,
         text=text,
         left_out=tuple(left_out),
@@ -71,22 +68,18 @@ def _by_hta(
     ranks: Sequence[m.RankLoad], checks: dict[m.RunKey, m.HolisticCheck | m.Skipped]
 ) -> m.RanksByHolistic | m.Skipped:
     """Skipped with the first reason where it has said nothing of any rank."""
-    figures: list[m.HolisticFigure] = []
-    reasons: list[m.Skipped] = []
-    for load in ranks:
-        check = checks[load.run]
-        if isinstance(check, m.Skipped):
-            reasons.append(check)
-            continue
-        known = {figure.name: figure for figure in check.figures}
-        figures += [
-            msgspec.structs.replace(known[name], name=f"rank {load.rank}, {name}", note="")
-            for name in _BY_HTA
-            if name in known
-        ]
-    if not figures and reasons:
-        return reasons[0]
-    return m.RanksByHolistic(figures=tuple(figures), calls=(HTA_STRAGGLERS,))
+    of_ranks = [(load.rank, checks[load.run]) for load in ranks]
+    figures = tuple(
+        msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
+        for rank, check in of_ranks
+        if isinstance(check, m.HolisticCheck)
+        for name in _BY_HTA
+        for figure in check.figures
+        if figure.name == name
+    )
+    reasons = (check for _, check in of_ranks if isinstance(check, m.Skipped))
+    silent = None if figures else next(reasons, None)
+    return silent or m.RanksByHolistic(figures=figures, calls=(HTA_STRAGGLERS,))
 
 
 def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:

@@ -19,12 +19,11 @@ NAMED = 5  # differences in words; the others are counted
 
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two ranks."""
-    ranks = {
-        run.key: run for run in evidence.runs if run.record.script is not None and run.record.script.rank is not None
-    }
+    scripts = [(run, run.record.script) for run in evidence.runs if run.record.script is not None]
+    ranks = {run.key: script.rank for run, script in scripts if script.rank is not None}
     if len(ranks) < 2:
         return {}
-    compiled = {key: _graphs(run) for key, run in ranks.items()}
+    compiled = {run.key: _graphs(run) for run, _ in scripts if run.key in ranks}
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [graph for graph in everything if not all(graph in graphs for graphs in compiled.values())]
     if not partial:
@@ -50,13 +49,13 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
 
 def _said(
     key: m.RunKey,
-    ranks: Mapping[m.RunKey, RunEvidence],
+    ranks: Mapping[m.RunKey, int],
     compiled: Mapping[m.RunKey, dict[Graph, str]],
     partial: list[Graph],
 ) -> Iterable[str]:
     mine = [graph for graph in partial if graph in compiled[key]]
     for graph in mine[:NAMED]:
-        having = [_rank(run) for other, run in ranks.items() if graph in compiled[other]]
+        having = [rank for other, rank in ranks.items() if graph in compiled[other]]
         compile_id, place = graph
         who = f"rank{'s' if len(having) > 1 else ''} {', '.join(map(str, having))} of {len(ranks)}"
         yield f"compiled on {who} only: {compile_id} of {place}{compiled[key][graph]}"
@@ -64,11 +63,4 @@ def _said(
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
         graphs = f"{plural(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
-        yield f"{graphs} not compiled on rank {_rank(ranks[key])}"
-
-
-def _rank(run: RunEvidence) -> int:
-    script = run.record.script
-    assert script is not None
-    assert script.rank is not None
-    return script.rank
+        yield f"{graphs} not compiled on rank {ranks[key]}"

@@ -54,6 +54,7 @@ class Pattern(NamedTuple):
     category: str
     find: re.Pattern[str]
     put: str
+    needs: str = ""  # what every match holds: a text without it is not searched, which is most of the time
 
 
 _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
@@ -70,8 +71,9 @@ SECRET_SHAPES: tuple[Pattern, ...] = (
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s:,]|\\[nr])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
         ),
         "<token>",
+        needs="-----BEGIN ",
     ),
-    Pattern(CREDENTIALS, re.compile(r"(?<=://)[^\s/@\"'<>]+@"), "<credentials>@"),
+    Pattern(CREDENTIALS, re.compile(r"(?<=://)[^\s/@\"'<>]+@"), "<credentials>@", needs="://"),
     Pattern(
         TOKENS,
         re.compile(
@@ -103,16 +105,29 @@ SECRET_SHAPES: tuple[Pattern, ...] = (
             rf"(?i)(?<![\w-])(--(?:[a-z0-9]+[_-])*{_SECRET_OPTION})(\\?[\"']?,?\s+\\?[\"']?)(?![-<\s]){_SECRET_VALUE}"
         ),
         r"\1\2<secret>",
+        needs="--",
     ),
 )
 
 _SITE_PACKAGES = Pattern(
-    FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/(?:site|dist)-packages(?=/|\b)"), "<site-packages>"
+    FOLDERS,
+    re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/(?:site|dist)-packages(?=/|\b)"),
+    "<site-packages>",
+    needs="-packages",
 )
-_PYTHON = Pattern(FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"), "<python>")
-_ANY_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~")
-_WINDOWS_HOME = Pattern(HOMES, re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"), "~")
-_ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~")
+_PYTHON = Pattern(
+    FOLDERS,
+    re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"),
+    "<python>",
+    needs="/lib/python3.",
+)
+_ANY_HOME = Pattern(
+    HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~", needs="/"
+)
+_WINDOWS_HOME = Pattern(
+    HOMES, re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"), "~", needs=":"
+)
+_ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~", needs="/root/")
 # Every machine has these. In /tmp, /var and /run lie anybody's folders.
 _SYSTEM = "usr|etc|proc|sys|dev(?!/shm/)|lib|lib64|bin|sbin"
 _NAME = r"[\w.+@%=~-]"
@@ -135,7 +150,8 @@ class Redactor:
         if text not in self._known:
             self._known[text] = self._redacted(text)
         put, counts = self._known[text]
-        self.counts.update(counts)
+        if counts:
+            self.counts.update(counts)
         return put
 
     def count(self, category: str) -> None:
@@ -143,7 +159,9 @@ class Redactor:
 
     def _redacted(self, text: str) -> tuple[str, Counter[str]]:
         counts: Counter[str] = Counter()
-        for category, find, put in self._patterns:
+        for category, find, put, needs in self._patterns:
+            if needs not in text:
+                continue
             before = text
             text, number = find.subn(put, text)
             if text != before:
@@ -156,12 +174,12 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
     yield from (_SITE_PACKAGES, _PYTHON)
     if root.startswith("/") and root.strip("/"):
         top = re.escape(root.rstrip("/"))
-        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}/"), "")
-        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>")
+        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}/"), "", needs="/")
+        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/")
     for home in sorted({home.rstrip("/") for home in private.homes}, key=len, reverse=True):
         if home.count("/") >= 1:
-            yield Pattern(HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~")
-    yield from (_ANY_HOME, _WINDOWS_HOME, _ROOTS_HOME, Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>"))
+            yield Pattern(HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home)
+    yield from (_ANY_HOME, _WINDOWS_HOME, _ROOTS_HOME, Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>", needs="/"))
 
 
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
@@ -170,10 +188,12 @@ def _names(private: m.PrivateNames) -> Iterable[Pattern]:
         in_a_path = rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
         anywhere = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"
         plain = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
-        yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>")
+        yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>", needs=user)
     for host in _longest_first((*private.hosts, *(host.partition(".")[0] for host in private.hosts))):
         if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
-            yield Pattern(HOSTS, re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"), "<host>")
+            yield Pattern(
+                HOSTS, re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"), "<host>", needs=host
+            )
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
@@ -198,7 +218,7 @@ def _our_words() -> frozenset[str]:
 _OURS: set[str] = set()
 
 
-_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str:
@@ -289,22 +309,24 @@ def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
     return tuple(put)
 
 
+_NO_TEXT = frozenset({int, float, bool, type(None)})  # as most of a Profile is
+
+
 def _walk(value: Any, text: Callable[[str], str], field: str = "") -> Any:
     """The same value with every string replaced; what does not change stays the same object."""
     kind = type(value)
-    if kind is int or kind is float or value is None:  # as most of a Profile is
-        return value
     if kind is str:  # an enum is a string too, and stays
         return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:
             old = getattr(value, name)
-            new = _walk(old, text, name)
-            if new is not old:
+            if type(old) not in _NO_TEXT and (new := _walk(old, text, name)) is not old:
                 changed[name] = new
         return msgspec.structs.replace(value, **changed) if changed else value
     if isinstance(value, tuple):
+        if _NO_TEXT.issuperset(map(type, value)):
+            return value
         items = tuple(_walk(item, text, field) for item in value)
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if isinstance(value, dict):
@@ -359,9 +381,15 @@ class _SourceLines:
             return self._in_text(value) if "\n" in value or "  # " in value or ", code: " in value else value
         if isinstance(value, msgspec.Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            changed = {name: new for name, old in fields.items() if (new := self._of(old)) is not old}
+            changed = {
+                name: new
+                for name, old in fields.items()
+                if type(old) not in _NO_TEXT and (new := self._of(old)) is not old
+            }
             return msgspec.structs.replace(value, **changed) if changed else value
         if isinstance(value, tuple):
+            if _NO_TEXT.issuperset(map(type, value)):
+                return value
             items = tuple(self._of(item) for item in value)
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
         return value

@@ -7,18 +7,19 @@ the same spreads and the same doubts. What the read itself costs is told beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.analysis.verdict import counted_evaluation, doubt, overlap, processes, uncounted_evaluation
+from kgprof.analysis.verdict import counted_evaluation, doubt, evaluates, overlap, processes, uncounted_evaluation
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
 from kgprof.measures.times import PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
-KEEP, REMOVE, INCONCLUSIVE, NOT_OBSERVED = "keep the read", "remove it", "inconclusive", "not observed"
 WHOLE = (counted_evaluation, uncounted_evaluation)  # what a whole evaluation is timed by
+NOT_RUN = m.Skipped(reason="it was not run in this mode")
+
+Time = m.Spread | m.Skipped
 
 
 def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
@@ -44,17 +45,24 @@ def weigh(
     guarded: m.RunReport, always: m.RunReport | None, always_key: m.RunKey, events: Sequence[Sync], *, on_cuda: bool
 ) -> m.TradeOff:
     """``events``: of all runs."""
-    extra = _extra_sites(events, guarded.key, always_key)
+    # Where the guarded run reads and the other one does not.
+    waits = [site for site in events if site.rule != WOULD_SYNC.id]
+    sites = [(site, (site.location.file, site.location.line, site.cause)) for site in waits]
+    others = {place for site, place in sites if site.run == always_key}
+    extra = [site for site, place in sites if site.run == guarded.key and place not in others]
     reads = _more_reads(guarded, always)
     sync_us = _waited(extra, reads, on_cuda)
-    times = _times(guarded, always)
-    saved_us = _saved(times, sync_us) if times.unit is PER_STEP else _saved_by_evaluation(guarded, always, sync_us)
-    both = (guarded, *((always,) if always else ()))
-    differ = any(run.results_differ for run in both)
-    verdict, text = _judged(guarded.key, always_key, times, reads, where=processes(*both), results_differ=differ)
-    price = (
-        "" if isinstance(sync_us, m.Skipped) else f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"
-    )
+    unit, mine, theirs = _times(guarded, always)
+    saved_us = _saved(guarded, always, unit, sync_us)
+    verdict, text = _judged((guarded, mine), (always, theirs), always_key, unit, reads)
+    if verdict is not m.ReadVerdict.NOT_OBSERVED:
+        if not isinstance(sync_us, m.Skipped):
+            text += f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"
+        if not isinstance(saved_us, m.Skipped) and unit is not PER_STEP:
+            ms = short(abs(saved_us) / 1000)
+            less = f"the work behind the read takes {ms} ms an evaluation less"
+            more = f"what stands behind the read takes {ms} ms an evaluation more than without it"
+            text += f", and {more if saved_us < 0 else less}"
     return m.TradeOff(
         guarded=guarded.key,
         always=always_key,
@@ -62,23 +70,12 @@ def weigh(
         syncs_per_step=reads,
         sync_us=sync_us,
         saved_us=saved_us,
-        saved_per="step" if times.unit is PER_STEP else "evaluation",
-        net=times.guarded,
-        net_always=times.always,
+        saved_per="step" if unit is PER_STEP else "evaluation",
+        net=mine,
+        net_always=theirs,
         verdict=verdict,
-        text=text if verdict == m.ReadVerdict.NOT_OBSERVED else f"{text}{price}{_worth(saved_us, times)}",
+        text=text,
     )
-
-
-# ---------------------------------------------------------------- the read
-
-
-def _extra_sites(events: Sequence[Sync], guarded: m.RunKey, always: m.RunKey) -> list[Sync]:
-    """Where the guarded run reads and the other one does not."""
-    waits = [event for event in events if event.rule != WOULD_SYNC.id]
-    others = {(site.location.file, site.location.line, site.cause) for site in waits if site.run == always}
-    mine = (site for site in waits if site.run == guarded)
-    return [site for site in mine if (site.location.file, site.location.line, site.cause) not in others]
 
 
 def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.Skipped:
@@ -109,124 +106,80 @@ def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> f
     return syncs.waited_a_step([sum(call) for call in calls])
 
 
-# ---------------------------------------------------------------- the times
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Times:
-    """Of both runs in one unit; Skipped where there is nothing that both have."""
-
-    unit: Unit
-    guarded: m.Spread | m.Skipped
-    always: m.Spread | m.Skipped
-    doubt: str = ""  # why they cannot be ranked
-
-
-def _times(guarded: m.RunReport, always: m.RunReport | None) -> _Times:
-    """On the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
+def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time, Time]:
+    """Of both on the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
     each = per_unit(guarded.unit)
     if always is None:
-        gone = m.Skipped(reason="it was not run in this mode")
-        return _Times(unit=each, guarded=_whole(guarded), always=gone)
-    by_steps = not (_evaluates(guarded) or _evaluates(always))
+        return each, _whole(guarded), NOT_RUN
     for unit, quantity in zip((each, PER_EVALUATION), WHOLE, strict=True):
         mine, theirs = quantity(guarded), quantity(always)
         if isinstance(mine, m.Spread) and isinstance(theirs, m.Spread):
-            return _Times(unit=unit, guarded=mine, always=theirs, doubt=_doubt(guarded, mine, always, theirs, unit))
-    if by_steps:
-        mine, theirs = guarded.step, always.step
-        both = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)
-        why = _doubt(guarded, mine, always, theirs, PER_STEP) if both else ""  # type: ignore[arg-type]
-        return _Times(unit=PER_STEP, guarded=mine, always=theirs, doubt=why)
+            return unit, mine, theirs
+    if not (evaluates(guarded) or evaluates(always)):
+        return PER_STEP, guarded.step, always.step
     mine, theirs = _whole(guarded), _whole(always)
     unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # units here, whole evaluations there
-    return _Times(unit=each, guarded=mine, always=m.Skipped(reason=STEPS_DIFFER) if unlike else theirs)
+    return each, mine, m.Skipped(reason=STEPS_DIFFER) if unlike else theirs
 
 
-def _evaluates(run: m.RunReport) -> bool:
-    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
-
-
-def _whole(run: m.RunReport) -> m.Spread | m.Skipped:
+def _whole(run: m.RunReport) -> Time:
     """Or why there is no time a unit."""
     known = (time for quantity in WHOLE if isinstance(time := quantity(run), m.Spread))
     return next(known, run.per_unit)
 
 
-def _doubt(guarded: m.RunReport, mine: m.Spread, always: m.RunReport, theirs: m.Spread, unit: Unit) -> str:
-    first, second = sorted(((guarded, mine), (always, theirs)), key=lambda pair: pair[1].median)
-    why = doubt(*first, *second, unit)
-    return why or ("their spreads overlap" if overlap(first[1], second[1], unit) else "")
-
-
-def _saved(times: _Times, sync_us: float | m.Skipped) -> float | m.Skipped:
-    """What a step without the guard takes more, and the wait that it is spared."""
-    if isinstance(times.guarded, m.Skipped):
-        return times.guarded
-    if isinstance(times.always, m.Skipped):
-        return times.always
-    return sync_us if isinstance(sync_us, m.Skipped) else times.always.median - times.guarded.median + sync_us
-
-
-def _saved_by_evaluation(
-    guarded: m.RunReport, always: m.RunReport | None, sync_us: float | m.Skipped
+def _saved(
+    guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: float | m.Skipped
 ) -> float | m.Skipped:
-    """The same over a whole evaluation: the wait of a step times the steps that the guarded one took."""
+    """What a step, or a whole evaluation, without the guard takes more, and the waits that it is spared, in us."""
     if always is None:
-        return m.Skipped(reason="it was not run in this mode")
-    mine, theirs = guarded.evaluation_time, always.evaluation_time
-    if isinstance(mine, m.Skipped):
-        return mine
-    if isinstance(theirs, m.Skipped):
-        return theirs
-    if isinstance(guarded.evaluation, m.Skipped):
+        return NOT_RUN
+    by_step = unit is PER_STEP
+    mine, theirs = (run.step if by_step else run.evaluation_time for run in (guarded, always))
+    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
+        return m.first_skipped(mine, theirs)
+    if not by_step and isinstance(guarded.evaluation, m.Skipped):
         return guarded.evaluation
     if isinstance(sync_us, m.Skipped):
         return sync_us
-    return (theirs.median - mine.median) * 1e6 + sync_us * guarded.evaluation.steps
-
-
-# ---------------------------------------------------------------- in words
+    more = theirs.median - mine.median
+    if by_step or isinstance(guarded.evaluation, m.Skipped):
+        return more + sync_us
+    return more * 1e6 + sync_us * guarded.evaluation.steps
 
 
 def _judged(
-    guarded: m.RunKey, always: m.RunKey, times: _Times, reads: float | m.Skipped, *, where: str, results_differ: bool
+    guarded: tuple[m.RunReport, Time],
+    always: tuple[m.RunReport | None, Time],
+    always_key: m.RunKey,
+    unit: Unit,
+    reads: float | m.Skipped,
 ) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
-    if isinstance(times.guarded, m.Skipped) or isinstance(times.always, m.Skipped) or results_differ:
-        text = f"{guarded.slug} and {always.slug} were not weighed: {_why_not(guarded, always, times)}"
+    (run, mine), (other, theirs) = guarded, always
+    names = run.key.slug, always_key.slug
+    differ = any(each.results_differ for each in (run, other) if each is not None)
+    if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
+        times = zip(names, (mine, theirs), strict=True)
+        why = "; ".join(f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped))
+        text = f"{names[0]} and {names[1]} were not weighed: {why or 'results differ'}"
         return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
-        text = f"{guarded.slug} reads no more in a step than {always.slug}: there is no read to weigh"
+        text = f"{names[0]} reads no more in a step than {names[1]}: there is no read to weigh"
         return m.ReadVerdict.NOT_OBSERVED, text
-    figures = f"{_figure(guarded, times.guarded, times.unit)}, {_figure(always, times.always, times.unit)}"
-    if times.doubt:
-        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {times.doubt}"
-    keeps = times.guarded.median < times.always.median
-    slower, faster = sorted((times.guarded.median, times.always.median), reverse=True)
+    figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
+    (first, best), (second, worst) = sorted(((run, mine), (other, theirs)), key=lambda pair: pair[1].median)
+    overlapping = "their spreads overlap" if overlap(best, worst, unit) else ""
+    if unsure := doubt(first, best, second, worst, unit) or overlapping:
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {unsure}"
+    keeps = mine.median < theirs.median
     words = "the read with the work behind it" if keeps else "the work done in every step"
-    text = f"{figures}: {words} is {short(slower / faster)}x as fast, {where}"
+    text = f"{figures}: {words} is {short(worst.median / best.median)}x as fast, {processes(run, other)}"
     return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
 
 
-def _why_not(guarded: m.RunKey, always: m.RunKey, times: _Times) -> str:
-    times_of = ((guarded, times.guarded), (always, times.always))
-    said = [f"{key.slug}: {time.reason}" for key, time in times_of if isinstance(time, m.Skipped)]
-    return "; ".join(said) or "results differ"
-
-
-def _figure(key: m.RunKey, time: m.Spread, unit: Unit) -> str:
+def _figure(name: str, time: m.Spread, unit: Unit) -> str:
     low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
     kind = "p10 to p90" if unit is PER_STEP else "range"
     ranged = f"{kind} {unit.bare(low)} to {unit.bare(high)}" if time.samples > 1 else "no spread"
-    return f"{key.slug} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"
-
-
-def _worth(saved_us: float | m.Skipped, times: _Times) -> str:
-    if isinstance(saved_us, m.Skipped) or times.unit is PER_STEP:
-        return ""
-    if saved_us < 0:
-        return (
-            f", and what stands behind the read takes {short(-saved_us / 1000)} ms an evaluation more than without it"
-        )
-    return f", and the work behind the read takes {short(saved_us / 1000)} ms an evaluation less"
+    return f"{name} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"

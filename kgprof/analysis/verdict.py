@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.times import (
-    FEWEST_TO_RANK,
-    PER_EVALUATION,
-    PER_STEP,
-    STEPS_DIFFER,
-    Unit,
-    per_unit,
-    slow_first_words,
-)
+from kgprof.measures import times
+from kgprof.measures.times import PER_EVALUATION, PER_STEP, Unit
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
@@ -46,8 +39,8 @@ def verdict(
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    facts = (_results(runs, uncompared), _units(runs), _unknown(runs))
-    remarks = [_fastest(runs, baseline), *(fact for fact in facts if fact is not None)]
+    results = _results(runs, uncompared)
+    remarks = [_fastest(runs, baseline), *([results] if results else []), *_work(runs)]
     if balance is not None:
         remarks.append(Remark(text=balance.text, attention=balance.straggler is not None))
     remarks += _changed(differences)
@@ -117,7 +110,7 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
     sound = [run for run in runs if not run.results_differ]
     whole = (
-        *((_timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
+        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
         (_timed(sound, uncounted_evaluation), PER_EVALUATION),
     )
     per_step = _timed(sound, lambda run: run.step)
@@ -127,34 +120,26 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     if not per_step:
         return Remark(text=_untimed(runs))
     stepped = [run for run, _ in per_step]
-    evaluates = any(
-        isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped) for run in stepped
-    )
-    if not evaluates or len({run.key.strategy for run in stepped}) == 1:  # then their steps are alike
+    if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
         return _ranking(per_step, baseline, PER_STEP)
     for timed, unit in whole:
         if timed:
             run, time = timed[0]
             return Remark(text=f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}", attention=True)
-    return Remark(text=f"the runs cannot be ranked: {STEPS_DIFFER}", attention=True)
+    return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", attention=True)
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
-    """Of scripts, what there is instead."""
+    """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
-    if not scripts:
-        return _traced(runs) or _read_from_files(runs) or "no run has a time"
-    return "; ".join(f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
-
-
-def _read_from_files(runs: Sequence[m.RunReport]) -> str:
-    """Of a TORCH_TRACE directory, in which no step is counted."""
+    if scripts:
+        steps = (f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
+        return "; ".join(steps)
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
-    if not compiled or not all(run.script is not None and not run.script.counted for run in runs):
-        return ""
-    compilations = sum(len(summary.compilations) for summary in compiled)
-    processes = plural(len(runs), "process", "processes")
-    return f"{plural(compilations, 'compilation')} in {processes}; a TORCH_TRACE directory holds no times"
+    from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
+    compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
+    among = f"{compilations} in {plural(len(runs), 'process', 'processes')}; a TORCH_TRACE directory holds no times"
+    return _traced(runs) or (among if from_files else "no run has a time")
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
@@ -178,6 +163,11 @@ def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
+
+
+def evaluates(run: m.RunReport) -> bool:
+    """Whether it has, or should have, a whole evaluation."""
+    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
 
 def _timed(
@@ -224,36 +214,35 @@ def doubt(first: m.RunReport, best: m.Spread, against: m.RunReport, time: m.Spre
     """Why two times cannot be ranked; empty where they can. That the samples of steps overlap is said elsewhere."""
     best_round, round_time = _over_rounds(first, unit), _over_rounds(against, unit)
     if best_round and round_time and best_round.maximum >= round_time.minimum:
-        ranges = f"{_range(best_round, unit)} against {_range(round_time, unit)}"
-        return f"too noisy to rank (range over rounds {ranges} {unit.name})"
+        return f"too noisy to rank (range over rounds {_ranges(best_round, round_time, unit=unit)})"
     if unit is PER_STEP:
         return ""
     fewest = min(best.samples, time.samples)
-    if fewest < FEWEST_TO_RANK:
+    if fewest < times.FEWEST_TO_RANK:
         return f"measured once (n = {fewest}): not enough to rank"
     if overlap(best, time, unit):
-        ranges = f"{_range(best, unit)} against {_range(time, unit)}"
-        return f"too noisy to rank (range {ranges} {unit.name})"
+        return f"too noisy to rank (range {_ranges(best, time, unit=unit)})"
     for run in (first, against):
         if run.slow_first:
-            return f"too noisy to rank (in {run.key.slug} {slow_first_words(run.slow_first)})"
+            return f"too noisy to rank (in {run.key.slug} {times.slow_first_words(run.slow_first)})"
     return ""
+
+
+def _ranges(*spreads: m.Spread, unit: Unit) -> str:
+    ranges = (f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}" for time in spreads)
+    return f"{' against '.join(ranges)} {unit.name}"
 
 
 def _over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
     if isinstance(run.rounds, m.Skipped):
         return None
     found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
+    return found if isinstance(found, m.Spread) and found.samples >= times.FEWEST_TO_RANK else None
 
 
 def overlap(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
     """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
     return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
-
-
-def _range(time: m.Spread, unit: Unit) -> str:
-    return f"{unit.bare(time.minimum)} to {unit.bare(time.maximum)}"
 
 
 # ---------------------------------------------------------------- what else holds
@@ -291,21 +280,17 @@ def _without_agreement(runs: Sequence[m.RunReport]) -> str:
     return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
 
 
-def _units(runs: Sequence[m.RunReport]) -> Remark | None:
-    totals = {run.evaluation.units for run in runs if not isinstance(run.evaluation, m.Skipped)}
-    unfinished = sum(run.evaluation.unfinished for run in runs if not isinstance(run.evaluation, m.Skipped))
-    if len(totals) != 1 or unfinished or not any(run.counts_units for run in runs):
-        return None
-    unit = next(run.unit for run in runs if run.counts_units)
-    return Remark(text=f"all {plural(totals.pop(), unit.name, unit.plural)} finished")
-
-
-def _unknown(runs: Sequence[m.RunReport]) -> Remark | None:
-    """About the run with the most work of which nothing is known: its metrics rest on that."""
+def _work(runs: Sequence[m.RunReport]) -> Iterator[Remark]:
+    """Whether all of it was finished; and how much of it is not known of the run with the most, whose metrics rest on
+    that."""
     evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
+    units = {evaluation.units for evaluation in evaluations}
+    unit = next((run.unit for run in runs if run.counts_units), None)
+    if unit is not None and len(units) == 1 and not any(evaluation.unfinished for evaluation in evaluations):
+        yield Remark(text=f"all {plural(units.pop(), unit.name, unit.plural)} finished")
     unknown = [(tally, evaluation.units) for evaluation in evaluations if (tally := evaluation.undecided) is not None]
-    if not unknown:
-        return None
-    worst, units = max(unknown, key=lambda pair: pair[0].count / pair[1])
-    share = f"{worst.count:,} of {units:,} ({100 * worst.count / units:.0f} %)"
-    return Remark(text=f"{share} unknown{f': {worst.why}' if worst.why else ''}", attention=True)
+    if unknown:
+        worst, of = max(unknown, key=lambda pair: pair[0].count / pair[1])
+        why = f": {worst.why}" if worst.why else ""
+        share = f"{worst.count:,} of {of:,} ({100 * worst.count / of:.0f} %)"
+        yield Remark(text=f"{share} unknown{why}", attention=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from kgprof._version import __version__
@@ -17,28 +16,21 @@ _OURS = "# Written by `kgprof ci-init "  # the first words of a file that may be
 _PLACEHOLDER = re.compile(r"@([A-Z]+)@")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """``torch``: the version to pin, as the package index names it; empty for any."""
+def workflow(place: str, *, workload: str, torch: str, path: Path) -> str:
+    """The text of the file ``path``. Every value is a JSON string, which YAML reads as the same string.
 
-    place: str
-    workload: str
-    torch: str
-    path: Path
-
-
-def workflow(wanted: Wanted) -> str:
-    """The file's text. Every value is a JSON string, which YAML reads as the same string."""
-    requirements = [f"kgprof=={__version__}", *([f"torch=={wanted.torch}"] if wanted.torch else [])]
+    ``torch``: the version to pin, as the package index names it; empty for any.
+    """
+    requirements = [f"kgprof=={__version__}", *([f"torch=={torch}"] if torch else [])]
     # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments.
     values = {
         "VERSION": __version__,
-        "WORKLOAD": json.dumps(wanted.workload),
+        "WORKLOAD": json.dumps(workload),
         "INSTALL": json.dumps(" ".join(requirements)),
-        "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", wanted.workload).replace("--", "_"),
-        "PATH": json.dumps(wanted.path.as_posix()),
+        "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", workload).replace("--", "_"),
+        "PATH": json.dumps(path.as_posix()),
     }
-    template = (resources.directory("templates") / "ci" / f"{wanted.place}.yml").read_text(encoding="utf-8")
+    template = (resources.directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 
 

@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,41 +88,50 @@ def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) ->
     return value
 
 
-verbose_option = click.option(
-    "-v", "--verbose", is_flag=True, expose_value=False, callback=remembered, help="Show the traceback of a crash."
+class Spelt(click.Option):
+    """Its variable is spelt as the option is, whatever its parameter is called: KGPROF_PROFILE_MODE for --mode."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        name = self.opts[-1].removeprefix("--").replace("-", "_").upper()
+        self.envvar = f"{ctx.auto_envvar_prefix}_{name}"
+        return super().resolve_envvar_value(ctx)
+
+
+def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """All of them as one decorator, in the order in which --help lists them."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+remembered_option = partial(click.option, expose_value=False, callback=remembered)
+verbose_option = remembered_option("-v", "--verbose", is_flag=True, help="Show the traceback of a crash.")
+
+# What every verb takes that makes a report.
+report_options = in_order(
+    remembered_option(
+        "--no-redact",
+        is_flag=True,
+        help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
+    ),
+    remembered_option(
+        "--include-source",
+        type=click.Choice(["none", "repo", "all"]),
+        default="repo",
+        show_default=True,
+        help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
+    ),
+    remembered_option(
+        "--no-ci",
+        is_flag=True,
+        help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
+    ),
+    verbose_option,
 )
-
-
-def sharing_options(command: Any) -> Any:
-    """What every verb takes that makes a report."""
-    options = (
-        click.option(
-            "--no-redact",
-            is_flag=True,
-            expose_value=False,
-            callback=remembered,
-            help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
-        ),
-        click.option(
-            "--include-source",
-            type=click.Choice(["none", "repo", "all"]),
-            default="repo",
-            show_default=True,
-            expose_value=False,
-            callback=remembered,
-            help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
-        ),
-        click.option(
-            "--no-ci",
-            is_flag=True,
-            expose_value=False,
-            callback=remembered,
-            help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +160,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
     return tuple(outputs)
 
 
-class FormatOption(click.Option):
+class FormatOption(Spelt):
     """Its help names every format; the renderers are imported only when somebody reads it."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -161,17 +171,9 @@ class FormatOption(click.Option):
         return super().get_help_record(ctx)
 
 
-def format_option(verb: str) -> Callable[[Any], Any]:
-    """``--format`` of one verb. Where a parameter has another name than its option, its variable is named here."""
-    return click.option(
-        "--format",
-        "outputs",
-        cls=FormatOption,
-        envvar=f"KGPROF_{verb}_FORMAT",
-        multiple=True,
-        metavar="FORMAT[=PATH]",
-        callback=parse_formats,
-    )
+format_option = click.option(
+    "--format", "outputs", cls=FormatOption, multiple=True, metavar="FORMAT[=PATH]", callback=parse_formats
+)
 
 
 def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -202,7 +204,8 @@ def passes_help() -> str:
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
         f"Which passes to make: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
-        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it, and timing if that took less than {TIMED_BELOW_S:.0f} s. "
+        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it, and timing if that took less than "
+        f"{TIMED_BELOW_S:.0f} s. "
         f"{', '.join(reruns[:-1])} and {reruns[-1]} run it once more each]"
     )
 
@@ -218,116 +221,106 @@ module_option = click.option(
 )
 
 
-def hta_option(verb: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--rerun-hta/--no-hta",
-        "hta",
-        envvar=f"KGPROF_{verb}_HTA",
-        default=None,
-        help="Ask HolisticTraceAnalysis about each GPU trace, again or not at all; by default once, and the answer is "
-        "kept. It takes about a second a trace.",
-    )
+hta_option = click.option(
+    "--rerun-hta/--no-hta",
+    "hta",
+    default=None,
+    help="Ask HolisticTraceAnalysis about each GPU trace, again or not at all; by default once, and the answer is "
+    "kept. It takes about a second a trace.",
+)
+torch_trace_option = click.option(
+    "--torch-trace",
+    type=PLACE,
+    metavar="DIR",
+    help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
+)
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default=DEFAULTS.device,
+    show_default=True,
+    help="auto is cuda where torch sees a GPU.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+accepted_option = click.option(
+    "--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]"
+)
 
-
-def torch_trace_option(verb: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--torch-trace",
-        envvar=f"KGPROF_{verb}_TORCH_TRACE",
+# What every verb takes that runs a workload.
+run_options = in_order(
+    click.option(
+        "--strategy",
+        "strategies",
+        cls=Spelt,
+        multiple=True,
+        metavar="NAME",
+        help="Run this one only. Repeatable.",
+    ),
+    click.option(
+        "--mode",
+        "modes",
+        cls=Spelt,
+        multiple=True,
+        metavar="MODE",
+        callback=checked_modes,
+        help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
+    ),
+    device_option,
+    click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        default=DEFAULTS.steps,
+        show_default=True,
+        help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the "
+        "timing pass times where the workload has no evaluations.",
+    ),
+    click.option(
+        "--warmup",
+        type=click.IntRange(min=0),
+        default=DEFAULTS.warmup,
+        show_default=True,
+        help="How many of them come before steady state.",
+    ),
+    click.option(
+        "-o",
+        "--output",
         type=PLACE,
         metavar="DIR",
-        help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
-    )
-
-
-def run_options(verb: str) -> Callable[[Any], Any]:
-    """What every verb that runs a workload takes."""
-    options: tuple[Callable[[Any], Any], ...] = (
-        click.option(
-            "--strategy",
-            "strategies",
-            envvar=f"KGPROF_{verb}_STRATEGY",
-            multiple=True,
-            metavar="NAME",
-            help="Run this one only. Repeatable.",
-        ),
-        click.option(
-            "--mode",
-            "modes",
-            envvar=f"KGPROF_{verb}_MODE",
-            multiple=True,
-            metavar="MODE",
-            callback=checked_modes,
-            help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
-        ),
-        click.option(
-            "--device",
-            type=click.Choice(["auto", "cpu", "cuda"]),
-            default=DEFAULTS.device,
-            show_default=True,
-            help="auto is cuda where torch sees a GPU.",
-        ),
-        click.option(
-            "--steps",
-            type=click.IntRange(min=1),
-            default=DEFAULTS.steps,
-            show_default=True,
-            help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the "
-            "timing pass times where the workload has no evaluations.",
-        ),
-        click.option(
-            "--warmup",
-            type=click.IntRange(min=0),
-            default=DEFAULTS.warmup,
-            show_default=True,
-            help="How many of them come before steady state.",
-        ),
-        click.option(
-            "-o",
-            "--output",
-            type=PLACE,
-            metavar="DIR",
-            help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
-        ),
-        click.option(
-            "--seed",
-            type=click.IntRange(min=0, max=2**32 - 1),
-            default=DEFAULTS.seed,
-            show_default=True,
-            help="Of every random number.",
-        ),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            default=DEFAULTS.timeout_s,
-            show_default=True,
-            metavar="SECONDS",
-            callback=checked_timeout,
-            help="What one child process may take, 7 days at most.",
-        ),
-        click.option(
-            "--max-steps",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Of a script: stop recording after so many steps. The program runs on.",
-        ),
-        click.option(
-            "--duration",
-            "duration_s",
-            envvar=f"KGPROF_{verb}_DURATION",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Of a script: stop recording at the first step after so long.",
-        ),
-        format_option(verb),
-        click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only."),
-    )
-
-    def add(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+        help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0, max=2**32 - 1),
+        default=DEFAULTS.seed,
+        show_default=True,
+        help="Of every random number.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=DEFAULTS.timeout_s,
+        show_default=True,
+        metavar="SECONDS",
+        callback=checked_timeout,
+        help="What one child process may take, 7 days at most.",
+    ),
+    click.option(
+        "--max-steps",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Of a script: stop recording after so many steps. The program runs on.",
+    ),
+    click.option(
+        "--duration",
+        "duration_s",
+        cls=Spelt,
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Of a script: stop recording at the first step after so long.",
+    ),
+    format_option,
+    quiet_option,
+)
 
 
 def refuse_unwritable(path: Path) -> None:

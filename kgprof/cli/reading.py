@@ -56,18 +56,15 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
     import msgspec
 
-    from kgprof.collectors import accepted
     from kgprof.gate.settings import combined, refuse
 
     folder, file = gate_configuration(faults)
-    path = accepted_path(options.accepted, folder, file)
-    text = text_of(path, faults)
-    entries = accepted.parse(text, str(path), faults) if text is not None else ()
+    path, entries = accepted_file(options.accepted, folder, file, faults)
     refuse(faults)
-    if text is None and options.accepted is not None:
+    if entries is None and options.accepted is not None:
         inform(f"there is no {path}: nothing is accepted")
-    settings = combined(options, file, entries, str(path))
-    if text is None or entries:
+    settings = combined(options, file, entries or (), str(path))
+    if entries is None or entries:
         return settings
     empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; else it may be deleted"
     return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
@@ -187,23 +184,25 @@ def compare_settings(
     return settings, entries
 
 
-def accepted_path(given: str | None, folder: Path, file: Configuration | None) -> Path:
-    """The file of accepted findings: the option's, the configuration's in its ``folder``, or the usual name there."""
+def accepted_file(
+    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
+) -> tuple[Path, tuple[m.AcceptedEntry, ...] | None]:
+    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file."""
     from kgprof.collectors import accepted
 
-    return Path(given) if given is not None else folder / ((file and file.accepted) or accepted.FILE)
+    path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted.FILE)
+    text = text_of(path, faults)
+    return path, None if text is None else accepted.parse(text, str(path), faults)
 
 
 def accepted_entries(
     given: str | None, folder: Path, file: Configuration | None, faults: list[str]
 ) -> tuple[m.AcceptedEntry, ...]:
-    from kgprof.collectors import accepted
-
-    path = accepted_path(given, folder, file)
-    text = text_of(path, faults)
-    if text is None and given is not None:
+    """None of a file that is not there, which is a fault where the option names it."""
+    path, entries = accepted_file(given, folder, file, faults)
+    if entries is None and given is not None:
         faults.append(f"{path}: there is no such file")
-    return accepted.parse(text, str(path), faults) if text is not None else ()
+    return entries or ()
 
 
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:

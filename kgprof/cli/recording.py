@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kgprof import model as m
-from kgprof.cli.ci import Job
 from kgprof.cli.options import Context
 from kgprof.cli.reading import read
 from kgprof.cli.writing import complain_of_runs
@@ -34,39 +33,30 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
 
     For a script this process may be one of torchrun's ranks.
     """
-    from kgprof.record import default_folder, folder_name, ranks
+    from kgprof import progress
+    from kgprof.cli.ci import fenced
+    from kgprof.record import default_folder, folder_name, ranks, record
     from kgprof.workloads import programs
 
-    launched = ranks.launch(os.environ) if programs.is_program(options.workload) else None
+    is_program = programs.is_program(options.workload)
+    launched = ranks.launch(os.environ) if is_program else None
     if output is None:
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
         output = agreed or default_folder(options.workload)
     context.folder = output
-    recording = recorded(options, output, quiet, launched, context.job)
-    if recording is not None:
-        return output, recording
-    assert launched is not None
-    return rank_exit_code(output, launched)
-
-
-def recorded(options: m.Options, folder: Path, quiet: bool, launched: Launch | None, job: Job) -> Path | None:
-    """The Recording's folder; None on a rank that leaves the rest to rank 0."""
-    from kgprof import progress
-    from kgprof.cli.ci import fenced
-    from kgprof.record import ranks, record
-    from kgprof.workloads import programs
-
     # A live line and what a script prints would write over each other.
-    shown = progress.choose(quiet=quiet, live=not programs.is_program(options.workload))
+    shown = progress.choose(quiet=quiet, live=not is_program)
     with sigterm_as_ctrl_c():
         if launched is not None:
-            ranks.begin(folder, launched)
-        with shown as phases, fenced(echo(quiet), job) as printed:
-            recording = record(options, launched.folder(folder) if launched else folder, phases, echo=printed)
+            ranks.begin(output, launched)
+        with shown as phases, fenced(echo(quiet), context.job) as printed:
+            recording = record(options, launched.folder(output) if launched else output, phases, echo=printed)
         if launched is None:
-            return recording
-        ranks.done(folder, launched)
-        return ranks.gather(folder, launched) if launched.rank == 0 else None
+            return output, recording
+        ranks.done(output, launched)
+        if launched.rank == 0:
+            return output, ranks.gather(output, launched)
+    return rank_exit_code(output, launched)
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ T = TypeVar("T")
 WORKLOAD = Path(__file__).resolve().parents[1] / "workloads" / "known_answers.py"
 STEPS, WARMUP, RESIZED_AT, PRODUCTS = 8, 3, 5, 3  # the latter two stand in WORKLOAD as well
 WORKS, UNAVAILABLE, WRONG = "works", "unavailable", "wrong"
+NO_DISAGREEMENT = f"no {SOURCES_DISAGREE.id}"
 PRINT_BREAK = "GB0059"  # torch's id of the break that a call of print is
 
 # What is known to differ from release to release: read by people who wonder why two machines say different things.
@@ -117,17 +119,15 @@ def lines(answers: Answers) -> Iterator[str]:
     yield ""
     width = max(len(check.capture) for check in answers.checks)
     for check in answers.checks:
-        said = {WORKS: check.got, UNAVAILABLE: check.got, WRONG: f"expected {check.expected}, got {check.got}"}
-        status = check.status.upper() if check.status == WRONG else check.status
-        yield f"{check.capture:<{width}}  {status:<11}  {said[check.status]}"
+        wrong = check.status == WRONG
+        got = f"expected {check.expected}, got {check.got}" if wrong else check.got
+        yield f"{check.capture:<{width}}  {check.status.upper() if wrong else check.status:<11}  {got}"
     if answers.differences:
         yield ""
         yield from answers.differences
     yield ""
-    counts = [
-        (sum(check.status == status for check in answers.checks), status) for status in (WORKS, UNAVAILABLE, WRONG)
-    ]
-    yield ", ".join(f"{count} {status}" for count, status in counts)
+    counts = Counter(check.status for check in answers.checks)
+    yield ", ".join(f"{counts[status]} {status}" for status in (WORKS, UNAVAILABLE, WRONG))
 
 
 # ---------------------------------------------------------------- the answers
@@ -173,16 +173,16 @@ class Unavailable(Exception):  # noqa: N818  no error: the check has no answer
 Answer = tuple[str, str]  # (expected, got), equal where the capture is right
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Probe:
     """``source``: what has to have been listened to; ``compiled``: whether there have to be records of compilations;
     ``device``: the only one on which there is something to see."""
 
     capture: str
     answer: Callable[[Seen], Answer]
-    source: str
-    compiled: bool
-    device: str
+    source: str = ""
+    compiled: bool = False
+    device: str = ""
 
     def check(self, seen: Seen) -> Checked:
         try:
@@ -198,21 +198,10 @@ class Probe:
         return Checked(capture=self.capture, status=WORKS if expected == got else WRONG, expected=expected, got=got)
 
 
-PROBES: list[Probe] = []  # in the order in which they are told
 ELSEWHERE = {
     "cuda": "CUDA graphs are not observable on a CPU run",
     "cpu": "on CUDA the trace itself names the device's kernels",
 }
-
-
-def probe(
-    capture: str, *, source: str = "", compiled: bool = False, device: str = ""
-) -> Callable[[Callable[[Seen], Answer]], Callable[[Seen], Answer]]:
-    def enter(answer: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
-        PROBES.append(Probe(capture=capture, answer=answer, source=source, compiled=compiled, device=device))
-        return answer
-
-    return enter
 
 
 def there(value: T | m.Skipped) -> T:
@@ -234,7 +223,6 @@ def demand(expected: str, right: bool, got: str) -> Answer:
     return expected, expected if right else got
 
 
-@probe("structured trace: graph break", source="structured trace", compiled=True)
 def _graph_break(seen: Seen) -> Answer:
     want, got = at_line(f"{GRAPH_BREAK.id} at", seen.line["graph break"], seen.findings(GRAPH_BREAK.id))
     return (
@@ -243,7 +231,6 @@ def _graph_break(seen: Seen) -> Answer:
     )
 
 
-@probe("structured trace: recompile", source="structured trace", compiled=True)
 def _recompile(seen: Seen) -> Answer:
     message = seen.messages(IN_STEADY_STATE.id)
     what = "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
@@ -252,12 +239,6 @@ def _recompile(seen: Seen) -> Answer:
     return f"{want}, size, in call {RESIZED_AT}", f"{got}, {what}, in call {calls[1] if calls else 'none'}"
 
 
-@probe("skip records", source="skip records", compiled=True)
-def _skipped_frame(seen: Seen) -> Answer:
-    return at_line(f"{SKIPPED_FRAME.id} at", seen.line["skipped frame"], seen.findings(SKIPPED_FRAME.id))
-
-
-@probe("frame hook", source="frame hook", compiled=True)
 def _frames(seen: Seen) -> Answer:
     rows = [row for row in there(seen.run.records).frames if row.file == str(WORKLOAD)]
     resumed = f"torch_dynamo_resume_in_breaks_at_{seen.line['graph break']}"
@@ -267,7 +248,6 @@ def _frames(seen: Seen) -> Answer:
     return expected, outcome
 
 
-@probe("graph hook", source="graph hook", compiled=True)
 def _graphs(seen: Seen) -> Answer:
     """A graph of ``resized`` runs once in each call: the first in those before the size changed."""
     records = there(seen.run.records)
@@ -277,18 +257,6 @@ def _graphs(seen: Seen) -> Answer:
     return f"runs {want}", f"runs {got}"
 
 
-@probe("sources agree", compiled=True)
-def _disagreements(seen: Seen) -> Answer:
-    none = f"no {SOURCES_DISAGREE.id}"
-    return none, seen.messages(SOURCES_DISAGREE.id) or none
-
-
-@probe("torch logs", source="torch logs")
-def _torch_logs(seen: Seen) -> Answer:
-    return demand("torch's text of the break", "Graph break" in seen.run.log, "none in the log")
-
-
-@probe("graph-break registry", compiled=True)
 def _registry(seen: Seen) -> Answer:
     registry = there(seen.run.records).sources.registry
     if not registry:
@@ -297,7 +265,6 @@ def _registry(seen: Seen) -> Answer:
     return demand(f"{PRINT_BREAK} explained", bool(entry and entry.explanation), f"only {listed(registry)}")
 
 
-@probe("Inductor")
 def _inductor(seen: Seen) -> Answer:
     if not seen.on_cuda:
         there(seen.environment.compiler)
@@ -308,19 +275,16 @@ def _inductor(seen: Seen) -> Answer:
     return "generated compiles once, without fault", got
 
 
-@probe("CUDA-graph log", source="cuda graph log", compiled=True, device="cuda")
 def _cuda_graph_log(seen: Seen) -> Answer:
     logs = there(seen.run.records).logs
     return demand("a recording is logged", any("ecord" in line.text for line in logs), f"{len(logs)} other messages")
 
 
-@probe("CUDA graphs launched", device="cuda")
 def _cuda_graphs(seen: Seen) -> Answer:
     kernels = there(seen.report.kernels)
     return f"{STEPS} launches in {STEPS} steps", f"{there(kernels.graph_launches)} launches in {kernels.steps} steps"
 
 
-@probe("TIMING clock")
 def _clock(seen: Seen) -> Answer:
     timing = there(seen.run.timing)
     clock = "cuda events" if seen.on_cuda else "perf_counter"
@@ -331,7 +295,6 @@ def _clock(seen: Seen) -> Answer:
     )
 
 
-@probe("TRACE")
 def _trace(seen: Seen) -> Answer:
     rows = there(seen.report.kernels).rows
     if seen.on_cuda:
@@ -342,7 +305,6 @@ def _trace(seen: Seen) -> Answer:
     return f"aten::mm {PRODUCTS * STEPS} times", f"aten::mm {products} times"
 
 
-@probe("C++ kernel profile", device="cpu")
 def _cpp_kernels(seen: Seen) -> Answer:
     there(seen.run.kernels)
     kernels = seen.report.kernels
@@ -350,14 +312,12 @@ def _cpp_kernels(seen: Seen) -> Answer:
     return demand("a C++ kernel by name", named, "none")
 
 
-@probe("lines of eager calls", source="eager calls")
 def _eager_calls(seen: Seen) -> Answer:
     products = [origin for origin in there(seen.run.kernel_origins).origins if origin.kernel == "aten.mm"]
     want, got = at_line("at", seen.line["eager call"], {line.line for origin in products for line in origin.lines})
     return f"aten.mm called {PRODUCTS} times {want}", f"aten.mm called {len(products)} times {got}"
 
 
-@probe("lines of library calls")
 def _library_calls(seen: Seen) -> Answer:
     """The generated code calls ATen for a scatter, which torch itself says nothing of."""
     origins = there(seen.run.kernel_origins).origins
@@ -368,7 +328,6 @@ def _library_calls(seen: Seen) -> Answer:
     return at_line("a scatter from", seen.line["library call"], lines)
 
 
-@probe("ceilings of the card")
 def _ceilings(seen: Seen) -> Answer:
     measured = {row.operation for row in there(seen.ceilings).measured if row.per_s and min(row.per_s) > 0}
     wanted = {m.COPY, m.MATMUL}
@@ -377,13 +336,11 @@ def _ceilings(seen: Seen) -> Answer:
     )
 
 
-@probe("HOST")
 def _host(seen: Seen) -> Answer:
     calls = sum(row.calls for row in there(seen.run.host).rows if row.function.endswith("known_work"))
     return f"known_work called {STEPS} times", f"known_work called {calls} times"
 
 
-@probe("STACK")
 def _stacks(seen: Seen) -> Answer:
     """A function of a known name stands under its caller, and its products under it."""
     flame = there(seen.report.flame)
@@ -398,7 +355,6 @@ def _stacks(seen: Seen) -> Answer:
     return want, f"known_work under {'step' if at else 'nothing'}, {products} products in {flame.steps} steps"
 
 
-@probe("MEMORY: syncs", source="syncs")
 def _syncs(seen: Seen) -> Answer:
     records = there(there(seen.run.memory).syncs).records
     read = [r for r in records if r.op == "aten::_local_scalar_dense" and r.frames and not r.compile_id]
@@ -408,7 +364,6 @@ def _syncs(seen: Seen) -> Answer:
     return f"line {seen.line['sync']} reads {STEPS} times", f"line {seen.line['sync']} reads {at} times{also}"
 
 
-@probe("MEMORY: torch.cond")
 def _cond(seen: Seen) -> Answer:
     """A compiled torch.cond reads its predicate, on the CPU as well."""
     records = there(there(seen.run.memory).syncs).records
@@ -416,15 +371,54 @@ def _cond(seen: Seen) -> Answer:
     return at_line("a read by torch.cond at", seen.line["cond"], read)
 
 
-@probe("MEMORY: tensor probe", source="tensor probe")
 def _tensors(seen: Seen) -> Answer:
     graphs = there(there(seen.run.memory).tensors).graphs
     written = {place.frames[0].line for graph in graphs for place in graph.in_place if place.frames}
     return at_line("a write at", seen.line["in-place"], written)
 
 
-@probe("MEMORY: peaks")
 def _peaks(seen: Seen) -> Answer:
     peaks = there(there(seen.run.memory).peaks)
     peak = there(peaks.allocated_bytes if seen.on_cuda else peaks.resident_bytes)
     return demand("a peak above 0 bytes", peak > 0, f"{peak} bytes")
+
+
+# In the order in which they are told.
+PROBES = (
+    Probe("structured trace: graph break", _graph_break, source="structured trace", compiled=True),
+    Probe("structured trace: recompile", _recompile, source="structured trace", compiled=True),
+    Probe(
+        "skip records",
+        lambda seen: at_line(f"{SKIPPED_FRAME.id} at", seen.line["skipped frame"], seen.findings(SKIPPED_FRAME.id)),
+        source="skip records",
+        compiled=True,
+    ),
+    Probe("frame hook", _frames, source="frame hook", compiled=True),
+    Probe("graph hook", _graphs, source="graph hook", compiled=True),
+    Probe(
+        "sources agree",
+        lambda seen: (NO_DISAGREEMENT, seen.messages(SOURCES_DISAGREE.id) or NO_DISAGREEMENT),
+        compiled=True,
+    ),
+    Probe(
+        "torch logs",
+        lambda seen: demand("torch's text of the break", "Graph break" in seen.run.log, "none in the log"),
+        source="torch logs",
+    ),
+    Probe("graph-break registry", _registry, compiled=True),
+    Probe("Inductor", _inductor),
+    Probe("CUDA-graph log", _cuda_graph_log, source="cuda graph log", compiled=True, device="cuda"),
+    Probe("CUDA graphs launched", _cuda_graphs, device="cuda"),
+    Probe("TIMING clock", _clock),
+    Probe("TRACE", _trace),
+    Probe("C++ kernel profile", _cpp_kernels, device="cpu"),
+    Probe("lines of eager calls", _eager_calls, source="eager calls"),
+    Probe("lines of library calls", _library_calls),
+    Probe("ceilings of the card", _ceilings),
+    Probe("HOST", _host),
+    Probe("STACK", _stacks),
+    Probe("MEMORY: syncs", _syncs, source="syncs"),
+    Probe("MEMORY: torch.cond", _cond),
+    Probe("MEMORY: tensor probe", _tensors, source="tensor probe"),
+    Probe("MEMORY: peaks", _peaks),
+)

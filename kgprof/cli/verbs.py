@@ -16,16 +16,20 @@ from kgprof.cli.options import (
     WORKLOAD_ARGS,
     Context,
     Output,
+    Spelt,
+    accepted_option,
     asked_for,
+    device_option,
     format_option,
     hta_option,
     module_option,
     named_once,
     parsed_passes,
     passes_help,
+    quiet_option,
     refuse_unwritable,
+    report_options,
     run_options,
-    sharing_options,
     torch_trace_option,
     traced_options,
     unknown,
@@ -44,23 +48,18 @@ from kgprof.cli.reading import (
     side,
     with_accepted,
 )
-from kgprof.cli.recording import (
-    read_torch_trace,
-    run_here,
-    sigterm_as_ctrl_c,
-)
+from kgprof.cli.recording import read_torch_trace, run_here, sigterm_as_ctrl_c
 from kgprof.cli.writing import (
     add_to_job_summary,
-    complain,
     complain_of_runs,
     emit,
     inform,
-    say_outcome,
+    say,
     to_stdout,
     write_baseline,
     write_report,
 )
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
 from kgprof.reading import layout
@@ -98,8 +97,8 @@ def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         return
     import platform
 
-    text = f"kgprof {__version__} (torch {installed('torch')}, triton {installed('triton')}, Python "
-    to_stdout(f"{text}{platform.python_version()})")
+    packages = ", ".join(f"{package} {installed(package)}" for package in ("torch", "triton"))
+    to_stdout(f"kgprof {__version__} ({packages}, Python {platform.python_version()})")
     ctx.exit()
 
 
@@ -119,7 +118,9 @@ def reported(
     """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
     profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
     page = write_report(folder, profile, recording)
-    complain(profile, recording)
+    complain_of_runs(profile, recording)
+    if profile.exit_code == EXIT_NOTHING_MEASURED:
+        say("nothing was measured", "the report says why")
     if not quiet:
         inform(profile.verdict.text)
     add_to_job_summary(profile, context.job)
@@ -157,14 +158,8 @@ def cli(ctx: click.Context) -> int | None:
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload, callback=named_once)
 @module_option
-@run_options("PROFILE")
-@click.option(
-    "--passes",
-    envvar="KGPROF_PROFILE_PASSES",
-    metavar="PASS,...",
-    callback=parsed_passes,
-    help=passes_help(),
-)
+@run_options
+@click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
 @click.option(
     "--evaluations",
     type=click.IntRange(min=1),
@@ -185,9 +180,8 @@ def cli(ctx: click.Context) -> int | None:
     metavar="PATH",
     help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
 )
-@hta_option("PROFILE")
-@sharing_options
-@verbose_option
+@hta_option
+@report_options
 @click.pass_context
 def profile(
     ctx: click.Context,
@@ -236,31 +230,28 @@ def profile(
 @cli.command("check-graphs", cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload, callback=named_once)
 @module_option
-@run_options("CHECK_GRAPHS")
+@run_options
 @click.option(
     "--max",
     "budgets",
-    envvar="KGPROF_CHECK_GRAPHS_MAX",
+    cls=Spelt,
     multiple=True,
     metavar="[STRATEGY[.MODE]:]METRIC=N",
     help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
     "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
 )
 @click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="Which findings fail that no budget counts.  [default: error]",
+    "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
 )
 @click.option(
     "--backend",
     type=click.Choice(m.BACKENDS),
     help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
 )
-@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@accepted_option
 @click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
-@torch_trace_option("CHECK_GRAPHS")
-@sharing_options
-@verbose_option
+@torch_trace_option
+@report_options
 @click.pass_context
 def check_graphs(
     ctx: click.Context,
@@ -316,7 +307,7 @@ def check_graphs(
     if not quiet:
         inform(f"the report is {report}")
     add_to_job_summary(found, context.job)
-    say_outcome(outputs, found, recording, job=context.job)
+    emit(outputs, found, recording, job=context.job)
     if update_baseline:
         # That file names files as they were recorded, not as a report may show them.
         judged = judged_profile(recordings.load(recording), kernel_kinds())
@@ -327,11 +318,10 @@ def check_graphs(
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report here instead.")
-@torch_trace_option("REPORT")
-@hta_option("REPORT")
-@format_option("REPORT")
-@sharing_options
-@verbose_option
+@torch_trace_option
+@hta_option
+@format_option
+@report_options
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -352,8 +342,6 @@ def report(
                   kgprof report my-run --format markdown
                   kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
-    from kgprof.reading import layout
-
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
     context = ctx.ensure_object(Context)
@@ -382,18 +370,11 @@ def report(
     help="Compare with this trace, or rank by rank with these: microseconds per step by kernel, kind and span. "
     "Repeatable.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    metavar="DIR",
-    help="Where the report goes.  [default: reports/NAME-TIME]",
-)
-@hta_option("TRACE")
-@format_option("TRACE")
-@click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
-@sharing_options
-@verbose_option
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Where the report goes.  [default: reports/NAME-TIME]")
+@hta_option
+@format_option
+@quiet_option
+@report_options
 @click.pass_context
 def trace(
     ctx: click.Context,
@@ -439,7 +420,7 @@ def trace(
 @click.option(
     "--pass",
     "name",
-    envvar="KGPROF_EXPORT_PASS",
+    cls=Spelt,
     type=click.Choice(TRACED_PASSES),
     help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
 )
@@ -481,25 +462,20 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--max-regression",
     "budgets",
-    envvar="KGPROF_COMPARE_MAX_REGRESSION",
+    cls=Spelt,
     multiple=True,
     metavar="METRIC=PERCENT",
     help="How much worse a metric may be, of what base has: step, evaluation, unit, peak-allocated, kernels-a-step ... "
     "Repeatable.  [default: step=5%, evaluation=5%]",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="Which new findings fail.  [default: warning]",
-)
+@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")
 @click.option(
     "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
 )
-@click.option("--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]")
+@accepted_option
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json there.")
-@format_option("COMPARE")
-@sharing_options
-@verbose_option
+@format_option
+@report_options
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -540,7 +516,7 @@ def compare(
     if output is not None:
         context.folder = output
         inform(f"the report is {write_report(output, found, recording)}")
-    say_outcome(outputs, found, recording, job=context.job)
+    emit(outputs, found, recording, job=context.job)
     return found.exit_code
 
 
@@ -590,13 +566,7 @@ def schema() -> int:
 
 
 @cli.command()
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default=DEFAULTS.device,
-    show_default=True,
-    help="auto is cuda where torch sees a GPU.",
-)
+@device_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @verbose_option
@@ -640,18 +610,16 @@ def explain(rule: str | None, form: str) -> int:
     if rule is None:
         to_stdout("\n".join(f"{known.id}  {known.name:<28} {known.summary}" for known in RULES))
         return EXIT_OK
-    for known in RULES:
-        if rule.upper() == known.id or rule.lower() == known.name:
-            to_stdout(
-                f"{known.id} {known.name} ({known.level})\n\n{known.summary}\n\n"
-                f"Why\n  {known.why}\n\nExample\n  {known.example}\n\nWhat to do\n  {known.remedy}"
-            )
-            return EXIT_OK
-    names = [name for known in RULES for name in (known.id, known.name)]
-    raise UsageError(
-        unknown("rule", rule, names, near=rule.upper() if rule[:3].lower() == "kgp" else rule.lower()),
-        hint="`kgprof explain` lists them all",
+    named = {name: known for known in RULES for name in (known.id, known.name)}
+    name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
+    if name not in named:
+        raise UsageError(unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
+    shown = named[name]
+    to_stdout(
+        f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
+        f"Why\n  {shown.why}\n\nExample\n  {shown.example}\n\nWhat to do\n  {shown.remedy}"
     )
+    return EXIT_OK
 
 
 @cli.command("ci-init")
@@ -676,7 +644,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.ci_init import PATHS, Wanted, refuse_to_replace, workflow
+    from kgprof.cli.ci_init import PATHS, refuse_to_replace, workflow
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
@@ -685,7 +653,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
         refuse_to_replace(path)
     torch = installed("torch").partition("+")[0]
     pinned = torch if torch[:1].isdecimal() else ""
-    text = workflow(Wanted(place=place, workload=workload, torch=pinned, path=path))
+    text = workflow(place, workload=workload, torch=pinned, path=path)
     store.write_export(path, text.encode())
     to_stdout(str(path))
     return EXIT_OK

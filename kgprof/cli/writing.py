@@ -13,7 +13,7 @@ import click
 from kgprof import model as m
 from kgprof.cli.ci import Job, inert
 from kgprof.cli.options import Output
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, UsageError
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
 from kgprof.progress import discard, tell
 from kgprof.wording import plural
 
@@ -125,8 +125,10 @@ def inform(text: str) -> None:
     tell(inert(f"kgprof: {text}"))
 
 
-def emit(outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, otherwise: str, job: Job) -> None:
-    """Files first; on stdout the one format that was asked for there, or else one line.
+def emit(
+    outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, job: Job, otherwise: str | None = None
+) -> None:
+    """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the text.
 
     A job that takes commands from its log gets none that a run wrote.
     """
@@ -141,6 +143,8 @@ def emit(outputs: Sequence[Output], profile: m.Profile, recording: Path | None, 
         text = rendered(output.form, profile, recording, None)
         if job.parses_log:
             text = inert_document(text, render.by_name(output.form).suffix)
+    if text is None:
+        text = render.by_name("text").render(profile)
     if text:
         to_stdout(text)
 
@@ -166,14 +170,8 @@ def to_stdout(text: str) -> None:
         ) from error
 
 
-def complain(profile: m.Profile, recording: Path) -> None:
-    """One error a run that did not end well, and one when nothing was measured."""
-    complain_of_runs(profile, recording)
-    if profile.exit_code == EXIT_NOTHING_MEASURED:
-        say("nothing was measured", "the report says why")
-
-
 def complain_of_runs(profile: m.Profile, recording: Path) -> None:
+    """One error a run that did not end well, and one a round."""
     from kgprof.reading import layout
 
     for run in profile.runs:
@@ -184,15 +182,6 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
     for run in profile.runs:
         for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
             say(f"{run.key.slug}: {lost}", f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}")
-
-
-def say_outcome(outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, job: Job) -> None:
-    """The gate's text on stdout, unless another format was asked for there."""
-    from kgprof import render
-
-    to_files_only = all(output.path is not None for output in outputs)
-    otherwise = render.by_name("text").render(profile) if to_files_only else ""
-    emit(outputs, profile, recording, otherwise=otherwise, job=job)
 
 
 def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool) -> int:

@@ -19,10 +19,14 @@ from kgprof.collectors import (
     device_idle,
     disagreements,
     graph_breaks,
+    input_pipeline,
+    matmul_precision,
     mutations,
+    optimizer_steps,
     recompiles,
     results,
     skipped_frames,
+    small_cuda_graphs,
     syncs,
 )
 from kgprof.collectors.coverage import measured
@@ -59,6 +63,10 @@ COLLECTORS: tuple[Collector, ...] = (
     mutations,
     syncs,
     device_idle,
+    matmul_precision,
+    input_pipeline,
+    optimizer_steps,
+    small_cuda_graphs,
     break_even,
     disagreements,
 )

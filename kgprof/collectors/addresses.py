@@ -232,10 +232,8 @@ def _once(values: Iterable[str]) -> tuple[str, ...]:
 
 def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[AddressChange]:
     """A line that rebinds several buffers is one event."""
-    for group in grouped(
-        (buffer for buffer in buffers if buffer.calls),
-        lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name),
-    ):
+    moved = (buffer for buffer in buffers if buffer.calls)
+    for group in grouped(moved, lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name)):
         lines = group[0].lines
         first = lines[0] if lines else None
         yield AddressChange(
@@ -291,28 +289,22 @@ def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.F
     inside = 0
     for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
         inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
-    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, _took(run, steps)
-
-
-def _took(run: RunEvidence, steps: int) -> m.FindingCost | m.Skipped:
-    copied = run.once(input_copies_in_trace)
-    if isinstance(copied, m.Skipped):
-        return copied
-    if not copied.count:
-        return m.Skipped(reason="TRACE shows no copy on the device before a replay")
-    what = "copies before each replay took, on the device"
-    return m.FindingCost(
-        value=copied.total_us / steps, unit="us/step", what=what, measured_in=(m.PassName.TRACE,), samples=steps
-    )
+    took, what = run.once(input_copies_in_trace), "copies before each replay took, on the device"
+    cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no copy on the device before a replay")
+    if isinstance(took, m.Skipped):
+        cost = took
+    elif took.count:
+        each, traced_in = took.total_us / steps, (m.PassName.TRACE,)
+        cost = m.FindingCost(value=each, unit="us/step", what=what, measured_in=traced_in, samples=steps)
+    return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, cost
 
 
 # ---------------------------------------------------------------- findings
 
 
 def diagnose(events: tuple[Event, ...]) -> tuple[m.Finding, ...]:
-    found = [_moved(event) for event in events if isinstance(event, AddressChange)]
-    found += [_copied_finding(event) for event in events if isinstance(event, CopiedInput)]
-    return tuple(found)
+    moved = (_moved(event) for event in events if isinstance(event, AddressChange))
+    return (*moved, *(_copied_finding(event) for event in events if isinstance(event, CopiedInput)))
 
 
 def _moved(event: AddressChange) -> m.Finding:
@@ -322,13 +314,11 @@ def _moved(event: AddressChange) -> m.Finding:
     taken = f", input{'s' if several else ''} of {', '.join(event.functions)}," if event.functions else ""
     what = f"{buffers if event.declared else ''}{names}{taken}"
     serious = event.declared or event.cuda_graphs or event.carried
-    why = "new memory"
+    why = "new memory; which operation allocated it was not observed"
     if event.carried:
-        why += f", made by compiled graph {', '.join(event.carried)}{' in an earlier call' if event.functions else ''}"
-    else:
-        why += "; which operation allocated it was not observed"
-    if event.related:
-        why += "; it is bound on more than one line"
+        earlier = " in an earlier call" if event.functions else ""
+        why = f"new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
+    why += "; it is bound on more than one line" if event.related else ""
     return m.Finding(
         rule=UNSTABLE.id,
         level=m.Level.WARNING if serious else m.Level.NOTE,
@@ -342,17 +332,16 @@ def _moved(event: AddressChange) -> m.Finding:
 
 
 def _copied_finding(event: CopiedInput) -> m.Finding:
-    names, size = ", ".join(event.names), f"{event.size_bytes:,} bytes"
-    functions = ", ".join(event.functions)
+    names, size, functions = ", ".join(event.names), f"{event.size_bytes:,} bytes", ", ".join(event.functions)
+    message, proven = f"the CUDA graph of {functions} copies {names} before each replay: {size}", False
     if not event.on_cuda:
         message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"
+    elif isinstance(event.copies_per_step, m.Skipped):
+        message += f" (by torch's rule; copies were not observed: {event.copies_per_step.reason})"
+    elif event.copies_per_step > 0:
+        proven = True
     else:
-        message = f"the CUDA graph of {functions} copies {names} before each replay: {size}"
-        if isinstance(event.copies_per_step, m.Skipped):
-            message += f" (by torch's rule; copies were not observed: {event.copies_per_step.reason})"
-        elif not event.copies_per_step:
-            message += " (by torch's rule; TRACE shows no copy in a compiled region)"
-    proven = event.on_cuda and not isinstance(event.copies_per_step, m.Skipped) and event.copies_per_step > 0
+        message += " (by torch's rule; TRACE shows no copy in a compiled region)"
     return m.Finding(
         rule=COPIED.id,
         level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,

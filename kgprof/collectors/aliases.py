@@ -103,16 +103,8 @@ COND = m.Rule(
 )
 RULES = (OUTPUT_INPUT, OUTPUTS, OVERLAPPING, COND)
 
-IDENTITY, VIEW, UNKNOWN, REPLAY, INPUTS, INTERNAL, ALIASING, MUTATION = (
-    "identity",
-    "view",
-    "unknown",
-    "replay",
-    "inputs",
-    "internal",
-    "aliasing",
-    "mutation",
-)
+IDENTITY, VIEW, UNKNOWN, REPLAY = "identity", "view", "unknown", "replay"
+INPUTS, INTERNAL, ALIASING, MUTATION = "inputs", "internal", "aliasing", "mutation"
 _KINDS = {"the same tensor": IDENTITY, "unknown": UNKNOWN}
 
 # torch's own ids of what it refuses in a branch, in its registry of graph breaks.
@@ -174,49 +166,33 @@ def _joined(events: list[Alias]) -> Alias:
 
 
 def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
-    """Only of a graph that ends its function: what another one gives out is no result of the program's."""
+    """Only of a graph that ends its function: what another one gives out is no result of the program's. An input with
+    an origin is something of the program's, or lies in it."""
     if not graph.returns:
         return
-    from_inputs: dict[str, str] = {}  # output -> the input that it lies in
+    shared: list[tuple[int | None, str, str, str, int]] = []  # input, its source, what is said of it, kind, calls
+    from_inputs = set()
     for overlap in graph.overlaps:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
-        if (kind, other) == ("input", "output") and _counts(tensors, graph, index) and (found := relation(overlap)):
-            from_inputs.setdefault(overlap.right, overlap.left)
-            yield _of_input(tensors, graph, index, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap)
+        if (kind, other) != ("input", "output"):
+            continue
+        if (source := tensors.origin(graph, graph.inputs[index])) and (found := relation(overlap)):
+            from_inputs.add(overlap.right)
+            shared.append((index, source, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap.runs))
     names = [tensor.name for tensor in graph.inputs]
     for name in graph.returned_inputs:
         place = names.index(name) if name in names else None
-        if tensors.is_users(graph, name) if place is None else _counts(tensors, graph, place):
-            yield _of_input(tensors, graph, place, "it is returned as it is", IDENTITY, None, name=name)
-    yield from _two_outputs(tensors, graph, set(from_inputs))
-
-
-def _counts(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> bool:
-    """Whether sharing memory with this input is sharing it with something of the program's."""
-    return bool(tensors.origin(graph, graph.inputs[index]))
-
-
-def _of_input(
-    tensors: RunTensors,
-    graph: m.WatchedGraph,
-    index: int | None,
-    words: str,
-    kind: str,
-    overlap: m.Overlap | None,
-    *,
-    name: str = "",
-) -> Alias:
-    written = index is not None and is_written(graph, index)
-    source = tensors.origin(graph, graph.inputs[index]) if index is not None else name
-    return _alias(
-        tensors,
-        graph,
-        OUTPUT_INPUT,
-        kind,
-        f"{said(source)}: {words}",
-        serious=written or bool(graph.cuda_graphs),
-        calls=overlap.runs if overlap else graph.runs,
-    )
+        if place is not None:
+            source = tensors.origin(graph, graph.inputs[place])
+        else:
+            source = name if tensors.is_users(graph, name) else ""
+        if source:
+            shared.append((place, source, "it is returned as it is", IDENTITY, graph.runs))
+    for place, source, words, kind, calls in shared:
+        serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs)
+        pair = f"{said(source)}: {words}"
+        yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
+    yield from _two_outputs(tensors, graph, from_inputs)
 
 
 def _two_outputs(tensors: RunTensors, graph: m.WatchedGraph, from_inputs: set[str]) -> Iterator[Alias]:
@@ -289,29 +265,24 @@ def _alias(
 # ---------------------------------------------------------------- torch.cond
 
 
-def _refused(evidence: Evidence) -> Iterator[Alias]:
-    """One event a line of torch.cond, from the frames whose compilation raised and from a run that ended so."""
-    events = (*_raised_in_compile(evidence), *_ended_the_run(evidence))
-    yield from (same[0] for same in grouped(events, lambda event: (event.run, line_of(event.location))))
-
-
-def _raised_in_compile(evidence: Evidence) -> Iterator[Alias]:
+def _refused(evidence: Evidence) -> list[Alias]:
+    """One event a line of torch.cond, from the frames whose compilation raised and from runs that ended so: at the line
+    that torch quotes of the user's stack, else at the compiled function's, or in an eager call at the traceback's."""
+    events = []
     for trace in evidence.compilers:
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
                 place = _line_in(trace.source, row.text.partition(_USER_CODE)[2])
                 place = place or (trace.source.innermost(compiled.stack) if compiled else None)
-                yield _cond(trace.run, trace.source, kind, place, row.text)
-
-
-def _ended_the_run(evidence: Evidence) -> Iterator[Alias]:
-    """At the line that torch quotes of the user's stack, else, in an eager call, of Python's traceback."""
+                events.append(_cond(trace.run, trace.source, kind, place, row.text))
     for run in evidence.runs:
-        text, source = run.record.exit.traceback, run.source
+        text = run.record.exit.traceback
         if run.record.exit.outcome == "raised" and (kind := refused_branch(text)):
             raising, _, quoted = text.partition(_USER_CODE)
-            yield _cond(run.key, source, kind, _line_in(source, quoted) or _line_in(source, raising), text)
+            place = _line_in(run.source, quoted) or _line_in(run.source, raising)
+            events.append(_cond(run.key, run.source, kind, place, text))
+    return [same[0] for same in grouped(events, lambda event: (event.run, line_of(event.location)))]
 
 
 def refused_branch(text: str) -> str:
@@ -323,28 +294,22 @@ def refused_branch(text: str) -> str:
 
 def _line_in(source: SourceText, stack: str) -> m.Location | None:
     """The innermost line of the project in a stack that is quoted outermost first."""
-    return source.innermost(
-        tuple(
-            m.Location(file=found["file"], line=int(found["line"]), function=found["function"])
-            for found in _FILE_LINE.finditer(stack)
-        )
-    )
+    lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(stack))
+    return source.innermost(tuple(m.Location(file=file, line=int(line), function=name) for file, line, name in lines))
 
 
 def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str) -> Alias:
-    function = place.function if place else ""
     words = "returns an operand, a view of one, or one tensor twice" if kind == ALIASING else "writes to an operand"
-    lines = source.branches(place, "cond") if place else ()
     return Alias(
         run=run,
         rule=COND.id,
         kind=kind,
-        function=function,
+        function=place.function if place else "",
         location=place,
         pairs=(f"a branch of torch.cond {words}",),
         serious=True,
         identity="\0".join(source.identity(place)),
-        related=lines,
+        related=source.branches(place, "cond") if place else (),
         detail=text[text.find("Encountered") if "Encountered" in text else 0 :].partition(_USER_CODE)[0].strip(),
         calls=1,
     )

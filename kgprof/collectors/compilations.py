@@ -45,14 +45,8 @@ COMPILE_FAILED = m.Rule(
 )
 RULES = (COMPILE_FAILED,)
 
-CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING = (
-    "capture_s",
-    "frontend_s",
-    "scheduling_s",
-    "code_generation_s",
-    "machine_code_s",
-    "caching_s",
-)
+CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
+CODE, MACHINE, CACHING = "code_generation_s", "machine_code_s", "caching_s"
 # The names are the same in torch 2.11 to 2.13.
 STAGE_OF = {
     "dynamo": CAPTURE,
@@ -100,30 +94,22 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
         seconds, why = {}, f"a record of its spans could not be read: {error}"
     rows = []
     for compiled in trace.compiled:
-        if compiled.metrics:
-            stages = _stages(seconds.get((id(compiled), False)), why)
-            rows.append(_row(trace, compiled, compiled.metrics, stages))
-        for metrics in compiled.backward:
-            rows.append(_row(trace, compiled, metrics, _stages(seconds.get((id(compiled), True)), why)))
+        for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
+            backward, frame = metrics is not compiled.metrics, compiled.frame
+            name, duration_us = frame.function if frame else "", metrics.get("duration_us")
+            unknown = m.Skipped(reason="torch gave no duration_us")
+            row = m.Compilation(
+                compile_id=compiled.compile_id,
+                function=f"{name} (backward)" if backward else name,
+                location=f"{frame.file}:{frame.line}" if frame else "",
+                duration_s=unknown if duration_us is None else duration_us / 1e6,
+                fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+                call=compiled.call if trace.calls else None,
+                operators=metrics.get("graph_op_count"),
+                stages=_stages(seconds.get((id(compiled), backward)), why),
+            )
+            rows.append(row)
     return tuple(rows)
-
-
-def _row(
-    trace: RunTrace, compiled: Compiled, metrics: Mapping[str, Any], stages: m.CompileStages | m.Skipped
-) -> m.Compilation:
-    backward = metrics is not compiled.metrics
-    frame, duration_us = compiled.frame, metrics.get("duration_us")
-    name = frame.function if frame else ""
-    return m.Compilation(
-        compile_id=compiled.compile_id,
-        function=f"{name} (backward)" if backward else name,
-        location=f"{frame.file}:{frame.line}" if frame else "",
-        duration_s=m.Skipped(reason="torch gave no duration_us") if duration_us is None else duration_us / 1e6,
-        fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-        call=compiled.call if trace.calls else None,
-        operators=metrics.get("graph_op_count"),
-        stages=stages,
-    )
 
 
 def _stages(seconds: Mapping[str, float] | None, why_none: str) -> m.CompileStages | m.Skipped:
@@ -206,11 +192,13 @@ def _failed(
 ) -> FailedCompile:
     metrics = compiled.metrics if compiled else {}
     definition = trace.source.definition(file, first_line, function)
-    refused = _refused_line(trace, metrics)
-    if trace.source.project.holds(file):
-        location: m.Location | None = refused or definition
-    else:
-        location = refused or (trace.source.innermost(compiled.stack) if compiled else None)
+    project, location = trace.source.project, trace.source.innermost(compiled.stack) if compiled else None
+    if project.holds(file):
+        location = definition
+    # The line that torch was tracing when it gave up, where that is the project's.
+    refused, line = str(metrics.get("fail_user_frame_filename") or ""), metrics.get("fail_user_frame_lineno")
+    if refused and line and project.holds(refused):
+        location = trace.source.at(refused, int(line))
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
     where = trace.source.identity(location)[:2] or (user_function(function),)
@@ -223,14 +211,6 @@ def _failed(
         calls=(call,),
         identity="\0".join((*where, error, cause.gb_id or cause.kind)),
     )
-
-
-def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> m.Location | None:
-    """The line that torch was tracing when it gave up, where that is the project's."""
-    file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-    if not file or not line or not trace.source.project.holds(str(file)):
-        return None
-    return trace.source.at(str(file), int(line))
 
 
 def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:

@@ -59,23 +59,17 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 
 
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
-    recording = evidence.recording
-    options = recording.header.options
+    options = evidence.recording.header.options
     events = []
-    for run in recording.runs:
+    for run in evidence.recording.runs:
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
+        compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
+        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
+            compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
         timed = None if not_asked else has_time
-        events.append(CoverageEvent(run=run.key, timed=timed, compilations=_compilations(run.compile)))
+        events.append(CoverageEvent(run=run.key, timed=timed, compilations=compilations))
     return tuple(events)
-
-
-def _compilations(compiled: m.CompilePass | m.Skipped) -> int | None:
-    if isinstance(compiled, m.Skipped):
-        return None
-    if not compiled.compilations and compiled.capture_unavailable:
-        return None  # an empty list from a torch whose hook is missing says nothing
-    return len(compiled.compilations)
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -84,9 +78,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:
         words = "mode {} was asked for, and nothing was compiled"
-        return tuple(
-            _finding(m.Level.WARNING, event.run, words.format(event.run.mode), "not-compiled") for event in missing
-        )
+        each = ((event.run, words.format(event.run.mode)) for event in missing)
+        return tuple(_finding(m.Level.WARNING, run, message, "not-compiled") for run, message in each)
     if any(event.compilations != 0 for event in events):
         return ()
     timed = all(event.timed is not None for event in events)
@@ -95,10 +88,5 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(level: m.Level, run: m.RunKey | None, message: str, identity: str) -> m.Finding:
-    return m.Finding(
-        rule=NOTHING_MEASURED.id,
-        level=level,
-        message=message,
-        run=run,
-        fingerprint=fingerprint(NOTHING_MEASURED.id, run, identity),
-    )
+    rule = NOTHING_MEASURED.id
+    return m.Finding(rule=rule, level=level, message=message, run=run, fingerprint=fingerprint(rule, run, identity))

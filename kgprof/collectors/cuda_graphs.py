@@ -12,7 +12,7 @@ that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -114,12 +114,8 @@ REGION = "Torch-Compiled Region: "  # and the compile id
 NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
-_SKIP, _PARTITIONS, _NODE, _RECORD = (
-    "log_cudagraph_skip_and_bump_counter",
-    "_log_graph_partitions",
-    "_log_non_cudagraphable_node",
-    "record_function",
-)
+_SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
+_NODE, _RECORD = "_log_non_cudagraphable_node", "record_function"
 _COUNTS = re.compile(r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable")
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
@@ -201,33 +197,32 @@ def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
 def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     on_cuda = run.whole.device == "cuda"
     traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
-    columns = traced if isinstance(traced, m.Skipped) else traced.columns
     per_step: float | m.Skipped
-    if isinstance(columns, m.Skipped):
-        per_step = columns
+    if isinstance(traced, m.Skipped):
+        per_step, replayed = traced, []
     else:
         assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
-        per_step = int(_named(columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
+        per_step = int(_named(traced.columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
+        replayed = list(_replayed(trace, traced.columns))
+    recorded = tuple(_recorded(trace)) if on_cuda else ()
+    skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
+    would_skip = () if on_cuda else tuple(_written_inputs(trace))
+    placed = (event.location for events in (skips, partitions, would_skip, replayed, recorded) for event in events)
     # What Inductor was told at each graph; the mode alone where the graph hook was not there.
     asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
-    found = CudaGraphs(
+    return CudaGraphs(
         run=run.key,
         requested=any(asked) if asked else run.key.mode in MODES,
         graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
         launches_per_step=per_step,
-        recorded=tuple(_recorded(trace)) if on_cuda else NOT_ON_CPU,
-        skips=tuple(_skips(trace)) if on_cuda else (),
-        partitions=tuple(_partitions(trace)) if on_cuda else (),
-        would_skip=() if on_cuda else tuple(_written_inputs(trace)),
+        recorded=recorded if on_cuda else NOT_ON_CPU,
+        skips=skips,
+        partitions=partitions,
+        would_skip=would_skip,
         steady_from=trace.steady_from,
-        replayed=() if isinstance(columns, m.Skipped) else tuple(_replayed(trace, columns)),
+        replayed=tuple(replayed),
+        identities={place: "\0".join(trace.source.identity(place)) for place in {*placed} if place},
     )
-    recorded = () if isinstance(found.recorded, m.Skipped) else found.recorded
-    told: tuple[Skip | Partitioning | WrittenInput | Replayed | Recorded, ...]
-    told = (*found.skips, *found.partitions, *found.would_skip, *found.replayed, *recorded)
-    places = {one.location for one in told if one.location}
-    identities = {place: "\0".join(trace.source.identity(place)) for place in places}
-    return msgspec.structs.replace(found, identities=identities)
 
 
 def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
@@ -265,9 +260,8 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
         key = (place.file, place.line, reason) if place else (message.compile_id, reason)
         if key not in seen:
             seen.add(key)
-            yield Skip(
-                compile_id=message.compile_id, location=place, reason=reason, text=message.text, call=message.call
-            )
+            of = message.compile_id
+            yield Skip(compile_id=of, location=place, reason=reason, text=message.text, call=message.call)
 
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
@@ -279,21 +273,16 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
         elif message.function in (_PARTITIONS, _NODE) and groups:
             groups[-1].append(message)
     for head, *rest in groups:
-        yield _partitioning(trace, head, [message.text for message in rest])
-
-
-def _partitioning(trace: RunTrace, head: m.LogLine, rest: Sequence[str]) -> Partitioning:
-    counts = _COUNTS.search(head.text)
-    assert counts is not None  # the group begins with it
-    found = [match["reason"] for text in rest if (match := _NODE_REASON.fullmatch(text.strip()))]
-    place = _place_in(trace, "\n".join(rest))
-    return Partitioning(
-        compile_id=head.compile_id,
-        graphed=int(counts[2]),
-        not_graphed=int(counts[3]),
-        reasons=tuple(dict.fromkeys(found)),
-        location=place or _place_of_id(trace, head.compile_id, head.call),
-    )
+        counts, texts = _COUNTS.search(head.text), [message.text for message in rest]
+        assert counts is not None  # the group begins with it
+        found = [match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))]
+        yield Partitioning(
+            compile_id=head.compile_id,
+            graphed=int(counts[2]),
+            not_graphed=int(counts[3]),
+            reasons=tuple(dict.fromkeys(found)),
+            location=_place_in(trace, "\n".join(texts)) or _place_of_id(trace, head.compile_id, head.call),
+        )
 
 
 def _recorded(trace: RunTrace) -> Iterator[Recorded]:
@@ -328,10 +317,8 @@ def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
 
 
 def _place_in(trace: RunTrace, text: str) -> m.Location | None:
-    stack = tuple(
-        m.Location(file=found["file"], line=int(found["line"]), function=found["function"] or "")
-        for found in _FILE_LINE.finditer(text)
-    )
+    lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(text))
+    stack = tuple(m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines)
     return trace.source.innermost(stack)
 
 
@@ -383,8 +370,7 @@ def _left_out(event: CudaGraphs) -> Iterator[m.Finding]:
         if one.kernels > 0 and one.launches < one.runs:
             name = one.location.function if one.location else f"compilation {one.compile_id}"
             said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
-            of = "each of its" if not one.launches else f"{one.runs - one.launches} of its"
-            runs = f"{of} {plural(one.runs, 'run')}"
+            runs = f"{one.runs - one.launches if one.launches else 'each'} of its {plural(one.runs, 'run')}"
             message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
             identity = f"{name} {one.compile_id.partition('/')[2]}"
             yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
@@ -394,13 +380,9 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     """Recordings in steady state of a compilation that had been recorded before."""
     if isinstance(event.recorded, m.Skipped):
         return
-    seen: set[str] = set()
-    late = []
-    for one in event.recorded:
-        if one.compile_id in seen and one.call >= event.steady_from:
-            late.append(one)
-        seen.add(one.compile_id)
-    for recorded in grouped(late, lambda one: one.compile_id):
+    again = (recordings[1:] for recordings in grouped(event.recorded, lambda one: one.compile_id))
+    late = ([one for one in recordings if one.call >= event.steady_from] for recordings in again)
+    for recorded in filter(None, late):
         first = recorded[0]
         name = first.location.function if first.location else "a compiled graph"
         times = f"{len(recorded)} times" if len(recorded) > 1 else "once"

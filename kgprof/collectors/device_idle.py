@@ -112,12 +112,9 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     if not step_us:
         return
     found = run.once(kernels.of_trace)
-    if (
-        isinstance(found, m.Skipped)
-        or found.device != "cuda"
-        or not found.steps
-        or isinstance(found.launches, m.Skipped)
-    ):
+    if isinstance(found, m.Skipped) or isinstance(found.launches, m.Skipped):
+        return
+    if found.device != "cuda" or not found.steps:
         return
     yield DeviceTime(
         run=run.key,
@@ -143,10 +140,8 @@ def _finding(event: DeviceTime) -> m.Finding:
     if event.launches:
         each = event.step_us / event.launches
         message = f"{idle}: {work}, with {event.launches:,.1f} launches, one every {each:,.1f} us"
-    lines = [
-        f"step: median of {event.samples:,} steps, TIMING",
-        f"work and launches: mean of {event.steps:,} steps, TRACE",
-    ]
+    taken = f"step: median of {event.samples:,} steps, TIMING"
+    lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
     if event.host_spans:
         lines.append("while the device waited the host was in, under the profiler:")
     lines += [f"  {span.total_us / event.steps:,.1f} us a step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]]
@@ -164,4 +159,18 @@ def _finding(event: DeviceTime) -> m.Finding:
             measured_in=(m.PassName.TIMING, m.PassName.TRACE),
             samples=event.samples,
         ),
+        saves=_saving(event) if rule is LAUNCH_BOUND else m.Skipped(reason="which of its reasons would go is unknown"),
+        fix=_FIXES.get(event.run.mode, "") if rule is LAUNCH_BOUND else "",
+    )
+
+
+# Where there are no graphs yet; with them the launches that are left are another finding's.
+_FIXES = dict.fromkeys((m.EAGER, "default"), 'torch.compile(..., mode="reduce-overhead")')
+
+
+def _saving(event: DeviceTime) -> m.Saving:
+    return m.Saving(
+        us_per_step=event.idle_us,
+        how="the step's GPU idle time",
+        measured_in=(m.PassName.TIMING, m.PassName.TRACE),
     )

@@ -107,7 +107,7 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
             location = recompiles.place_of(trace, compiled) if compiled else None
             witness, silent = (TRACE, other) if name in traced else (other, TRACE)
             message = f"the {witness} has compilation {name}, and the {silent} does not"
-            yield _disagreement(trace, fact, location, message)
+            yield _disagreement(trace.run, fact, location, message, *trace.source.identity(location), message)
 
 
 def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
@@ -119,12 +119,11 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
         for row in trace.all.frames
         if is_resumed(row.function) and trace.source.project.holds(row.file)
     }
-    for place, row in resumed.items():
-        if place not in named:
-            location = trace.source.at(row.file, row.first_line, row.function)
-            function = user_function(row.function)
-            message = f"the {FRAMES} saw {function} go on behind this line, and the {TRACE} has no break there"
-            yield _disagreement(trace, "graph breaks", location, message)
+    for row in (row for place, row in resumed.items() if place not in named):
+        location = trace.source.at(row.file, row.first_line, row.function)
+        function = user_function(row.function)
+        message = f"the {FRAMES} saw {function} go on behind this line, and the {TRACE} has no break there"
+        yield _disagreement(trace.run, "graph breaks", location, message, *trace.source.identity(location), message)
 
 
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
@@ -139,11 +138,9 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
             said = f"torch's log has it skipped, and its {one.runs} runs in TRACE have {one.launches} cudaGraphLaunch"
         if said:
             name = one.location.function if one.location else f"compilation {one.compile_id}"
+            identity = name, one.compile_id.partition("/")[2], said.partition(",")[0]
             message = f"of the CUDA graph of {name}, {said}"
-            identity = "\0".join(("CUDA graphs", name, one.compile_id.partition("/")[2], said.partition(",")[0]))
-            yield Disagreement(
-                run=event.run, fact="CUDA graphs", location=one.location, message=message, identity=identity
-            )
+            yield _disagreement(event.run, "CUDA graphs", one.location, message, *identity)
 
 
 def _reads(run: RunEvidence) -> Iterator[Disagreement]:
@@ -162,19 +159,10 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             if record.op == READ if record.source == DISPATCH else called_function(record.expression) == "item":
                 certain[record.source][own.file, own.line] = own
     for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
-        for place, frame in certain[witness].items():
-            if place not in seen[silent]:
-                location = source.at(frame.file, frame.line, frame.function)
-                said = (
-                    f"the {SAID[witness]} saw this line make a number of a CUDA tensor, and the {SAID[silent]} did not"
-                )
-                yield Disagreement(
-                    run=run.key,
-                    fact="reads",
-                    location=location,
-                    message=said,
-                    identity="\0".join(("reads", *source.identity(location), said)),
-                )
+        for frame in (frame for place, frame in certain[witness].items() if place not in seen[silent]):
+            location = source.at(frame.file, frame.line, frame.function)
+            said = f"the {SAID[witness]} saw this line make a number of a CUDA tensor, and the {SAID[silent]} did not"
+            yield _disagreement(run.key, "reads", location, said, *source.identity(location), said)
 
 
 def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
@@ -182,27 +170,22 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
 
     Another process and other steps: what happens in every fifth step may happen in three steps of twenty, or in four.
     """
-    memory = run.record.memory
-    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
+    memory, trace = run.record.memory, run.trace(m.PassName.TRACE)
+    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or isinstance(trace, m.Skipped):
         return
-    trace = run.trace(m.PassName.TRACE)
-    if memory.capture_unavailable or memory.syncs.left_out or isinstance(trace, m.Skipped):
+    if memory.capture_unavailable or memory.syncs.left_out:
         return  # the breakdown says so
     steps = timeline.profiler_steps(trace.columns)
     waited = launches.waits(trace.columns, steps) / max(1, len(steps))
     seen = syncs.syncs_per_step(events, run.key)
     if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
-        said = (
-            f"the hooks saw {seen:g} reads or waits a step, and the trace has {waited:g} calls in which the host waits"
-        )
-        yield Disagreement(run=run.key, fact="waits", location=None, message=said, identity="waits")
+        calls = f"the trace has {waited:g} calls in which the host waits"
+        yield _disagreement(run.key, "waits", None, f"the hooks saw {seen:g} reads or waits a step, and {calls}")
 
 
-def _disagreement(trace: RunTrace, fact: str, location: m.Location | None, message: str) -> Disagreement:
-    where = trace.source.identity(location)
-    return Disagreement(
-        run=trace.run, fact=fact, location=location, message=message, identity="\0".join((fact, *where, message))
-    )
+def _disagreement(run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str) -> Disagreement:
+    where = "\0".join((fact, *identity))
+    return Disagreement(run=run, fact=fact, location=location, message=message, identity=where)
 
 
 def diagnose(events: tuple[Disagreement, ...]) -> tuple[m.Finding, ...]:

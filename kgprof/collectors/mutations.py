@@ -67,33 +67,29 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
     for graph in tensors.tensors.graphs:
+        definition = tensors.definition(graph)
         for index, tensor in enumerate(graph.inputs):
-            if is_written(graph, index) and not is_gradient(tensor.name) and tensors.origin(graph, tensor):
-                yield from _writes(tensors, graph, index)
-
-
-def _writes(tensors: RunTensors, graph: m.WatchedGraph, index: int) -> Iterator[Mutation]:
-    tensor = graph.inputs[index]
-    name = tensors.origin(graph, tensor)
-    giver, given = tensors.giver(graph, name)
-    fixed = (given or tensor).static
-    definition = tensors.definition(graph)
-    operators: dict[m.Location | None, list[str]] = {}
-    for write in graph.in_place:
-        if write.input == index:
-            operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
-    for place, written in (operators or {definition: []}).items():
-        yield Mutation(
-            run=tensors.key,
-            function=definition.function if definition else graph.function,
-            location=place,
-            names=(said(name),),
-            operators=tuple(dict.fromkeys(written)),
-            kind=FIXED if fixed else ARGUMENT if tensors.is_argument(giver, name) else CAPTURED,
-            cuda_graphs=bool(graph.cuda_graphs),
-            calls=len({call for held in tensor.held for call in held.written}),
-            identity="\0".join(tensors.source.identity(place)),
-        )
+            name = tensors.origin(graph, tensor)
+            if not name or is_gradient(tensor.name) or not is_written(graph, index):
+                continue
+            giver, given = tensors.giver(graph, name)
+            kind = FIXED if (given or tensor).static else ARGUMENT if tensors.is_argument(giver, name) else CAPTURED
+            operators: dict[m.Location | None, list[str]] = {}
+            for write in graph.in_place:
+                if write.input == index:
+                    operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
+            for place, written in (operators or {definition: []}).items():
+                yield Mutation(
+                    run=tensors.key,
+                    function=definition.function if definition else graph.function,
+                    location=place,
+                    names=(said(name),),
+                    operators=tuple(dict.fromkeys(written)),
+                    kind=kind,
+                    cuda_graphs=bool(graph.cuda_graphs),
+                    calls=len({call for held in tensor.held for call in held.written}),
+                    identity="\0".join(tensors.source.identity(place)),
+                )
 
 
 def _joined(events: list[Mutation]) -> Mutation:

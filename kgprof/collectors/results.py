@@ -68,18 +68,16 @@ def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
     baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
     events = []
     for run in evidence.recording.runs:
-        compared = verdicts.get(run.key)
-        evaluation = run.evaluation if isinstance(run.evaluation, m.Evaluation) else None
-        events.append(
-            ResultEvent(
-                run=run.key,
-                baseline=baseline,
-                agreement=compared if isinstance(compared, m.RunAgreement) else None,
-                unfinished=evaluation.unfinished if evaluation else 0,
-                units=evaluation.units if evaluation else 0,
-                unit=run.unit,
-            )
+        compared, evaluation = verdicts.get(run.key), run.evaluation
+        event = ResultEvent(
+            run=run.key,
+            baseline=baseline,
+            agreement=compared if isinstance(compared, m.RunAgreement) else None,
+            unfinished=evaluation.unfinished if isinstance(evaluation, m.Evaluation) else 0,
+            units=evaluation.units if isinstance(evaluation, m.Evaluation) else 0,
+            unit=run.unit,
         )
+        events.append(event)
     return tuple(events)
 
 
@@ -99,8 +97,8 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
         name = event.baseline.slug if event.baseline else "the baseline"
         against.append(f"{agreement.differing:,} of {agreement.compared:,} results differ from {name}")
     if agreement.reference_compared:
-        plural = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
-        against.append(f"{plural} differ from the reference")
+        figures = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
+        against.append(f"{figures} differ from the reference")
     detail = " and ".join(against) or "its results differ"
     note = f" ({agreement.note})" if agreement.note else ""
     return m.Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -171,17 +171,16 @@ def writes_what_moves(graph: m.WatchedGraph) -> bool:
 # ---------------------------------------------------------------- memory
 
 
-class _Fake:
+def _as_numpy(memory: m.Memory) -> np.ndarray:
     """Memory as numpy describes it. Nothing is read from the address, so it may be a GPU's."""
-
-    def __init__(self, memory: m.Memory) -> None:
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "data": (memory.address, False),
-            "shape": memory.shape,
-            "strides": tuple(stride * memory.itemsize for stride in memory.stride),
-            "typestr": f"|V{memory.itemsize}",
-        }
+    described = {
+        "version": 3,
+        "data": (memory.address, False),
+        "shape": memory.shape,
+        "strides": tuple(stride * memory.itemsize for stride in memory.stride),
+        "typestr": f"|V{memory.itemsize}",
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=described))
 
 
 @lru_cache(maxsize=4096)
@@ -190,7 +189,7 @@ def share_an_element(one: m.Memory, other: m.Memory) -> bool | None:
     if one.device != other.device:
         return False
     try:
-        arrays = np.asarray(_Fake(one)), np.asarray(_Fake(other))
+        arrays = _as_numpy(one), _as_numpy(other)
         return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number is allowed
     except np.exceptions.TooHardError:
         return None

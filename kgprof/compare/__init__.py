@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -48,6 +48,7 @@ _FACTS = (
 # They say where things are put or written down, not what runs.
 _WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
 _OF_THE_MEASUREMENT = ("--steps", "--warmup")  # they leave a step what it is
+_SAME_RECORDING = ("both sides are the same recording",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,39 +73,22 @@ def compare(
     a comparison as a side, or two workloads.
     """
     _refuse(base, head, sources)
-    environment, options = _environment_changes(base, head), _option_changes(base, head)
-    comparable = settings.allow_different_environment or not environment
+    environment = _environment_changes(base, head)
     findings = compared_findings(base, head, settings.fail_on)
-    doubt = ""
-    if not comparable:
-        first = "; ".join(f"{change.name} {change.base} -> {change.head}" for change in environment[:3])
-        more = f"; and {len(environment) - 3} more" if len(environment) > 3 else ""
-        doubt = f"the environments differ: {first}{more}"
-    both = _Both(
-        base={run.key: run for run in base.runs},
-        head={run.key: run for run in head.runs},
-        budgets={**DEFAULT_BUDGETS, **settings.budgets},
-        findings=findings,
-        doubt=doubt,
-        settings=tuple(change for change in options if change.name not in _OF_THE_MEASUREMENT),
-        loops=OTHER_LOOPS if environment else None,
-        root=head.environment.source_root,
-    )
-    runs = tuple(both.compared(key) for key in {**both.head, **both.base})  # in head's order
-    same = base.created_utc == head.created_utc and base.runs == head.runs
     compared = m.Comparison(
         base=_side(base, sources[0]),
         head=_side(head, sources[1]),
         environment=environment,
-        comparable=comparable,
+        comparable=settings.allow_different_environment or not environment,
         fail_on=settings.fail_on,
-        runs=runs,
         findings=findings,
-        causes=overall(runs, [finding for finding in findings if finding.finding.run is None]),
-        settings=options,
+        settings=_option_changes(base, head),
         method=METHOD,
-        notes=("both sides are the same recording",) if same else (),
+        notes=_SAME_RECORDING if base.created_utc == head.created_utc and base.runs == head.runs else (),
     )
+    runs = tuple(_runs(base, head, compared, {**DEFAULT_BUDGETS, **settings.budgets}))
+    causes = overall(runs, [each for each in findings if each.finding.run is None])
+    compared = msgspec.structs.replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
     return msgspec.structs.replace(
         head,
@@ -145,47 +129,50 @@ def _side(profile: m.Profile, source: str) -> m.ComparedSide:
 # ---------------------------------------------------------------- one run
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Both:
-    """The runs of both sides, and what holds for all of them."""
-
-    base: Mapping[m.RunKey, m.RunReport]
-    head: Mapping[m.RunKey, m.RunReport]
-    budgets: Mapping[str, float]
-    findings: tuple[m.ComparedFinding, ...]
-    doubt: str
-    settings: tuple[m.SettingChange, ...]  # that make a step other work
-    loops: m.Skipped | None  # why those that time the two machines cannot be compared
-    root: str
-
-    def compared(self, key: m.RunKey) -> m.RunComparison:
-        if key not in self.base or key not in self.head:
-            return m.RunComparison(run=key, status=m.Presence.GONE if key in self.base else m.Presence.NEW)
-        before, after = self.base[key], self.head[key]
-        machine = self.loops or machine_drift(before, after)
+def _runs(
+    base: m.Profile, head: m.Profile, compared: m.Comparison, budgets: Mapping[str, float]
+) -> Iterator[m.RunComparison]:
+    """In head's order, those that only base has last. ``compared`` has no runs yet."""
+    on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
+    doubt = "" if compared.comparable else _other_environment(compared.environment)
+    for key in {**on_head, **on_base}:
+        if key not in on_base or key not in on_head:
+            yield m.RunComparison(run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW)
+            continue
+        before, after = on_base[key], on_head[key]
+        machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
         # The settings that an evaluation declares: batch size, depth, dtype ...
         was, now = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (before, after))
+        given = [change for change in compared.settings if change.name not in _OF_THE_MEASUREMENT]
         sides = Sides(
             base=before,
             head=after,
-            settings=(*self.settings, *_setting_changes(was, now)),
+            settings=(*given, *_setting_changes(was, now)),
             drift=() if isinstance(machine, m.Skipped) else machine,
-            doubt=self.doubt,
+            doubt=doubt,
         )
-        mine = [compared for compared in self.findings if compared.finding.run == key]
+        mine = [each for each in compared.findings if each.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
-        causes = explained(sides, metrics(sides, self.budgets, mine), trace, mine, self.root)
+        causes = explained(sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root)
         note = "" if isinstance(machine, m.Skipped) else drift_words(machine)
-        rounds = isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds)
-        if isinstance(machine, m.Skipped) and rounds:
+        if (
+            isinstance(machine, m.Skipped)
+            and isinstance(before.rounds, m.Rounds)
+            and isinstance(after.rounds, m.Rounds)
+        ):
             note = f"whether the machine itself was slower in head's rounds is not known: {machine.reason}"
-        return msgspec.structs.replace(
+        yield msgspec.structs.replace(
             causes,
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,
             notes=(*causes.notes, note) if note else causes.notes,
         )
+
+
+def _other_environment(changes: Sequence[m.EnvironmentChange]) -> str:
+    first = "; ".join(f"{change.name} {change.base} -> {change.head}" for change in changes[:3])
+    return f"the environments differ: {first}" + (f"; and {len(changes) - 3} more" if len(changes) > 3 else "")
 
 
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
@@ -208,38 +195,36 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
 def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.EnvironmentChange, ...]:
     """Empty where times may be compared."""
 
-    def facts(side: m.Profile) -> dict[str, str]:
+    def described(side: m.Profile) -> dict[str, str]:
         values = {name: getattr(side.environment, field) for name, field in _FACTS}
-        words = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
-        return {"device": side.device, **words}
-
-    def flags(side: m.Profile) -> dict[str, str]:
-        return {
+        facts = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
+        flags = {
             f"environment variable {name}": relative(value, side.environment.source_root)
-            for name, value in sorted(side.environment.flags.items())
+            for name, value in side.environment.flags.items()
             if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")  # those are compared as options
         }
+        return {"device": side.device, **facts, **flags}
 
-    was, now = facts(base), facts(head)
-    before, after = flags(base), flags(head)
-    changes = [(name, was[name], now[name]) for name in now]
-    changes += [(name, before.get(name, "not set"), after.get(name, "not set")) for name in sorted({*before, *after})]
+    was, now = described(base), described(head)
+    facts = ["device", *(name for name, _ in _FACTS)]
+    names = [*facts, *sorted({*was, *now}.difference(facts))]
+    changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
     return tuple(m.EnvironmentChange(name=name, base=old, head=new) for name, old, new in changes if old != new)
 
 
 def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
-    """Of what the command line says about the work; how long it was measured is no part of that."""
-
-    def options(given: m.Options) -> dict[str, str]:
-        return {
+    """What the command line says about the work; how long it was measured is no part of that."""
+    before, after = (
+        {
             "the workload's own options": " ".join(given.workload_args),
             "--seed": str(given.seed),
             "backend": given.backend or "inductor",
             "--steps": str(given.steps),
             "--warmup": str(given.warmup),
         }
-
-    return _setting_changes(options(base.options), options(head.options))
+        for given in (base.options, head.options)
+    )
+    return _setting_changes(before, after)
 
 
 def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[m.SettingChange, ...]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from typing import Any
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
-from kgprof.compare.metrics import Sides, named, plain, timed
+from kgprof.compare.metrics import Sides, named, plain
 from kgprof.compare.parts import Part, Slower
 from kgprof.compare.results import changed_results
 from kgprof.wording import short
@@ -28,18 +29,19 @@ _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in pla
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Run:
-    """What is known about one run: ``seen`` are the parts of the traces' difference, in their own microseconds."""
+    """What is known about one run."""
 
     sides: Sides
     compared: Sequence[m.ComparedMetric]
     findings: Sequence[m.ComparedFinding]
-    seen: Sequence[Part]
+    seen: Sequence[Part]  # of the traces' difference, in their own microseconds
     slower: Slower | None
     root: str
 
-    def worse(self, name: str) -> m.ComparedMetric | None:
-        metric = named(self.compared, name)
-        return metric if metric is not None and metric.verdict is m.MetricVerdict.WORSE else None
+    def worse(self, *names: str) -> m.ComparedMetric | None:
+        """The first of them that is."""
+        compared = filter(None, (named(self.compared, name) for name in names))
+        return next((metric for metric in compared if metric.verdict is m.MetricVerdict.WORSE), None)
 
     @property
     def new(self) -> list[m.Finding]:
@@ -53,31 +55,19 @@ class _Run:
             return ""
         return f"{_from_to(lost)} launches of CUDA graphs a step"
 
-    @property
-    def by_setting(self) -> str:
-        return f" ({self.sides.other_settings})" if self.sides.settings else ""
+    def cause(self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any) -> m.Cause:
+        return m.Cause(cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more)
 
-    def cause(
-        self,
-        kind: m.CauseKind,
-        text: str,
-        explains_us: float | m.Skipped = CLOCKLESS,
-        *,
-        subject: str = "",
-        finding: m.Finding | None = None,
-        location: m.Location | None = None,
-    ) -> m.Cause:
-        """``finding``: what says so."""
-        return m.Cause(
-            cause=kind,
-            rule=finding.rule if finding else "",
-            subject=subject,
-            run=self.sides.head.key,
-            text=text,
-            explains_us=explains_us,
-            fingerprint=finding.fingerprint if finding else "",
-            location=finding.location if finding else location,
-        )
+    def more_steps(self, steps: str, explains_us: float | m.Skipped = CLOCKLESS) -> m.Cause:
+        by = f" ({self.sides.other_settings})" if self.sides.settings else ""
+        return self.cause(m.CauseKind.STEPS, f"{steps}{by}", explains_us)
+
+
+def _named_by(finding: m.Finding | None) -> dict[str, Any]:
+    """The fields of a Cause that say which finding it is from."""
+    if finding is None:
+        return {}
+    return {"rule": finding.rule, "fingerprint": finding.fingerprint, "location": finding.location}
 
 
 def explained(
@@ -93,19 +83,16 @@ def explained(
     run = _Run(sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root)
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results(run), *_settings(run), *_facts(run), *of_the_time])
-    decides = next((metric for of in metrics.TIMES if (metric := timed(compared, of)) and metric.decides), None)
-    delta_us: float | m.Skipped
-    explained_us: float | m.Skipped
-    remainder_us: float | m.Skipped
+    decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
+    sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]  # the difference, what is explained, the rest
     if worse is None:
-        step = timed(compared, m.TimeOf.STEP)
+        step = named(compared, m.TimeOf.STEP)
         delta_us = parts.longer(step) if step else m.Skipped(reason="there is no time")
-        explained_us = m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
-        remainder_us = delta_us if isinstance(delta_us, m.Skipped) else explained_us
+        nothing = m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
+        sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing
     else:
-        decides, delta_us = worse.metric, worse.delta_us
-        explained_us = sum((us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0)
-        remainder_us = delta_us - explained_us
+        known_us = sum((us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0)
+        decides, sums = worse.metric, (worse.delta_us, known_us, worse.delta_us - known_us)
     window = next((row for row in trace.window if row.name == "window"), None)
     return m.RunComparison(
         run=sides.head.key,
@@ -113,9 +100,9 @@ def explained(
         metrics=tuple(compared),
         decided_by=decides.name if decides else "",
         per=worse.per if worse else "step",
-        delta_us=delta_us,
-        explained_us=explained_us,
-        remainder_us=remainder_us,
+        delta_us=sums[0],
+        explained_us=sums[1],
+        remainder_us=sums[2],
         traced_us=window.delta_us if window else m.Skipped(reason=trace.missing or "there is no trace"),
         scale=worse.scale if worse else parts.trace_scale(compared, trace),
         trace=trace,
@@ -161,11 +148,8 @@ def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
     causes: dict[tuple[str, str], m.Cause] = {}
     for each in sorted(ranked, key=lambda each: (each.rank, -each.share)):
         causes.setdefault((each.cause.cause, each.cause.fingerprint or each.cause.text), each.cause)
-    return tuple(
-        cause
-        for place, cause in enumerate(causes.values())
-        if place < MOST_CAUSES or not isinstance(cause.explains_us, m.Skipped)
-    )
+    told = list(causes.values())
+    return (*told[:MOST_CAUSES], *(each for each in told[MOST_CAUSES:] if not isinstance(each.explains_us, m.Skipped)))
 
 
 def overall(runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding]) -> tuple[m.Cause, ...]:
@@ -197,8 +181,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare parts."""
     key, left = run.sides.head.key, list(slower.parts)
     if us := slower.more_steps_us:
-        text = f"{slower.more_steps}{run.by_setting}"
-        yield Ranked(REASON, run.cause(m.CauseKind.STEPS, text, us), us / slower.delta_us)
+        yield Ranked(REASON, run.more_steps(slower.more_steps, us), us / slower.delta_us)
     for compared in _to_tell(run):
         finding, can = compared.finding, rule_of(compared.finding).can_cost
         mine, shared = _claimed(can, slower, left)
@@ -217,7 +200,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         why = next((finding for finding in run.new if _loses_graphs(finding)), None)
         text = f"{lost}: {why.rule} {why.message}" if why else lost
         explains = us if mine else OTHERS if shared else CLOCKLESS
-        cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, finding=why)
+        cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, **_named_by(why))
         yield Ranked(REASON, cause, us / slower.delta_us)
     for part in left:
         if slower.is_a_share(part.us):
@@ -287,14 +270,12 @@ def _of_finding(
     status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
     return m.Cause(
         cause=m.CauseKind.FINDING,
-        rule=finding.rule,
         subject=finding.message,
         run=run,
         text=f"{status} {finding.rule} {finding.message}",
         seen_in_traces=tuple(part.text for part in claimed[:2]),
         explains_us=explains,
-        fingerprint=finding.fingerprint,
-        location=finding.location,
+        **_named_by(finding),
     )
 
 
@@ -306,8 +287,8 @@ def _results(run: _Run) -> Iterator[Ranked]:
     words = [f"{finding.rule} {finding.alone}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
-        text, first = f"{subject}: {'; '.join(words[:4])}", next(iter(findings), None)
-        yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, finding=first))
+        text, named_by = f"{subject}: {'; '.join(words[:4])}", _named_by(next(iter(findings), None))
+        yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, **named_by))
 
 
 def _settings(run: _Run) -> Iterator[Ranked]:
@@ -328,14 +309,11 @@ def _facts(run: _Run) -> list[Ranked]:
     worse, told = run.slower, []
     steps = run.worse(metrics.STEPS)
     if steps and not (worse and worse.more_steps_us):
-        text = f"{_from_to(steps)} steps an evaluation{run.by_setting}"
-        told.append(Ranked(FACT, run.cause(m.CauseKind.STEPS, text), 7.0))
-    peak = run.worse(metrics.ALLOCATED) or run.worse(metrics.RESERVED) or run.worse(metrics.RESIDENT)
-    if peak:
+        told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps an evaluation"), 7.0))
+    if peak := run.worse(metrics.ALLOCATED, metrics.RESERVED, metrics.RESIDENT):
         sizes = [f"{side / 2**20:,.1f} MiB" for side in (peak.base, peak.head) if not isinstance(side, m.Skipped)]
         told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0))
-    compiled = run.worse(metrics.COMPILATIONS) or run.worse(metrics.COMPILE) or run.worse(metrics.WARM_COMPILE)
-    if compiled:
+    if compiled := run.worse(metrics.COMPILATIONS, metrics.COMPILE, metrics.WARM_COMPILE):
         text = f"{compiled.name} {_from_to(compiled)} {compiled.unit}"
         told.append(Ranked(FACT, run.cause(m.CauseKind.COMPILE, text), 3.0))
     counted = list(_counted(run))
@@ -366,10 +344,9 @@ def _counted(run: _Run) -> Iterator[Ranked]:
         launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
         subject = f"{_from_to(kernels)} kernels a step"
         text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
-        cause = run.cause(m.CauseKind.LAUNCHES, text, subject=subject)
-        yield Ranked(FACT, cause, share(sum(part.more for part in launched)))
-    calls = parts.more_calls(run.sides.base, run.sides.head, run.root)
-    if calls is not None:
+        more_launches = sum(part.more for part in launched)
+        yield Ranked(FACT, run.cause(m.CauseKind.LAUNCHES, text, subject=subject), share(more_launches))
+    if calls := parts.more_calls(run.sides.base, run.sides.head, run.root):
         yield Ranked(FACT, run.cause(m.CauseKind.HOST, calls.text, location=calls.location), 4.5)
 
 

@@ -33,10 +33,18 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
     new, fixed, unchanged = m.FindingStatus
+    rows = [(new, finding, 0, finding.count) for finding in after]
+    rows += [(fixed, finding, finding.count, 0) for finding in before]
+    rows += [(unchanged, finding, was.count, finding.count) for was, finding in pairs]
     compared = [
-        *(_compared(new, finding, 0, finding.count, fail_on) for finding in after),
-        *(_compared(fixed, finding, finding.count, 0, fail_on) for finding in before),
-        *(_compared(unchanged, finding, was.count, finding.count, fail_on) for was, finding in pairs),
+        m.ComparedFinding(
+            status=status,
+            finding=finding,
+            base_count=base_count,
+            head_count=head_count,
+            fails=status is new and _fails(finding, fail_on),
+        )
+        for status, finding, base_count, head_count in rows
     ]
 
     def order(each: m.ComparedFinding) -> tuple[object, ...]:
@@ -79,17 +87,8 @@ def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
     return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
 
 
-def _compared(
-    status: m.FindingStatus, finding: m.Finding, base_count: int, head_count: int, fail_on: str
-) -> m.ComparedFinding:
-    judged = finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times and not finding.accepted
-    return m.ComparedFinding(
-        status=status,
-        finding=finding,
-        base_count=base_count,
-        head_count=head_count,
-        fails=status is m.FindingStatus.NEW and judged,
-    )
+def _fails(finding: m.Finding, fail_on: str) -> bool:
+    return finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times and not finding.accepted
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from kgprof import model as m
 
@@ -31,23 +31,39 @@ def of_runs(base: m.RunReport, head: m.RunReport) -> m.FlameDifference | None:
 
 
 def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifference:
-    tree = _Both()
-    tree.add(base, 0)
-    tree.add(head, 1)  # its places win: they are where a reader looks
-    order = tree.order()
+    nodes: dict[tuple[int, Key], int] = {}  # by the node above and its key; parents come before their children
+    self_ns: list[list[int]] = []  # of each node, a step: base's and head's
+    places: list[tuple[str, int]] = []  # file and line
+    for side, graph in enumerate((base, head)):  # head's places win: they are where a reader looks
+        mine: list[int] = []
+        for node, frame in enumerate(graph.frames[index] for index in graph.frame):
+            above = mine[graph.parent[node]] if graph.parent[node] >= 0 else -1
+            here = nodes.setdefault((above, key_of(graph, frame)), len(nodes))
+            if here == len(places):
+                places.append(("", 0))
+                self_ns.append([0, 0])
+            places[here] = (graph.names[frame.file], frame.line)
+            self_ns[here][side] += round(graph.self_ns[node] / graph.steps)
+            mine.append(here)
+    parents, keys = [above for above, _ in nodes], [key for _, key in nodes]
+    order = _order(parents, keys, self_ns)
     index = {node: place for place, node in enumerate(order)}
     names: dict[str, int] = {"": 0}
     frames: dict[m.StackFrame, int] = {}
-    frame = tuple(frames.setdefault(tree.frame(node, names), len(frames)) for node in order)
+    frame_of = []
+    for node in order:
+        (name, _, kind), (file, line) = keys[node], places[node]
+        numbers = {"name": names.setdefault(name, len(names)), "file": names.setdefault(file, len(names))}
+        frame_of.append(frames.setdefault(m.StackFrame(**numbers, line=line, kind=kind), len(frames)))
     return m.FlameDifference(
         base_steps=base.steps,
         head_steps=head.steps,
         names=tuple(names),
         frames=tuple(frames),
-        parent=tuple(index.get(tree.parent[node], -1) for node in order),
-        frame=frame,
-        base_self_ns=tuple(tree.self_ns[0][node] for node in order),
-        head_self_ns=tuple(tree.self_ns[1][node] for node in order),
+        parent=tuple(index.get(parents[node], -1) for node in order),
+        frame=tuple(frame_of),
+        base_self_ns=tuple(self_ns[node][0] for node in order),
+        head_self_ns=tuple(self_ns[node][1] for node in order),
         pruned_below=max(base.pruned_below, head.pruned_below),
     )
 
@@ -62,59 +78,19 @@ def key_of(graph: m.FlameGraph, frame: m.StackFrame) -> Key:
     return name, posixpath.basename(file.replace("\\", "/")), frame.kind
 
 
-@dataclass(kw_only=True)
-class _Both:
-    """Nodes of both, parents before their children; nanoseconds a step."""
-
-    key: list[Key] = field(default_factory=list)
-    parent: list[int] = field(default_factory=list)
-    place: list[tuple[str, int]] = field(default_factory=list)  # file and line
-    self_ns: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    found: dict[tuple[int, Key], int] = field(default_factory=dict)
-
-    def add(self, graph: m.FlameGraph, side: int) -> None:
-        mine: list[int] = []
-        for node, frame in enumerate(graph.frames[index] for index in graph.frame):
-            above = mine[graph.parent[node]] if graph.parent[node] >= 0 else -1
-            key = key_of(graph, frame)
-            here = self.found.setdefault((above, key), len(self.key))
-            if here == len(self.key):
-                self.key.append(key)
-                self.parent.append(above)
-                self.place.append(("", 0))
-                for own_ns in self.self_ns:
-                    own_ns.append(0)
-            self.place[here] = (graph.names[frame.file], frame.line)
-            self.self_ns[side][here] += round(graph.self_ns[node] / graph.steps)
-            mine.append(here)
-
-    def order(self) -> list[int]:
-        """From the root down, of two children the larger one first, on whichever side it is larger; the rest last."""
-        totals = [list(side) for side in self.self_ns]
-        children: list[list[int]] = [[] for _ in self.key]
-        for node in range(len(self.key) - 1, 0, -1):
-            children[self.parent[node]].append(node)
-            for total in totals:
-                total[self.parent[node]] += total[node]
-        order, waiting = [], [0]
-        while waiting:
-            node = waiting.pop()
-            order.append(node)
-            waiting += sorted(
-                children[node],
-                key=lambda child: (
-                    self.key[child][2] != "pruned",
-                    max(total[child] for total in totals),
-                    self.key[child],
-                ),
-            )
-        return order
-
-    def frame(self, node: int, names: dict[str, int]) -> m.StackFrame:
-        (name, _, kind), (file, line) = self.key[node], self.place[node]
-        return m.StackFrame(
-            name=names.setdefault(name, len(names)),
-            file=names.setdefault(file, len(names)),
-            line=line,
-            kind=kind,
+def _order(parents: Sequence[int], keys: Sequence[Key], self_ns: Sequence[Sequence[int]]) -> list[int]:
+    """From the root down, of two children the larger one first, on whichever side it is larger; the rest last."""
+    totals = [list(both) for both in self_ns]
+    children: list[list[int]] = [[] for _ in parents]
+    for node in range(len(parents) - 1, 0, -1):
+        children[parents[node]].append(node)
+        for side, below_ns in enumerate(totals[node]):
+            totals[parents[node]][side] += below_ns
+    order, waiting = [], [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        waiting += sorted(
+            children[node], key=lambda child: (keys[child][2] != "pruned", max(totals[child]), keys[child])
         )
+    return order

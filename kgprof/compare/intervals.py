@@ -1,26 +1,20 @@
 """Is one set of rounds slower than another? An interval for the ratio of two times, and what it says of a budget.
 
 Everything is of the logarithms of the rounds' medians, at 95 %, two-sided. A round is a fresh process, so that its
-median is one independent sample; the steps within one are not.
+median is one independent sample; the steps within one are not. docs/compare.md says what each choice is for.
 
 ``interval`` is Welch's (B. L. Welch, Biometrika 34, 1947: unequal variances, Satterthwaite's degrees of freedom). What
 drifts between two recordings as a whole (another neighbour on the machine) is in neither variance, and so not in it.
 
 ``adjusted`` takes that out where each round also timed the machine itself: the analysis of covariance with one
-covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14). Within the sides, rounds in which
-the machine's loop took longer tell by how much the time follows it. That slope, kept between 0 (the step waits for
-other things) and 1 (for nothing else), times what the loop differs between the sides is the machine's part, which is
-taken off; the error of having estimated it is in the interval. On an H200 it was 0.1 for a step that waits for the GPU
-and 1.0 for one that waits for the host. A program that slows its own machine down has that taken off as well.
+covariate (Snedecor and Cochran, Statistical Methods, 6th edition, 1967, chapter 14). The slope within the sides, kept
+between 0 (the step waits for other things) and 1 (for nothing else), times what the loop differs between the sides is
+the machine's part. The loop's own error makes a slope too small (W. A. Fuller, Measurement Error Models, 1987, 1.1):
+the interval holds the slope as seen and without that error, and is no wider than steps need that follow the loop not at
+all and wholly.
 
-The loop is measured with an error too, which makes a slope too small (W. A. Fuller, Measurement Error Models, 1987,
-1.1) and is known from the loop's samples within a round. The interval holds the slope as seen and without that error,
-and is no wider than steps need that follow the loop not at all and wholly. No slope is seen where the error is half of
-the movement or more, and none is used beyond FARTHEST: a dispatch mode left on makes the loop three times as long.
-
-The loop of the device moves little and then all at once (a GPU throttles), so that no slope can be seen. There, as
-where the host's loop shows none, ``widened`` makes the interval what it would be if the step had slowed down as much as
-the loop may have: what is outside of the budget then is the program's under either reading.
+``widened`` is for a loop whose slope cannot be seen (the device's moves little and then all at once): the interval is
+what it would be if the step had slowed down as much as the loop may have.
 """
 
 from __future__ import annotations
@@ -93,17 +87,13 @@ def interval(base: Sequence[float], head: Sequence[float]) -> Interval | None:
     below, above = [math.log(x) for x in base], [math.log(x) for x in head]
     middle = fmean(above) - fmean(below)
     half = _half_width((variance(below), variance(above)), (len(below), len(above)))
-    return Interval(
-        base=math.exp(fmean(below)),
-        head=math.exp(fmean(above)),
-        ratio=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
-    )
+    ends = (fmean(below), fmean(above), middle, middle - half, middle + half)
+    base_mean, head_mean, ratio, low, high = map(math.exp, ends)
+    return Interval(base=base_mean, head=head_mean, ratio=ratio, low=low, high=high)
 
 
 def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> float:
-    """Of the difference of two means of logarithms."""
+    """Of the interval for the difference of two means of logarithms."""
     parts = variances[0] / rounds[0], variances[1] / rounds[1]
     return t_quantile(_satterthwaite(parts, rounds)) * math.sqrt(sum(parts)) if sum(parts) else 0.0
 
@@ -133,7 +123,7 @@ def _fewest(settled: Callable[[int], bool]) -> int | None:
 # ---------------------------------------------------------------- with the host's loop as covariate
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Round:
     time: float
     machine: float  # what the machine's own loop took beside it, in any unit
@@ -236,25 +226,19 @@ def rounds_of(run: m.RunReport, times: Sequence[float]) -> tuple[Round, ...]:
     """``times``, one a round, each with the host's loop of its round; empty where that is not known of each."""
     if not isinstance(run.rounds, m.Rounds) or isinstance(run.rounds.machine, m.Skipped):
         return ()
-    loops, errors = run.rounds.machine.host_us, run.rounds.host_error
-    if not len(times) == len(loops) == len(errors):
-        return ()
-    each = zip(times, loops, errors, strict=True)
-    return tuple(Round(time=time, machine=us, error=error) for time, us, error in each)
+    each = (times, run.rounds.machine.host_us, run.rounds.host_error)
+    return tuple(map(Round, *each)) if len({len(values) for values in each}) == 1 else ()
 
 
 def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
     """Of both loops. Skipped with the reason of the side that has none."""
-    speeds = []
-    for run in (base, head):
-        speed = run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
-        if isinstance(speed, m.Skipped):
-            return speed
-        speeds.append(speed)
-    before, after = speeds
-    loops = ((HOST, before.host_us, after.host_us), (DEVICE, before.device_us, after.device_us))
-    drift = [(loop, interval(base_us, head_us)) for loop, base_us, head_us in loops]
-    return tuple(drift_of(loop, within) for loop, within in drift if within is not None) or ONE_ROUND
+    before, after = (run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND for run in (base, head))
+    if isinstance(before, m.Skipped):
+        return before
+    if isinstance(after, m.Skipped):
+        return after
+    loops = {HOST: interval(before.host_us, after.host_us), DEVICE: interval(before.device_us, after.device_us)}
+    return tuple(drift_of(loop, within) for loop, within in loops.items() if within is not None) or ONE_ROUND
 
 
 def drift_of(loop: str, within: Interval) -> m.MachineDrift:

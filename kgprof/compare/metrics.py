@@ -6,7 +6,7 @@ what is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeVar
@@ -71,13 +71,7 @@ def metrics(
     sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
 ) -> tuple[m.ComparedMetric, ...]:
     """``budgets``: percent, by metric."""
-    sites = [_sites(sides, name, rules, budgets, findings) for name, rules in _SITES.items()]
-    counts = [_count(sides, each, budgets) for each in COUNTS]
-    return tuple(metric for metric in (*_times(sides, budgets), *sites, *counts) if metric is not None)
-
-
-def timed(compared: Sequence[m.ComparedMetric], of: m.TimeOf) -> m.ComparedMetric | None:
-    return next((metric for metric in compared if metric.time_of is of), None)
+    return (*_times(sides, budgets), *_counts(sides, budgets, findings))
 
 
 def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric | None:
@@ -126,12 +120,11 @@ def _unit_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
     return [us / 1000 / run.unit.per_step for us in rounds.step_us]
 
 
-_TIMES = (
-    Time(STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
-    Time(EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
-    Time(UNIT, "", 1e3, _unit_medians, lambda run: run.per_unit),
-)
-TIMES: Mapping[m.TimeOf, Time] = {time.of: time for time in _TIMES}  # in the order in which they decide
+TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
+    STEP: Time(STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
+    EVALUATION: Time(EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
+    UNIT: Time(UNIT, "", 1e3, _unit_medians, lambda run: run.per_unit),
+}
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
@@ -264,7 +257,21 @@ class Count:
     measured_in: m.PassName | None  # None: the pass of the trace
     tolerance: float | None = None
     least: float = 0.0  # in its unit
-    fewer_is_worse: bool = False
+    rules: Sequence[str] = ()  # it counts their findings, where ``of`` was measured on both sides
+
+    def values(self, sides: Sides, findings: Sequence[m.ComparedFinding]) -> tuple[_Value, _Value]:
+        """Base's and head's. Of findings the places, of recompiles the events; notes do not count."""
+        base, head = self.of(sides.base), self.of(sides.head)
+        if not self.rules:
+            return base, head
+        if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+            return _NO_FINDINGS, _NO_FINDINGS
+        held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in self.rules]
+        held = [each for each in held if each.finding.level is not m.Level.NOTE]
+        if self.unit == "events":
+            return float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
+        there = sum(each.status is not m.FindingStatus.NEW for each in held)
+        return float(there), float(sum(each.status is not m.FindingStatus.FIXED for each in held))
 
 
 # Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching allocator splits
@@ -272,7 +279,21 @@ class Count:
 # arenas in it. How long g++ and Triton compile depends on whatever else runs on the machine.
 _TRACED, _COMPILER, _MIB = 1.0, 50.0, 2**20
 _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.TIMING
+_NO_FINDINGS = m.Skipped(reason="not every side was compiled under COMPILE")
+
+
+def _compilations(run: m.RunReport) -> _Value:
+    return _known(run.compile, lambda summary: float(len(summary.compilations)))
+
+
+def _findings(name: str, unit: str, *rules: m.Rule) -> Count:
+    return Count(name, unit, _compilations, _COMPILE, rules=[rule.id for rule in rules])
+
+
 COUNTS = (
+    _findings(BREAKS, "sites", graph_breaks.GRAPH_BREAK),
+    _findings(FRAMES, "sites", skipped_frames.SKIPPED_FRAME),
+    _findings(RECOMPILES, "events", *recompiles.RULES),
     Count(STEPS, "steps", lambda run: _known(run.evaluation, lambda whole: float(whole.steps)), _TIMING),
     Count(READS, "reads/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
     Count(
@@ -283,23 +304,11 @@ COUNTS = (
         _TRACED,
     ),
     Count(LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED),
-    Count(
-        GRAPH_LAUNCHES,
-        "launches/step",
-        _each_step(lambda kernels: kernels.graph_launches),
-        None,
-        _TRACED,
-        fewer_is_worse=True,
-    ),
+    Count(GRAPH_LAUNCHES, "launches/step", _each_step(lambda kernels: kernels.graph_launches), None, _TRACED),
     Count(ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes), _MEMORY, 1.0, _MIB),
     Count(RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes), _MEMORY, 10.0, 32 * _MIB),
     Count(RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes), _MEMORY, 15.0, 64 * _MIB),
-    Count(
-        COMPILATIONS,
-        "compilations",
-        lambda run: _known(run.compile, lambda summary: float(len(summary.compilations))),
-        _COMPILE,
-    ),
+    Count(COMPILATIONS, "compilations", _compilations, _COMPILE),
     Count(COMPILE, "s", lambda run: _known(run.compile, lambda made: made.first_call_s), _COMPILE, _COMPILER, 1.0),
     Count(
         WARM_COMPILE,
@@ -310,80 +319,48 @@ COUNTS = (
         1.0,
     ),
 )
-_SITES: Mapping[str, tuple[str, ...]] = {
-    BREAKS: (graph_breaks.GRAPH_BREAK.id,),
-    FRAMES: (skipped_frames.SKIPPED_FRAME.id,),
-    RECOMPILES: tuple(rule.id for rule in recompiles.RULES),
-}
-# Metrics that a budget can be put on, in percent of what base has.
-BUDGETED = (*m.TimeOf, *_SITES, *(each.name for each in COUNTS))
+_FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
+BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))  # metrics that a budget can be put on: percent of what base has
 
 
-def _count(sides: Sides, count: Count, budgets: Mapping[str, float]) -> m.ComparedMetric | None:
-    """None where neither side can have it: a CPU run has no launches."""
-    base, head, kernels = count.of(sides.base), count.of(sides.head), sides.head.kernels
-    if isinstance(base, m.Skipped) and isinstance(head, m.Skipped):
-        return None
-    metric = m.ComparedMetric(
-        name=count.name,
-        run=sides.head.key,
-        unit=count.unit,
-        measured_in=count.measured_in or (kernels.measured_in if isinstance(kernels, m.KernelBreakdown) else None),
-        base=base,
-        head=head,
-        ratio=_ratio(base, head),
-        tolerance_percent=count.tolerance,
-        verdict=m.MetricVerdict.SAME,
-    )
-    return _counted(metric, budgets.get(count.name), least=count.least, fewer_is_worse=count.fewer_is_worse)
-
-
-def _sites(
-    sides: Sides,
-    name: str,
-    rules: Sequence[str],
-    budgets: Mapping[str, float],
-    findings: Sequence[m.ComparedFinding],
-) -> m.ComparedMetric | None:
-    """Places, of recompiles events; notes are no breaks."""
-    if not (isinstance(sides.base.compile, m.CompileSummary) and isinstance(sides.head.compile, m.CompileSummary)):
-        return None
-    held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in rules]
-    held = [each for each in held if each.finding.level is not m.Level.NOTE]
-    if name == RECOMPILES:
-        base, head = float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
-    else:
-        base = float(sum(each.status is not m.FindingStatus.NEW for each in held))
-        head = float(sum(each.status is not m.FindingStatus.FIXED for each in held))
-    metric = m.ComparedMetric(
-        name=name,
-        run=sides.head.key,
-        unit="events" if name == RECOMPILES else "sites",
-        measured_in=m.PassName.COMPILE,
-        base=base,
-        head=head,
-        ratio=_ratio(base, head),
-        verdict=m.MetricVerdict.SAME,
-    )
-    return _counted(metric, budgets.get(name))
-
-
-def _counted(
-    metric: m.ComparedMetric, budget: float | None, *, least: float = 0.0, fewer_is_worse: bool = False
-) -> m.ComparedMetric:
-    """Within what it moves by itself, or may move, it is the same. ``budget``: percent."""
-    metric = replace(metric, budget_percent=budget, decides=budget is not None)
-    base, head, unseen = metric.base, metric.head, m.MetricVerdict.NOT_OBSERVED
-    if isinstance(base, m.Skipped):
-        return replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=base.reason)
-    if isinstance(head, m.Skipped):
-        return replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=head.reason)
-    more = base - head if fewer_is_worse else head - base
-    if abs(more) <= max((metric.tolerance_percent or 0.0) / 100 * max(base, head), least):
-        return metric
-    if more < 0:
-        return replace(metric, verdict=m.MetricVerdict.BETTER)
-    return replace(metric, verdict=m.MetricVerdict.WORSE) if more > (budget or 0.0) / 100 * base else metric
+def _counts(
+    sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
+) -> Iterator[m.ComparedMetric]:
+    """Without those that neither side can have: a CPU run has no launches. Within what a count moves by itself, or may
+    move, it is the same."""
+    kernels = sides.head.kernels
+    traced_in = kernels.measured_in if isinstance(kernels, m.KernelBreakdown) else None
+    for count in COUNTS:
+        base, head = count.values(sides, findings)
+        if isinstance(base, m.Skipped) and isinstance(head, m.Skipped):
+            continue
+        budget = budgets.get(count.name)
+        metric = m.ComparedMetric(
+            name=count.name,
+            run=sides.head.key,
+            unit=count.unit,
+            measured_in=count.measured_in or traced_in,
+            base=base,
+            head=head,
+            ratio=_ratio(base, head),
+            budget_percent=budget,
+            tolerance_percent=count.tolerance,
+            decides=budget is not None,
+            verdict=m.MetricVerdict.SAME,
+        )
+        if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+            note = next(side.reason for side in (base, head) if isinstance(side, m.Skipped))
+            unseen = m.MetricVerdict.NOT_OBSERVED
+            yield replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=note)
+            continue
+        more = base - head if count.name in _FEWER_IS_WORSE else head - base
+        if abs(more) <= max((count.tolerance or 0.0) / 100 * max(base, head), count.least):
+            yield metric
+        elif more < 0:
+            yield replace(metric, verdict=m.MetricVerdict.BETTER)
+        else:
+            worse = more > (budget or 0.0) / 100 * base
+            yield replace(metric, verdict=m.MetricVerdict.WORSE) if worse else metric
 
 
 def plain(value: _Value) -> str:

@@ -2,16 +2,12 @@
 
 TIMING says how much slower; the traces say where, under an instrument that costs something. So a microsecond of the
 trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), or for less
-where the trace would explain more than there is: more steps, the parts of a step and what lies between the steps never
-come to more than the difference.
+where the trace would explain more than there is.
 
 Kernels of one name are launched n times and take t each: the difference of n·t is (change of n)·(mean t) for the
-launches and (mean n)·(change of t) for the kernel, which add up to it. Inductor numbers its kernels, so the numbers are
-taken off before names are matched; kernels that only one side has are one pool, because fusion gives new names to old
-work. What is left of the window is the host's: on a GPU the time in which the device had nothing to do, on a CPU the
-time in no operator, and in both the frames of Dynamo and of compiled regions. Of the host's part a launch more is taken
-to cost what each of base's launches left the device waiting (on a CPU: cost outside of the operators), no more than
-there is.
+launches and (mean n)·(change of t) for the kernel, which add up to it. Kernels that only one side has are one pool,
+because fusion gives new names to old work. What is left of the window is the host's: on a GPU the time in which the
+device had nothing to do, on a CPU the time in no operator, and in both the frames of Dynamo and of compiled regions.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kgprof import model as m
-from kgprof.compare.metrics import TIMES, Sides, Time, timed
+from kgprof.compare.metrics import TIMES, Sides, named
 from kgprof.wording import plural, relative, short, short_name
 
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
@@ -59,16 +55,16 @@ class Part:
 # ---------------------------------------------------------------- the traces: kernels
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class _Kernel:
     """On both sides, per step."""
 
     name: str
     kind: m.KernelKind | None
-    before_us: float
-    after_us: float
-    before: float  # launches
-    after: float
+    before_us: float = 0.0
+    after_us: float = 0.0
+    before: float = 0.0  # launches
+    after: float = 0.0
 
     @property
     def delta_us(self) -> float:
@@ -79,16 +75,9 @@ class _Kernel:
         return self.after - self.before
 
     @property
-    def on_both(self) -> bool:
-        return self.before > 0 and self.after > 0
-
-    @property
     def launches_us(self) -> float:
+        """What launching it more often costs; of one that is on both sides."""
         return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
-
-    @property
-    def short(self) -> str:
-        return short_name(self.name, _NAME)
 
 
 _Place = Callable[[str], m.Location | None]  # of a kernel the first line that it computes
@@ -100,13 +89,13 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
         return ()
     kernels = _matched(trace.kernels)
     worked = [kernel for kernel in kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
-    copies = [kernel for kernel in worked if kernel.kind is m.KernelKind.COPY]
     computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
+    stayed = [kernel for kernel in computing if kernel.before > 0 and kernel.after > 0]
     place = {plain_name(row.name): row.lines[0] for row in reversed(head.kernels.rows) if row.lines}.get
     work = (
-        *_copies(copies, place),
-        *_launched([kernel for kernel in computing if kernel.on_both], place),
-        *_pool([kernel for kernel in computing if not kernel.on_both], place),
+        *_copies([kernel for kernel in worked if kernel.kind is m.KernelKind.COPY], place),
+        *_launched(stayed, place),
+        *_pool([kernel for kernel in computing if not (kernel.before > 0 and kernel.after > 0)], place),
     )
     framework_us = sum(kernel.delta_us for kernel in kernels if kernel.kind is m.KernelKind.FRAMEWORK)
     host = _host(trace, framework_us, base, head, root)
@@ -133,15 +122,11 @@ def _matched(rows: Sequence[m.Change]) -> tuple[_Kernel, ...]:
     kernels: dict[tuple[str, m.KernelKind | None], _Kernel] = {}
     for row in rows:
         name = plain_name(row.name)
-        was = kernels.get((name, row.kind))
-        kernels[name, row.kind] = _Kernel(
-            name=name,
-            kind=row.kind,
-            before_us=row.before_us + (was.before_us if was else 0.0),
-            after_us=row.after_us + (was.after_us if was else 0.0),
-            before=(row.before_count or 0.0) + (was.before if was else 0.0),
-            after=(row.after_count or 0.0) + (was.after if was else 0.0),
-        )
+        kernel = kernels.setdefault((name, row.kind), _Kernel(name=name, kind=row.kind))
+        kernel.before_us += row.before_us
+        kernel.after_us += row.after_us
+        kernel.before += row.before_count or 0.0
+        kernel.after += row.after_count or 0.0
     return tuple(sorted(kernels.values(), key=lambda kernel: (-abs(kernel.delta_us), kernel.name)))
 
 
@@ -150,13 +135,13 @@ def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         return
     more, us = sum(kernel.more for kernel in copies), sum(kernel.delta_us for kernel in copies)
     largest = max(copies, key=lambda kernel: kernel.delta_us)
-    text, subject = f"the same copies and fills take longer, {largest.short} first", ""
+    name = short_name(largest.name, _NAME)
+    text, subject = f"the same copies and fills take longer, {name} first", ""
     if abs(more) >= LEAST_MORE:
         before, after = (short(sum(counts), 4) for counts in zip(*((k.before, k.after) for k in copies), strict=True))
         subject = "copies and fills"
-        text = f"{subject}: {short(more, sign='+')} a step ({before} -> {after}), {largest.short} first"
-    location = place(largest.name)
-    yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=location)
+        text = f"{subject}: {short(more, sign='+')} a step ({before} -> {after}), {name} first"
+    yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=place(largest.name))
 
 
 def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
@@ -164,23 +149,14 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     changed = [kernel for kernel in kernels if kernel.more]
     if changed:
         more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
-        which = f"{plural(len(changed), 'kernel')} that were there, {largest.short} first"
-        yield Part(
-            kind=m.CostKind.LAUNCHES,
-            us=sum(kernel.launches_us for kernel in changed),
-            more=more,
-            text=f"{short(more, sign='+')} launches a step of {which}",
-            location=place(largest.name),
-        )
+        which = f"{plural(len(changed), 'kernel')} that were there, {short_name(largest.name, _NAME)} first"
+        text, us = f"{short(more, sign='+')} launches a step of {which}", sum(kernel.launches_us for kernel in changed)
+        yield Part(kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
     for kernel in kernels:
+        name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
         each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} us a launch"
-        yield Part(
-            kind=m.CostKind.KERNEL,
-            us=kernel.delta_us - kernel.launches_us,
-            text=f"{kernel.short}: {each}, {short(kernel.after)} launches a step",
-            subject=kernel.short,
-            location=place(kernel.name),
-        )
+        text = f"{name}: {each}, {short(kernel.after)} launches a step"
+        yield Part(kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name))
 
 
 def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
@@ -195,7 +171,7 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     location = None
     if new:
         largest = max(new, key=lambda kernel: kernel.after_us)
-        text, location = f"{text}, {largest.short} first", place(largest.name)
+        text, location = f"{text}, {short_name(largest.name, _NAME)} first", place(largest.name)
     kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
     yield Part(kind=kind, us=us, more=more, text=text, location=location)
 
@@ -214,7 +190,7 @@ def _host(trace: m.TraceDifference, framework_us: float, base: m.RunReport, head
         most, row = max(grown, key=lambda pair: pair[0], default=(0.0, None))
         if row is not None and most > 0:
             text += f"; of Python's functions {row.function} (+{short(most)} us a step under cProfile) grew most"
-            location = _location(row) if _in_repository(row.file, root) else None
+            location = _own_place(row, root)
     return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
 
 
@@ -224,28 +200,19 @@ def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
     rows: dict[tuple[str, str], m.HostRow] = {}
     for row in host.rows:
         name = row.file.replace("\\", "/").rpartition("/")[2], row.function
-        was = rows.get(name)
-        rows[name] = (
-            row
-            if was is None
-            else msgspec.structs.replace(
-                was,
-                calls=was.calls + row.calls,
-                self_us=was.self_us + row.self_us,
-                cumulative_us=was.cumulative_us + row.cumulative_us,
-            )
-        )
+        if was := rows.get(name):
+            sums = {field: getattr(was, field) + getattr(row, field) for field in ("calls", "self_us", "cumulative_us")}
+            row = msgspec.structs.replace(was, **sums)
+        rows[name] = row
     return rows
 
 
-def _location(row: m.HostRow) -> m.Location:
+def _own_place(row: m.HostRow, root: str) -> m.Location | None:
+    """None outside of the repository: below ``root``, or named from there, as a report that is to be shared does."""
+    path = relative(row.file, root)
+    if not path.endswith(".py") or path.startswith(("/", "<", "~")) or path[1:2] == ":":
+        return None
     return m.Location(file=row.file, line=row.line, function=row.function)
-
-
-def _in_repository(file: str, root: str) -> bool:
-    """Below ``root``, or named from there already, as a report that is to be shared names it."""
-    path = relative(file, root)
-    return path.endswith(".py") and not path.startswith(("/", "<", "~")) and path[1:2] != ":"
 
 
 def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
@@ -273,18 +240,14 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
         return None
     totals = before.total_self_us or 1.0, after.total_self_us or 1.0
     shares = [
-        (row.cumulative_us / totals[1] - (there[name].cumulative_us if name in there else 0.0) / totals[0], row)
+        (row.cumulative_us / totals[1] - (there[name].cumulative_us if name in there else 0.0) / totals[0], place)
         for name, row in here.items()
-        if _in_repository(row.file, root)
+        if (place := _own_place(row, root))
     ]
-    share, inside = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    share, place = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     largest = max(grown, key=lambda row: row.self_us).function
-    return Part(
-        kind=m.CostKind.HOST,
-        us=0.0,
-        text=f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first",
-        location=_location(inside) if inside is not None and share > 0 else None,
-    )
+    text = f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first"
+    return Part(kind=m.CostKind.HOST, us=0.0, text=text, location=place if share > 0 else None)
 
 
 # ---------------------------------------------------------------- is it slower, and by how much
@@ -324,16 +287,14 @@ def slower(
         return None
     more = longer(metric)
     assert not isinstance(more, m.Skipped)  # or it would not be worse
-    time = TIMES[metric.time_of]
-    delta_us, steps = more * time.unit_us, _Steps.of(sides, metrics, time)
+    delta_us, steps = more * TIMES[metric.time_of].unit_us, _Steps.of(sides, metrics, metric.time_of)
     more_steps, more_steps_us = steps.more(delta_us)
     left_us = delta_us - more_steps_us
     scale = trace_scale(metrics, trace)
     if not isinstance(scale, m.Skipped) and 0 < left_us < _longer_us(seen) * steps.mean * scale:
         # A profiler makes each event longer, and so also what more events cost: it explains no more than there is.
         scale = left_us / (_longer_us(seen) * steps.mean)
-    placed: list[Part] = []
-    shown = False
+    placed, shown = [], False
     if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
         shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
         placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
@@ -371,7 +332,7 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
     program's part in it."""
     if sides.doubt:
         return None
-    deciding = [metric for of in TIMES if (metric := timed(metrics, of)) is not None and metric.decides]
+    deciding = [metric for metric in metrics if metric.time_of and metric.decides]
     worse = [metric for metric in deciding if metric.verdict is m.MetricVerdict.WORSE]
     unsettled = [metric for metric in deciding if metric.verdict is m.MetricVerdict.INCONCLUSIVE]
     return next(iter(worse or [metric for metric in unsettled if _far_apart(metric, sides)]), None)
@@ -403,8 +364,8 @@ class _Steps:
     us: tuple[float, float] | None  # None: TIMING has no step on both sides
 
     @classmethod
-    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time: Time) -> _Steps:
-        step, us = timed(metrics, m.TimeOf.STEP), None
+    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: m.TimeOf) -> _Steps:
+        step, us = named(metrics, m.TimeOf.STEP), None
         more = longer(step) if step else None
         if step and isinstance(step.base, float) and isinstance(more, float):
             us = step.base, step.base + more
@@ -412,12 +373,12 @@ class _Steps:
         for run in (sides.base, sides.head):  # a step advances many units of work, so it is a part of each
             whole = run.evaluation
             counted = 0.0 if isinstance(whole, m.Skipped) else float(whole.steps)
-            if time.of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
+            if time_of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
                 counted /= whole.units
-            elif time.of is m.TimeOf.UNIT and run.unit.per_step:
+            elif time_of is m.TimeOf.UNIT and run.unit.per_step:
                 counted = 1 / run.unit.per_step
-            numbers.append(1.0 if time.of is m.TimeOf.STEP else counted)
-        per = sides.head.unit.name if time.of is m.TimeOf.UNIT else time.of
+            numbers.append(1.0 if time_of is m.TimeOf.STEP else counted)
+        per = sides.head.unit.name if time_of is m.TimeOf.UNIT else time_of
         return cls(per=per, before=numbers[0], after=numbers[1], us=us)
 
     @property
@@ -449,7 +410,7 @@ class _Steps:
 
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
     """A microsecond of the traced window in TIMING's."""
-    step, window = timed(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
+    step, window = named(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
     if window is None or trace.per != "step":
         return m.Skipped(reason=trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):

@@ -27,7 +27,7 @@ _LEADS = {  # before the first reason, where the status alone would not say what
 _WORSE, _INCONCLUSIVE = m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Reason:
     exit_code: int
     text: str
@@ -50,8 +50,7 @@ def _deaths(profile: m.Profile, code: int, side: str = "") -> Iterator[Reason]:
         for ended in (run.exit, run.probe_exit):
             if ended is not None and ended.outcome != "ok":
                 interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
-                text = f"{side}{run.key.slug} {ended.words}"
-                yield Reason(exit_code=EXIT_INTERRUPTED if interrupted else code, text=text)
+                yield Reason(EXIT_INTERRUPTED if interrupted else code, f"{side}{run.key.slug} {ended.words}")
 
 
 def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
@@ -60,41 +59,39 @@ def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
     for run in sorted(compared.runs, key=lambda run: -relative_time(run)):
         for metric in run.metrics:
             if metric.decides and metric.verdict is _WORSE:
-                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {metric_words(metric)}", worse=run.run)
+                yield Reason(EXIT_GATE_FAILED, f"{run.run.slug}: {metric_words(metric)}", worse=run.run)
     for new in (each.finding for each in compared.findings if each.fails):
         where = f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
         slug = f"{new.run.slug}: " if new.run else ""
-        text = f"{slug}new {new.rule}{where}: {new.message}"
-        yield Reason(exit_code=EXIT_GATE_FAILED, text=text)
+        yield Reason(EXIT_GATE_FAILED, f"{slug}new {new.rule}{where}: {new.message}")
     for run in compared.runs:
         for cause in run.causes:
             if cause.cause is m.CauseKind.RESULTS and not run.settings:
-                yield Reason(exit_code=EXIT_GATE_FAILED, text=f"{run.run.slug}: {cause.text}")
+                yield Reason(EXIT_GATE_FAILED, f"{run.run.slug}: {cause.text}")
 
 
 def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
     """What leaves it open whether head is worse."""
     if not any(run.status is m.Presence.BOTH for run in compared.runs):
-        yield Reason(exit_code=EXIT_NOTHING_MEASURED, text="the two sides have no run in common")
+        yield Reason(EXIT_NOTHING_MEASURED, "the two sides have no run in common")
     yield from _deaths(base, EXIT_INCONCLUSIVE, side="base: ")
     for run in compared.runs:
         if run.status is m.Presence.GONE:
-            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=f"{run.run.slug} was not run in head")
+            yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug} was not run in head")
     for run in compared.runs:
         deciding = [metric for metric in run.metrics if metric.decides]
         undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
         for metric in undecided[:1]:  # the step and the evaluation of one run are of one mind mostly
             alike = metric.note if metric.undecided is m.Undecided.ONE_ROUND else ""
             text = f"{run.run.slug}: {metric_words(metric)}"
-            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=text, same_for_all=alike)
+            yield Reason(EXIT_INCONCLUSIVE, text, same_for_all=alike)
         unseen = [metric for metric in deciding if metric.verdict is m.MetricVerdict.NOT_OBSERVED]
         times = [metric for metric in run.metrics if metric.time_of]
         unseen += [t for t in times if isinstance(t.base, m.Skipped) != isinstance(t.head, m.Skipped)][:1]
         if not any(metric.decides for metric in times):
             unseen += [metric for metric in times if metric.undecided is m.Undecided.OTHER_WORK][:1]
         for metric in unseen:
-            text = f"{run.run.slug}: {metric.name} was not compared: {metric.note}"
-            yield Reason(exit_code=EXIT_INCONCLUSIVE, text=text)
+            yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric.name} was not compared: {metric.note}")
 
 
 # ---------------------------------------------------------------- in words
@@ -116,10 +113,8 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         text += f"; likely cause: {where}{cause.text}"
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
             text += f" (explains {short(cause.explains_us / 1000)} of {short(run.delta_us / 1000)} ms/{run.per})"
-    others = dict.fromkeys(reason.text for reason in found[1:])
-    return m.Verdict(
-        status=_STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), text=text, reasons=(*others, *_also(compared))
-    )
+    status, others = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), dict.fromkeys(each.text for each in found[1:])
+    return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
 
 
 def metric_words(metric: m.ComparedMetric) -> str:

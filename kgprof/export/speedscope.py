@@ -32,28 +32,6 @@ class _Event(msgspec.Struct, gc=False):
     frame: int
 
 
-class _Profile(msgspec.Struct, rename="camel"):
-    type: str
-    name: str
-    unit: str
-    start_value: int
-    end_value: int
-    events: list[_Event]
-
-
-class _Shared(msgspec.Struct):
-    frames: list[_Frame]
-
-
-class _File(msgspec.Struct, rename="camel"):
-    schema: str = msgspec.field(name="$schema")
-    shared: _Shared
-    profiles: list[_Profile]
-    name: str
-    active_profile_index: int
-    exporter: str
-
-
 class Speedscope:
     name = "speedscope"
 
@@ -71,23 +49,22 @@ class Speedscope:
 def speedscope(nesting: Nesting, *, name: str) -> bytes:
     """The file. A nesting without tracks gives one that speedscope refuses to open: say so before."""
     profiles = [
-        _Profile(
-            type="evented",
-            name=track.name,
-            unit="nanoseconds",
-            start_value=0,
-            end_value=nesting.end_ns,
-            events=[_Event("O" if change.opens else "C", change.at_ns, change.frame) for change in track.changes],
-        )
+        {
+            "type": "evented",
+            "name": track.name,
+            "unit": "nanoseconds",
+            "startValue": 0,
+            "endValue": nesting.end_ns,
+            "events": [_Event("O" if change.opens else "C", change.at_ns, change.frame) for change in track.changes],
+        }
         for track in nesting.tracks
     ]
-    return msgspec.json.encode(
-        _File(
-            schema=SCHEMA,
-            shared=_Shared(frames=[_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]),
-            profiles=profiles,
-            name=name,
-            active_profile_index=0,
-            exporter=f"kgprof@{__version__}",
-        )
-    )
+    document = {
+        "$schema": SCHEMA,
+        "shared": {"frames": [_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]},
+        "profiles": profiles,
+        "name": name,
+        "activeProfileIndex": 0,
+        "exporter": f"kgprof@{__version__}",
+    }
+    return msgspec.json.encode(document)

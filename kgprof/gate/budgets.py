@@ -39,10 +39,8 @@ def parse_table(table: object, origin: str, faults: list[str]) -> list[m.Budget]
     budgets: list[m.Budget | None] = []
     for name, value in table.items():
         if isinstance(value, Mapping):
-            budgets += [
-                _budget(metric, limit, name, origin, f"{origin}: max.{name}.{metric}", faults)
-                for metric, limit in value.items()
-            ]
+            each = ((metric, limit, f"{origin}: max.{name}.{metric}") for metric, limit in value.items())
+            budgets += [_budget(metric, limit, name, origin, place, faults) for metric, limit, place in each]
         else:
             budgets.append(_budget(name, value, "", origin, f"{origin}: max.{name}", faults))
     return [budget for budget in budgets if budget is not None]
@@ -91,16 +89,15 @@ def check(
                 status = m.BudgetStatus.NOT_OBSERVED
             else:
                 status = m.BudgetStatus.EXCEEDED if observed > budget.limit else m.BudgetStatus.HELD
-            checks.append(
-                m.BudgetCheck(
-                    metric=metric.name,
-                    run=run.key,
-                    limit=budget.limit,
-                    unit=metric.unit,
-                    observed=observed,
-                    accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
-                    origin=budget.origin,
-                    status=status,
-                )
+            held = m.BudgetCheck(
+                metric=metric.name,
+                run=run.key,
+                limit=budget.limit,
+                unit=metric.unit,
+                observed=observed,
+                accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
+                origin=budget.origin,
+                status=status,
             )
+            checks.append(held)
     return tuple(checks)

@@ -66,15 +66,11 @@ def causes(
     settings: m.GateSettings,
 ) -> tuple[Cause, ...]:
     """Worst first."""
-    known = [
-        *(
-            Cause(
-                exit_code=EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD,
-                text=_death(run, findings, profile.environment.source_root),
-            )
-            for run in profile.runs
-            if run.exit.outcome != "ok"
-        ),
+    known = []
+    for run in (run for run in profile.runs if run.exit.outcome != "ok"):
+        code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
+        known.append(Cause(exit_code=code, text=_death(run, findings, profile.environment.source_root)))
+    known += [
         *_failures(findings, budgets, entries, settings.fail_on),
         *_nothing_compiled(profile),
         *_inconclusive(profile, findings, budgets, settings.budgets),
@@ -105,11 +101,12 @@ def _failures(
 ) -> list[Cause]:
     if fail_on is m.FailOn.NEVER:
         return []
-    over = [budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED]
+    exceeded = (budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED)
+    over = [(b, amount(b.observed, b.unit)) for b in exceeded if not isinstance(b.observed, m.Skipped)]
     expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
     severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
     texts = [
-        *(f"{b.run.slug}: {_observed(b)} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b in over),
+        *(f"{b.run.slug}: {seen} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b, seen in over),
         *(f"{finding.rule} {finding.alone}" for finding in severe),
         *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
     ]
@@ -134,18 +131,12 @@ def _inconclusive(
     """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or
     of the command line for no run: a file's budgets stand for more runs than one command may ask for."""
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
+    unseen = [(b, b.observed.reason) for b in budgets if isinstance(b.observed, m.Skipped) and b.run not in silent]
+    for_none = [b for b in scopes if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)]
     texts = [
-        *(
-            f"{b.run.slug}: {b.metric} not observed: {b.observed.reason}"
-            for b in budgets
-            if isinstance(b.observed, m.Skipped) and b.run not in silent
-        ),
+        *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
         *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
-        *(
-            f"the budget {budget.scope}:{budget.metric} is for a run that there is not"
-            for budget in scopes
-            if budget.origin == OPTION and not any(applies(budget, run.key) for run in profile.runs)
-        ),
+        *(f"the budget {budget.scope}:{budget.metric} is for a run that there is not" for budget in for_none),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
 
@@ -166,9 +157,8 @@ def verdict(
         EXIT_INTERRUPTED: (inconclusive, "no verdict, interrupted"),
         EXIT_INCONCLUSIVE: (inconclusive, "no verdict, not everything was observed"),
     }[reasons[0].exit_code]
-    return m.Verdict(
-        status=status, text=f"{lead}: {reasons[0].text}", reasons=tuple(cause.text for cause in reasons[1:])
-    )
+    others = tuple(cause.text for cause in reasons[1:])
+    return m.Verdict(status=status, text=f"{lead}: {reasons[0].text}", reasons=others)
 
 
 def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> str:
@@ -180,10 +170,6 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
     return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
-
-
-def _observed(budget: m.BudgetCheck) -> str:
-    return "not observed" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit)
 
 
 def amount(value: float, unit: str) -> str:

@@ -1,14 +1,16 @@
-"""Device time by what the host had asked for it in: the step, the compiled region, the user's own span."""
+"""Device time by what the host had asked for it in (step, compiled region, the user's own span), and in collectives."""
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from kgprof import model as m
-from kgprof.reading import launches
+from kgprof.measures.kernel_kinds import Kinds
+from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Launched, Mask
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, step_marks
 
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
 GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
@@ -17,15 +19,14 @@ UNATTRIBUTED = "(unattributed)"
 
 def by_step(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
     """Device time of each ProfilerStep that launched it, in their order."""
-    return _totals(columns, launched, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    return _totals(columns, launched, step_marks(columns))
 
 
 def by_region(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
     """Device time of each compiled region, under its compile id ("0/1"); a graph's replay counts for its region."""
-    found = _totals(columns, launched, columns.named(REGION_PREFIX))
     return tuple(
-        m.SpanTotal(span=total.span.removeprefix(REGION_PREFIX), count=total.count, total_us=total.total_us)
-        for total in found
+        msgspec.structs.replace(total, span=total.span.removeprefix(REGION_PREFIX))
+        for total in _totals(columns, launched, columns.named(REGION_PREFIX))
     )
 
 
@@ -48,4 +49,18 @@ def _totals(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     return tuple(
         m.SpanTotal(span=labels[one], count=int(counts[one]), total_us=int(totals_ns[one]) / 1000)
         for one in (*found, len(labels) - 1)
+    )
+
+
+def communication(columns: Columns, launched: Launched, window: timeline.Window, kinds: Kinds) -> m.Communication:
+    """Collectives in the window, told by the names of their kernels; a trace of one rank alone usually has none."""
+    kernel = columns.of_category("kernel")[launched.events]
+    talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
+    every = window.clip(timeline.intervals_of(columns, launched.events))
+    own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
+    return m.Communication(
+        count=int(talks.sum()),
+        total_us=int(columns.duration_ns[launched.events][talks].sum()) / 1000,
+        busy_us=own / 1000,
+        exposed_us=(timeline.union_ns(every) - others) / 1000,
     )

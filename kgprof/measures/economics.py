@@ -74,9 +74,6 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
-# ---------------------------------------------------------------- what starting costs
-
-
 def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     if isinstance(run.compile, m.Skipped):
         return run.compile
@@ -105,9 +102,6 @@ def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
-# ---------------------------------------------------------------- what each step saves
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     compiled: m.Spread | m.Skipped
@@ -125,10 +119,8 @@ class _Times:
 
     @property
     def saved_us(self) -> float | m.Skipped:
-        if isinstance(self.compiled, m.Skipped):
-            return self.compiled
-        if isinstance(self.eager, m.Skipped):
-            return self.eager
+        if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
+            return m.first_skipped(self.compiled, self.eager)
         return (self.eager.median - self.compiled.median) * self.to_us
 
     @property
@@ -151,74 +143,54 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     if eager is None:
         return _Times(compiled=step_time(run.timing), eager=NO_EAGER)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
+    over_rounds = [rounds(each) for each in (run, eager)]
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
-        compiled, other = _time(run, unit), _time(eager, unit)
-        if isinstance(compiled, m.Spread) and isinstance(other, m.Spread):
-            return _over_rounds(run, eager, unit) or _Times(compiled=compiled, eager=other, unit=unit)
+        by_step = unit is PER_STEP
+        compiled, other = (step_time(each.timing) if by_step else unit_time(each) for each in (run, eager))
+        if isinstance(compiled, m.Skipped) or isinstance(other, m.Skipped):
+            continue
+        medians = [each.step if by_step else each.per_unit for each in over_rounds if isinstance(each, m.Rounds)]
+        match [each for each in medians if isinstance(each, m.Spread) and each.samples >= ROUNDS_TO_JUDGE]:
+            case [first, second]:
+                fewest = min(first.samples, second.samples)
+                return _Times(compiled=first, eager=second, unit=unit, rounds=fewest)
+        return _Times(compiled=compiled, eager=other, unit=unit)
     return _Times(compiled=step_time(run.timing), eager=step_time(eager.timing))
-
-
-def _time(run: m.RunRecord, unit: Unit) -> m.Spread | m.Skipped:
-    return step_time(run.timing) if unit is PER_STEP else unit_time(run)
-
-
-def _over_rounds(run: m.RunRecord, eager: m.RunRecord, unit: Unit) -> _Times | None:
-    both = [found for one in (run, eager) if isinstance(found := rounds(one), m.Rounds)]
-    spreads = [found.step if unit is PER_STEP else found.per_unit for found in both]
-    enough = [one for one in spreads if isinstance(one, m.Spread) and one.samples >= ROUNDS_TO_JUDGE]
-    if len(enough) < len((run, eager)):
-        return None
-    compiled, other = enough
-    return _Times(compiled=compiled, eager=other, unit=unit, rounds=min(compiled.samples, other.samples))
-
-
-# ---------------------------------------------------------------- together
 
 
 def _break_even(
     started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: m.Payoff, run: m.RunRecord
 ) -> m.BreakEven | m.Skipped:
-    for missing in (started_s, eager_s, times.saved_us):
-        if isinstance(missing, m.Skipped):
-            return missing
-    assert not isinstance(started_s, m.Skipped)
-    assert not isinstance(eager_s, m.Skipped)
-    assert not isinstance(times.saved_us, m.Skipped)
-    assert isinstance(times.compiled, m.Spread)
+    saved_us, compiled = times.saved_us, times.compiled
+    if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
+        return m.first_skipped(started_s, eager_s)
+    if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
+        return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
         return RESULTS_DIFFER if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
-    units = max(0.0, started_s - eager_s) * 1e6 / times.saved_us
-    return _counted(units, units * times.compiled.median * times.to_us / 1e6, times.unit, run)
-
-
-def _counted(units: float, after_s: float, unit: Unit, run: m.RunRecord) -> m.BreakEven:
-    """``units``: steps, or units of work, of which a step of the evaluation advances many."""
+    many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
+    after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
     elif run.unit.per_step:
         steps_each = 1 / run.unit.per_step
     else:
-        return m.BreakEven(
-            steps=units, units=m.Skipped(reason=f"the workload counts no {run.unit.plural}"), after_s=after_s
-        )
-    if unit is PER_STEP:
-        work = units / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
-        return m.BreakEven(steps=units, units=work, after_s=after_s)
-    return m.BreakEven(steps=units * steps_each, units=units, after_s=after_s)
-
-
-# ---------------------------------------------------------------- in words
+        uncounted = m.Skipped(reason=f"the workload counts no {run.unit.plural}")
+        return m.BreakEven(steps=many, units=uncounted, after_s=after_s)
+    if times.unit is not PER_STEP:
+        return m.BreakEven(steps=many * steps_each, units=many, after_s=after_s)
+    work = many / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
+    return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
 def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
-        missing = next(one for one in (times.compiled, times.eager, RESULTS_DIFFER) if isinstance(one, m.Skipped))
+        missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
         return f"it was not weighed against eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
-    figures = (
-        f"a {times.per} takes {_ranged(times.compiled, times.unit)}, in mode eager {_ranged(times.eager, times.unit)} "
-        f"(TIMING, {samples})"
-    )
+    scale = times.unit.name.partition("/")[0]
+    compiled, eager = (f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager))
+    figures = f"a {times.per} takes {compiled}, in mode eager {eager} (TIMING, {samples})"
     took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
     if verdict == m.Payoff.NEVER:
         return f"it never earns back{took or ' what compiling takes'}: {figures}"
@@ -228,7 +200,3 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
     if isinstance(cold, m.Skipped):
         return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
     return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
-
-
-def _ranged(time: m.Spread, unit: Unit) -> str:
-    return f"{unit.bare(time.median)} {unit.name.partition('/')[0]}"

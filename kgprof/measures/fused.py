@@ -8,10 +8,23 @@ Inductor names a kernel ``triton_<category>_fused_<ops>_<n>`` or ``cpp_fused_<op
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 
-from kgprof.measures.operator_names import MULTI_WORD_OPERATORS
+from kgprof import model as m
+
+# What is known of torch's operators by name.
+_LISTS = {
+    kind: frozenset(names.split())
+    for kind, names in tomllib.loads(
+        resources.files("kgprof.measures").joinpath("operators.toml").read_text(encoding="utf-8")
+    ).items()
+}
+# In the order in which they are asked; no name is in two of them.
+OPERATOR_KINDS = {m.KernelKind(kind): names for kind, names in _LISTS.items() if kind != "of_no_kind"}
+MULTI_WORD_OPERATORS = frozenset(name for names in _LISTS.values() for name in names if "_" in name.strip("_"))
 
 # The category is the first three letters of Inductor's own word: pointwise, reduction, persistent_reduction, template,
 # foreach, split_scan.

@@ -41,33 +41,30 @@ def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
     """HTA's figures of TRACE beside ours; Skipped without a GPU, a trace or an answer of HTA."""
     if run.whole.device != "cuda":
         return m.Skipped(reason="a CPU run: HTA analyses what ran on a GPU")
-    answer, ours = run.record.holistic, run.once(kernels.shown)
-    if isinstance(run.record.trace, m.Skipped):
-        return run.record.trace
-    if isinstance(answer, m.Skipped):
-        return answer
-    if isinstance(ours, m.Skipped):
-        return ours
+    traced, answer, ours = run.record.trace, run.record.holistic, run.once(kernels.shown)
     trace = run.trace(m.PassName.TRACE)
-    return trace if isinstance(trace, m.Skipped) else check(answer, ours, trace.columns)
+    if isinstance(answer, m.Skipped) or isinstance(ours, m.Skipped) or isinstance(trace, m.Skipped):
+        return m.first_skipped(traced, answer, ours, trace)
+    return check(answer, ours, trace.columns)
 
 
 def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.HolisticCheck:
     """``answer`` is about one trace, ``ours`` and ``columns`` are of the same one."""
     differing: tuple[m.HolisticFigure, ...] = ()
-    names: dict[str, float] = {}
+    ours_us: dict[str, float] = {}
     if theirs := answer.ranks[0].kernels:
-        names = dict.fromkeys((*(row.name for row in ours.rows), *theirs), 0.0)
+        ours_us = dict.fromkeys((*(row.name for row in ours.rows), *theirs), 0.0)
         for row in ours.rows:
-            names[row.name] += row.total_us
-        rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in names.items()]
-        differing = tuple(sorted((row for row in rows if row.differs), key=_weight))
+            ours_us[row.name] += row.total_us
+        rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in ours_us.items()]
+        largest_first = sorted(rows, key=lambda row: (-max(ours_us[row.name], theirs.get(row.name, 0.0)), row.name))
+        differing = tuple(row for row in largest_first if row.differs)
     return m.HolisticCheck(
         versions=answer.versions,
         calls=answer.calls,
         tolerance_percent=TOLERANCE_PERCENT,
         figures=tuple(_figures(answer, ours, columns)),
-        kernels=len(names),
+        kernels=len(ours_us),
         kernels_differing=len(differing),
         differing=differing[:KERNELS_SHOWN],
     )
@@ -92,9 +89,9 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
 
     kernels = given("get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None)
     yield figure("kernels, copies and fills", US, ours.total_us, kernels, "each with its whole duration, summed")
-    theirs = (rank.window_us, rank.idle_us)
-    missing = next((side for side in theirs if isinstance(side, m.Skipped)), None)
-    busy = missing if missing is not None else theirs[0] - theirs[1]  # type: ignore[operator]
+    window_us, idle_us = rank.window_us, rank.idle_us
+    either = isinstance(window_us, m.Skipped) or isinstance(idle_us, m.Skipped)
+    busy = m.first_skipped(window_us, idle_us) if either else window_us - idle_us  # type: ignore[operator]
     yield figure("device busy", US, ours.busy_us, busy, "at least one of them runs")
     idle = ours.idle_us - ours.idle.edges_us if isinstance(ours.idle, m.DeviceIdle) else ours.idle
     yield figure("device idle", US, idle, rank.idle_us, "between the first and the last of them")
@@ -171,8 +168,3 @@ def figure(name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped
     return m.HolisticFigure(
         name=name, unit=unit, ours=ours, hta=hta, difference_percent=difference, differs=differs, note=note
     )
-
-
-def _weight(row: m.HolisticFigure) -> tuple[float, str]:
-    sides = [side for side in (row.ours, row.hta) if not isinstance(side, m.Skipped)]
-    return -max(sides, default=0.0), row.name

@@ -8,9 +8,9 @@ outer one. Whole nanoseconds, so that a node's time is its own and its children'
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from kgprof.measures import kernels
 from kgprof.measures.nesting import HOST_CATEGORIES, frame_of
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, union_ns
+from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_marks, union_ns
 from kgprof.wording import plural
 
 PRUNED_BELOW = 0.0005  # share of the steps' time; doubled until the tree has MOST_NODES or fewer
@@ -34,10 +34,15 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _BINDINGS = re.compile(r"pybind11_builtins\.\w+")  # pybind11's name of itself, with its compiler's
 _OPERATOR = re.compile(r"\w+::\w+(\.\w+)?")  # of the dispatcher; what it calls is its own business
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
-_OF_PROFILER = re.compile(r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/record/)")
-_OF_KGPROF = re.compile(r"(^|/)kgprof/workloads/(loading|programs|user|protocol|backend)\.py")  # around the workload
-_OF_TORCH = re.compile(r"(^|/)(torch|triton|functorch)/")
-_GENERATED = re.compile(r"/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$")  # Inductor's cache
+# Of a Python function by its file, first match wins; else it is the program's.
+_PYTHON_KINDS = {
+    "profiler": re.compile(
+        r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/record/"
+        r"|kgprof/workloads/(loading|programs|user|protocol|backend)\.py)"  # around the workload
+    ),
+    "generated": re.compile(r"/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$"),  # Inductor's cache
+    "torch": re.compile(r"(^|/)(torch|triton|functorch)/"),
+}
 _LOOP = ("_run", "kgprof/record/torch_profiler.py")
 _CALLS = ("cuda_runtime", "cuda_driver")
 
@@ -69,27 +74,34 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         for moments in ([window.start_ns for window in windows], [window.end_ns for window in windows])
     )
     taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
-    tree = _Tree(keys=_keys(columns), root=per)
+    pairs = np.unique(np.stack([columns.category[events], columns.name[events]], axis=1), axis=0).tolist()
+    keys = {(category, name): _key(columns.categories[category], columns.names[name]) for category, name in pairs}
+    tree = _Tree(per)
+    start, end = columns.start_ns[events], columns.end_ns[events]
     for window in taken:
-        _add_step(tree, columns, _inside(columns, events, window, around=per == "window"), window)
+        inside = (start < window.end_ns) & (end > window.start_ns)
+        if per == "step":  # without what is open all the while
+            inside &= (start > window.start_ns) | (end < window.end_ns)
+        _add_step(tree, keys, columns, events[inside], window)
     if not any(tree.self_ns):
         return m.Skipped(reason="its steps have no duration")
+    # In which other threads were in operators, each thread's counted once.
+    operators = columns.of_category("cpu_op") & (columns.thread != thread)
+    threads = [operators & (columns.thread == other) for other in np.unique(columns.thread[operators])]
+    elsewhere_ns = sum(union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken)
     return _graph(
         tree,
         measured_in=measured_in,
         steps=len(taken),
         per=per,
-        other_threads_ns=_operators_elsewhere(columns, thread, taken),
+        other_threads_ns=elsewhere_ns,
         notes=() if len(taken) == len(windows) else (f"of {plural(len(windows), per)} the first {len(taken):,}",),
     )
 
 
-# ---------------------------------------------------------------- which events
-
-
 def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
     """The thread that takes the steps, and when they were; where none is marked, all of the thread with most Python."""
-    marks = np.flatnonzero(columns.of_category("user_annotation", "cpu_op") & columns.named(STEP_PREFIX))
+    marks = np.flatnonzero(step_marks(columns))
     if len(marks):
         thread = int(np.bincount(columns.thread[marks]).argmax())
         marks = marks[columns.thread[marks] == thread]
@@ -102,34 +114,12 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
 
 
-def _operators_elsewhere(columns: Columns, thread: int, windows: Sequence[Window]) -> int:
-    """Nanoseconds of the steps in which other threads were in operators, each thread's counted once."""
-    total = 0
-    operators = columns.of_category("cpu_op") & (columns.thread != thread)
-    for other in np.unique(columns.thread[operators]).tolist():
-        spans = intervals_of(columns, operators & (columns.thread == other))
-        total += sum(union_ns(window.clip(spans)) for window in windows)
-    return total
-
-
-# ---------------------------------------------------------------- what they are
-
-
-def _keys(columns: Columns) -> Mapping[tuple[int, int], Key]:
-    """Of each pair of a category and a name that occurs, by their indices."""
-    pairs = np.unique(np.stack([columns.category, columns.name], axis=1), axis=0).tolist()
-    return {
-        (category, name): _key(columns.categories[category], columns.names[name])
-        for category, name in pairs
-        if columns.categories[category] in HOST_CATEGORIES
-    }
-
-
 def _key(category: str, name: str) -> Key:
     if category == PYTHON:
         frame = frame_of(name)
         if frame.line is not None:
-            return frame.name, frame.file, frame.line, _python_kind(frame.file)
+            kind = next((kind for kind, files in _PYTHON_KINDS.items() if files.search(frame.file)), "python")
+            return frame.name, frame.file, frame.line, kind
         kind = "module" if name.startswith("nn.Module: ") else "builtin"
         return _BINDINGS.sub("pybind11", _ADDRESS.sub("", name)), "", 0, kind
     if category in _CALLS:
@@ -139,31 +129,13 @@ def _key(category: str, name: str) -> Key:
     return name, "", 0, "span" if category == "user_annotation" else "operator"
 
 
-def _python_kind(file: str) -> str:
-    if _OF_PROFILER.search(file) or _OF_KGPROF.search(file):
-        return "profiler"
-    if _GENERATED.search(file):
-        return "generated"
-    return "torch" if _OF_TORCH.search(file) else "python"
-
-
-# ---------------------------------------------------------------- the tree
-
-
-@dataclass(kw_only=True)
 class _Tree:
     """Node 0 is the step. Parents come before their children."""
 
-    keys: Mapping[tuple[int, int], Key]
-    root: InitVar[str]
-    key: list[Key] = field(init=False)
-    parent: list[int] = field(default_factory=lambda: [-1])
-    self_ns: list[int] = field(default_factory=lambda: [0])
-    calls: list[int] = field(default_factory=lambda: [0])
-    children: list[dict[Key, int]] = field(default_factory=lambda: [{}])
-
-    def __post_init__(self, root: str) -> None:
-        self.key = [(root, "", 0, "step")]
+    def __init__(self, root: str) -> None:
+        self.key: list[Key] = [(root, "", 0, "step")]
+        self.parent, self.self_ns, self.calls = [-1], [0], [0]
+        self.children: list[dict[Key, int]] = [{}]
 
     def child(self, node: int, key: Key) -> int:
         found = self.children[node].get(key)
@@ -176,25 +148,12 @@ class _Tree:
             self.children.append({})
         return found
 
-    def totals(self) -> list[int]:
-        totals = list(self.self_ns)
-        for node in range(len(totals) - 1, 0, -1):
-            totals[self.parent[node]] += totals[node]
-        return totals
 
-
-def _inside(columns: Columns, events: npt.NDArray[np.intp], window: Window, *, around: bool) -> npt.NDArray[np.intp]:
-    """In the order in which they open; without those that are open all the while, unless ``around``."""
-    start, end = columns.start_ns[events], columns.end_ns[events]
-    inside = (start < window.end_ns) & (end > window.start_ns)
-    if not around:
-        inside &= (start > window.start_ns) | (end < window.end_ns)
-    here = events[inside]
+def _add_step(
+    tree: _Tree, keys: Mapping[tuple[int, int], Key], columns: Columns, here: npt.NDArray[np.intp], window: Window
+) -> None:
     # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
-    return here[np.lexsort((-columns.end_ns[here], columns.start_ns[here]))]
-
-
-def _add_step(tree: _Tree, columns: Columns, here: npt.NDArray[np.intp], window: Window) -> None:
+    here = here[np.lexsort((-columns.end_ns[here], columns.start_ns[here]))]
     tree.self_ns[0] += window.duration_ns
     tree.calls[0] += 1
     starts = np.maximum(columns.start_ns[here], window.start_ns).tolist()
@@ -206,7 +165,7 @@ def _add_step(tree: _Tree, columns: Columns, here: npt.NDArray[np.intp], window:
             open_nodes.pop()
             open_ends.pop()
         above = open_nodes[-1]
-        key, outer = tree.keys[category, name], tree.key[above]
+        key, outer = keys[category, name], tree.key[above]
         # An operator that an operator of the dispatcher calls is a part of it.
         if key[3] == outer[3] == "operator" and _OPERATOR.fullmatch(outer[0]) is not None:
             continue
@@ -223,34 +182,36 @@ def _add_step(tree: _Tree, columns: Columns, here: npt.NDArray[np.intp], window:
         open_ends.append(until)
 
 
-# ---------------------------------------------------------------- what is said of it
-
-
 def _graph(
     tree: _Tree, *, measured_in: m.PassName, steps: int, per: str, other_threads_ns: int, notes: tuple[str, ...]
 ) -> m.FlameGraph:
-    totals = tree.totals()
+    totals = m.with_all_below(tree.parent, tree.self_ns)
     below = PRUNED_BELOW
     while len(kept := _pruned(tree, totals, below)) > MOST_NODES:
         below *= 2
-    functions = sorted(_functions(tree, totals).items(), key=lambda item: (-item[1].self_ns, item[0]))
-    index = _Index()
-    frame = tuple(index.frame(node.key) for node in kept)
+    functions = sorted(_functions(tree, totals).items(), key=lambda item: (-item[1][0], item[0]))
+    # Each name and each frame once, in the order in which they come.
+    names: dict[str, int] = {"": 0}
+    frames: dict[m.StackFrame, int] = {}
+
+    def frame(key: Key) -> int:
+        name, file = (names.setdefault(each, len(names)) for each in key[:2])
+        return frames.setdefault(m.StackFrame(name=name, file=file, line=key[2], kind=key[3]), len(frames))
+
+    nodes = tuple(frame(node.key) for node in kept)
     top = tuple(
-        m.StackFunction(frame=index.frame(key), self_ns=found.self_ns, total_ns=found.total_ns, calls=found.calls)
-        for key, found in functions[:TOP_FUNCTIONS]
+        m.StackFunction(frame=frame(key), self_ns=self_ns, total_ns=total_ns, calls=calls)
+        for key, (self_ns, total_ns, calls) in functions[:TOP_FUNCTIONS]
     )
     others = [node for node in kept if node.key == _OTHERS]
     return m.FlameGraph(
         measured_in=measured_in,
         steps=steps,
         per=per,
-        names=tuple(index.names),
-        frames=tuple(
-            m.StackFrame(name=name, file=file, line=line, kind=kind) for name, file, line, kind in index.frames
-        ),
+        names=tuple(names),
+        frames=tuple(frames),
         parent=tuple(node.parent for node in kept),
-        frame=frame,
+        frame=nodes,
         self_ns=tuple(node.self_ns for node in kept),
         calls=tuple(node.calls for node in kept),
         pruned_below=below,
@@ -276,45 +237,27 @@ _OTHERS: Key = (OTHER, "", 0, "pruned")
 
 def _pruned(tree: _Tree, totals: Sequence[int], below: float) -> list[_Node]:
     """The nodes with at least ``below`` of the whole, the larger of two children first, and one for the others."""
-    least = below * totals[0]
+    least, calls = below * totals[0], m.with_all_below(tree.parent, tree.calls)
     kept: list[_Node] = []
-    waiting = [(0, -1)]
+    waiting = [(-1, tree.key[0], [0])]  # the parent among the kept ones, and the nodes that stand in it as one
     while waiting:
-        node, parent = waiting.pop()
-        if node < 0:  # stands for the small children of ``parent``, which is -node - 1 in the tree
-            kept.append(_others(tree, totals, -node - 1, parent, least))
+        parent, key, nodes = waiting.pop()
+        if key == _OTHERS:
+            small_ns, called = sum(totals[node] for node in nodes), sum(calls[node] for node in nodes)
+            kept.append(_Node(key=key, parent=parent, self_ns=small_ns, calls=called))
             continue
-        here = len(kept)
-        kept.append(_Node(key=tree.key[node], parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node]))
-        children = tree.children[node].values()
-        if any(totals[child] < least for child in children):
-            waiting.append((-node - 1, here))
-        large = [child for child in children if totals[child] >= least]
-        waiting += [(child, here) for child in sorted(large, key=lambda child: (totals[child], child))]
+        (node,), here = nodes, len(kept)
+        kept.append(_Node(key=key, parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node]))
+        children = sorted(tree.children[node].values(), key=lambda child: (totals[child], child))
+        if small := [child for child in children if totals[child] < least]:
+            waiting.append((here, _OTHERS, small))
+        waiting += [(here, tree.key[child], [child]) for child in children if totals[child] >= least]
     return kept
 
 
-def _others(tree: _Tree, totals: Sequence[int], node: int, parent: int, least: float) -> _Node:
-    small = [child for child in tree.children[node].values() if totals[child] < least]
-    calls, waiting = 0, list(small)
-    while waiting:
-        below = waiting.pop()
-        calls += tree.calls[below]
-        waiting += tree.children[below].values()
-    return _Node(key=_OTHERS, parent=parent, self_ns=sum(totals[child] for child in small), calls=calls)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Function:
-    self_ns: int = 0
-    total_ns: int = 0
-    calls: int = 0
-
-
-def _functions(tree: _Tree, totals: Sequence[int]) -> dict[Key, _Function]:
-    """Each function, operator or span over the whole tree; the step itself is none."""
-    found: dict[Key, _Function] = defaultdict(_Function)
-    open_above: dict[Key, int] = defaultdict(int)
+def _functions(tree: _Tree, totals: Sequence[int]) -> dict[Key, tuple[int, int, int]]:
+    """Self time, total time and calls of each function, operator or span over the whole tree; the step is none."""
+    self_ns, total_ns, calls, open_above = (Counter[Key]() for _ in range(4))
     waiting = [(child, True) for child in tree.children[0].values()]
     while waiting:
         node, enters = waiting.pop()
@@ -322,28 +265,11 @@ def _functions(tree: _Tree, totals: Sequence[int]) -> dict[Key, _Function]:
         if not enters:
             open_above[key] -= 1
             continue
-        function = found[key]
-        function.self_ns += tree.self_ns[node]
-        function.calls += tree.calls[node]
+        self_ns[key] += tree.self_ns[node]
+        calls[key] += tree.calls[node]
         if not open_above[key]:
-            function.total_ns += totals[node]
+            total_ns[key] += totals[node]
         open_above[key] += 1
         waiting.append((node, False))
         waiting += [(child, True) for child in tree.children[node].values()]
-    return found
-
-
-class _Index:
-    """Each name and each frame once, by the order in which they are asked for."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {"": 0}
-        self.frames: dict[tuple[int, int, int, str], int] = {}
-
-    def frame(self, key: Key) -> int:
-        name, file, line, kind = key
-        frame = (self._name(name), self._name(file), line, kind)
-        return self.frames.setdefault(frame, len(self.frames))
-
-    def _name(self, name: str) -> int:
-        return self.names.setdefault(name, len(self.names))
+    return {key: (self_ns[key], total_ns[key], calls[key]) for key in calls}

@@ -15,7 +15,7 @@ from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launched
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
 GUARDS, PROLOGUE, WRAPPER = "Dynamo cache lookup (guards)", "prologue", "wrapper of the compiled code"
@@ -28,6 +28,7 @@ PARTS = (
 )
 # Names of operators' events, first match wins; what matches none is an operator.
 PREFIXES = (
+    (UNEXPLAINED, (STEP_PREFIX,)),
     (GUARDS, ("TorchDynamo Cache Lookup",)),
     (RECORDER, (OWN_SPANS,)),
     (PROLOGUE, ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")),
@@ -40,7 +41,7 @@ Numbers = npt.NDArray[np.int64]
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
-    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     thread = columns.thread[marks[0]]
@@ -48,10 +49,15 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     steps = timeline.intervals_of(columns, marks[np.argsort(columns.start_ns[marks], kind="stable")])
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
     part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))  # NOBODY takes the last one
-    owner, step, bounds = _stretches(timeline.intervals_of(columns, mine), steps)
+    # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the later one's.
+    owners, of_step = timeline.owners(timeline.intervals_of(columns, mine)), timeline.owners(steps)
+    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
+    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
+    bounds = bounds[of_step.at(bounds[:, 0]) != NOBODY]
+    owner, step = owners.at(bounds[:, 0]), of_step.at(bounds[:, 0])
     spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
     np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
-    calls = np.bincount(part[:-1][_inside(columns.start_ns[mine], steps)], minlength=len(PARTS))
+    calls = np.bincount(part[:-1][of_step.at(columns.start_ns[mine]) != NOBODY], minlength=len(PARTS))
     # Of the stretches that nothing names, what another thread of the host was busy in.
     unnamed = bounds[part[owner] == PARTS.index(UNEXPLAINED)]
     others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
@@ -62,28 +68,28 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
         parts=tuple(
-            _part(name, spent_ns[:, index], int(calls[index]))
-            for index, name in enumerate(PARTS)
-            if spent_ns[:, index].any() or name == UNEXPLAINED
+            m.StepPart(
+                name=name,
+                mean_us=float(spent.mean()) / 1000,
+                median_us=float(np.median(spent)) / 1000,
+                minimum_us=int(spent.min()) / 1000,
+                maximum_us=int(spent.max()) / 1000,
+                calls=None if name == UNEXPLAINED else number / len(spent),
+            )
+            for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True)
+            if spent.any() or name == UNEXPLAINED
         ),
         other_threads_us=elsewhere_ns / 1000 / len(steps),
     )
 
 
-def _part(name: str, spent_ns: Numbers, calls: int) -> m.StepPart:
-    return m.StepPart(
-        name=name,
-        mean_us=float(spent_ns.mean()) / 1000,
-        median_us=float(np.median(spent_ns)) / 1000,
-        minimum_us=int(spent_ns.min()) / 1000,
-        maximum_us=int(spent_ns.max()) / 1000,
-        calls=None if name == UNEXPLAINED else calls / len(spent_ns),
-    )
-
-
 def _parts(columns: Columns, work: Launched) -> Numbers:
     """Of every event the index of its part; events of other categories than the host's have one that is not used."""
-    of_name = np.array([PARTS.index(_part_of_operator(name)) for name in columns.names], np.int64)
+    parts = []
+    for name in columns.names:
+        frame = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
+        parts.append(PARTS.index(GENERATED if fused.parse(name) is not None else frame))
+    of_name = np.array(parts, np.int64)
     found: Numbers = of_name[columns.name]
     found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(SPANS)
     calls = columns.of_category(*LAUNCH_CATEGORIES)
@@ -91,30 +97,3 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
     found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
     found[calls & columns.named(*WAITS)] = PARTS.index(WAITING)
     return found
-
-
-def _part_of_operator(name: str) -> str:
-    if name.startswith(STEP_PREFIX):
-        return UNEXPLAINED
-    if fused.parse(name) is not None:
-        return GENERATED
-    return next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
-
-
-def _stretches(events: Intervals, steps: Intervals) -> tuple[Numbers, Numbers, Intervals]:
-    """The steps cut wherever the innermost event changes: whose each stretch is, of which step, and from when to when.
-
-    Where marked steps overlap, which they do not, a moment is the later one's.
-    """
-    owners = timeline.owners(events)
-    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
-    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
-    step = np.searchsorted(steps[:, 0], bounds[:, 0], side="right") - 1
-    inside = (step >= 0) & (bounds[:, 0] < steps[np.maximum(step, 0), 1])
-    return owners.at(bounds[inside, 0]), step[inside], bounds[inside]
-
-
-def _inside(moments: Numbers, steps: Intervals) -> npt.NDArray[np.bool_]:
-    step = np.searchsorted(steps[:, 0], moments, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (step >= 0) & (moments < steps[np.maximum(step, 0), 1])
-    return inside

@@ -7,7 +7,6 @@ other operator around it, none of the user's code), before a graph launch of the
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
@@ -15,14 +14,7 @@ from kgprof.measures.kernel_kinds import Kinds, kinds_of
 from kgprof.reading import launches
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import (
-    GRAPH_LAUNCH_PREFIXES,
-    LAUNCH_CATEGORIES,
-    Indices,
-    Launched,
-    Mask,
-    launched_in_trace,
-)
+from kgprof.reading.launches import LAUNCH_CATEGORIES, Launched
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 COPIES = ("aten::copy_", "aten::_foreach_copy_")
@@ -31,25 +23,36 @@ TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
     """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file cannot be read."""
-    work, trace = run.once(launched_in_trace), run.trace(m.PassName.TRACE)
-    if isinstance(work, m.Skipped):
-        return work
-    if isinstance(trace, m.Skipped):
-        return trace
+    work, trace = run.once(launches.launched_in_trace), run.trace(m.PassName.TRACE)
+    if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
+        return m.first_skipped(work, trace)
     return input_copies(trace.columns, work, run.whole.once(kinds_of))
 
 
 def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopies | m.Skipped:
     """Of the whole trace."""
-    replays = np.flatnonzero(columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
+    replays = np.flatnonzero(columns.named(*launches.GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
     if not len(replays):
         return m.Skipped(reason="the trace holds no launch of a CUDA graph")
     known = work.calls != NOBODY
     events, calls = work.events[known], work.calls[known]
     frames = columns.named(GENERATED_CODE_PREFIX, REGION_PREFIX)
     frame = launches.innermost(columns, frames, calls)
-    found = _called_by_the_wrapper(columns, frames, frame, calls) & _copies_on_the_device(columns, events, kinds)
-    found &= columns.start_ns[calls] < _last_replay_ns(columns, frames, replays)[frame]
+    elsewhere = columns.named(*TO_AND_FROM_THE_HOST) | columns.of_category("gpu_memset")
+    copied = kinds.are(columns, events, m.KernelKind.COPY) & ~elsewhere[events]
+    # Launched in a frame of compiled code by a copy that no other operator within the frame called.
+    copying = launches.innermost(columns, columns.named(*COPIES), calls)
+    operators = columns.of_category("cpu_op") & ~frames & ~columns.named(*COPIES, STEP_PREFIX)
+    other = launches.innermost(columns, operators, calls)
+    inside = (frame != NOBODY) & (copying != NOBODY) & (columns.start_ns[copying] >= columns.start_ns[frame])
+    by_wrapper = inside & ((other == NOBODY) | (columns.start_ns[other] < columns.start_ns[frame]))
+    # When the last graph launch of each frame began, before everything where there was none. NOBODY as an index finds
+    # the last place, whose value counts for nothing.
+    last_replay_ns = np.full(len(columns), -1, np.int64)
+    replayed_in = launches.innermost(columns, frames, replays)
+    known = replayed_in != NOBODY
+    np.maximum.at(last_replay_ns, replayed_in[known], columns.start_ns[replays[known]])
+    found = copied & by_wrapper & (columns.start_ns[calls] < last_replay_ns[frame])
     copies, total_ns = events[found], int(columns.duration_ns[work.events].sum())
     spent_ns = int(columns.duration_ns[copies].sum())
     return m.InputCopies(
@@ -58,36 +61,3 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
         total_us=spent_ns / 1000,
         share=spent_ns / total_ns if total_ns else 0.0,
     )
-
-
-def _called_by_the_wrapper(columns: Columns, frames: Mask, frame: Indices, calls: Indices) -> Mask:
-    """Launched in a frame of compiled code by a copy that no other operator within the frame called."""
-    copying = launches.innermost(columns, columns.named(*COPIES), calls)
-    operators = columns.of_category("cpu_op") & ~frames & ~columns.named(*COPIES, STEP_PREFIX)
-    other = launches.innermost(columns, operators, calls)
-    inside = (frame != NOBODY) & (copying != NOBODY) & (columns.start_ns[copying] >= columns.start_ns[frame])
-    found: Mask = inside & ((other == NOBODY) | (columns.start_ns[other] < columns.start_ns[frame]))
-    return found
-
-
-def _copies_on_the_device(columns: Columns, events: Indices, kinds: Kinds) -> Mask:
-    kernel_names, which = np.unique(columns.name[events], return_inverse=True)
-    names = [columns.names[name] for name in kernel_names.tolist()]
-    copied = [
-        not name.startswith(TO_AND_FROM_THE_HOST) and kinds.of_device_event(name, "kernel").kind is m.KernelKind.COPY
-        for name in names
-    ]
-    of_name: Mask = np.array(copied, np.bool_)[which] & ~columns.of_category("gpu_memset")[events]
-    return of_name
-
-
-def _last_replay_ns(columns: Columns, frames: Mask, replays: Indices) -> npt.NDArray[np.int64]:
-    """When the last graph launch of each frame began; of shape [events]. Before everything where there was none.
-
-    NOBODY as an index finds the last place, whose value counts for nothing.
-    """
-    last = np.full(len(columns), -1, np.int64)
-    frame = launches.innermost(columns, frames, replays)
-    inside = frame != NOBODY
-    np.maximum.at(last, frame[inside], columns.start_ns[replays[inside]])
-    return last

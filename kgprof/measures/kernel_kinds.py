@@ -15,38 +15,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
+
 from kgprof import model as m
 from kgprof.measures import fused
-from kgprof.measures.fused import GeneratedName
-from kgprof.measures.operator_names import OPERATOR_KINDS
+from kgprof.measures.fused import OPERATOR_KINDS, GeneratedName
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Indices, Mask
+
+K = m.KernelKind
 
 # ---------------------------------------------------------------- CPU: operators of a trace, by name
 
 # Kinds whose operators reduce: several elements make one.
-REDUCING = (m.KernelKind.NORMALISATION, m.KernelKind.REDUCTION, m.KernelKind.SORT, m.KernelKind.ATTENTION)
+REDUCING = (K.NORMALISATION, K.REDUCTION, K.SORT, K.ATTENTION)
 # What Inductor's schedules are called in a name, as far as they say a kind.
 SCHEDULES = {
-    "poi": m.KernelKind.POINTWISE,
-    "for": m.KernelKind.POINTWISE,  # combinations of small pointwise kernels
-    "red": m.KernelKind.REDUCTION,
-    "per": m.KernelKind.REDUCTION,  # persistent: the whole row in one block
-    "coo": m.KernelKind.REDUCTION,  # cooperative: several blocks a row
-    "spl": m.KernelKind.SORT,  # a scan in several blocks
-    "tem": m.KernelKind.OTHER,  # a hand-written template: what it computes its operators say
+    "poi": K.POINTWISE,
+    "for": K.POINTWISE,  # combinations of small pointwise kernels
+    "red": K.REDUCTION,
+    "per": K.REDUCTION,  # persistent: the whole row in one block
+    "coo": K.REDUCTION,  # cooperative: several blocks a row
+    "spl": K.SORT,  # a scan in several blocks
+    "tem": K.OTHER,  # a hand-written template: what it computes its operators say
 }
 
 # Frames that torch.compile and autograd put around the operators: their self time is what the framework costs.
 FRAMEWORK_PREFIXES = (
-    "TorchDynamo Cache Lookup",
-    "Torch-Compiled Region",
-    "Pregraph bytecode",
-    "AOTDispatcher",
-    "CompiledFunction",
-    "## Call CompiledFxGraph",
-    "inductor_wrapper_call",
-    "autograd::engine::",
-    "torch::autograd::",
+    *("TorchDynamo Cache Lookup", "Torch-Compiled Region", "Pregraph bytecode", "AOTDispatcher", "CompiledFunction"),
+    *("## Call CompiledFxGraph", "inductor_wrapper_call", "autograd::engine::", "torch::autograd::"),
     "PythonDispatchMode",
 )
 # Compilation inside the traced steps, as dynamo_timed records it.
@@ -61,60 +59,45 @@ CALL_OF_GENERATED_CODE = "## Call CompiledFxGraph"
 # First match wins, so the order matters: attention kernels are often built on CUTLASS, a convolution's are GEMMs that
 # say so, a top-k gathers, a direct copy and a fill are instances of the elementwise template, and the split-K reduction
 # belongs to the GEMM it finishes.
-DEVICE_KINDS: tuple[tuple[m.KernelKind, re.Pattern[str]], ...] = (
-    (m.KernelKind.COMMUNICATION, re.compile(r"^(?:nccl|rccl|nvshmem)|(?:one|two)_shot_all_reduce|multimem_all", re.I)),
-    (m.KernelKind.ATTENTION, re.compile(r"flash|fmha|attention|_attn|sdpa", re.IGNORECASE)),
-    (
-        m.KernelKind.COPY,  # cuDNN's changes of layout, before what is built from its name
-        re.compile(r"nchwToNhwc|nhwcToNchw|transpose_readWrite|batched_transpose", re.IGNORECASE),
-    ),
-    (
-        m.KernelKind.CONVOLUTION,
-        re.compile(r"conv(?:olution|olve|[123]d|_depthwise)|fprop|wgrad|dgrad|winograd|im2col|col2im", re.I),
-    ),
-    (m.KernelKind.GEMM, re.compile(r"gemm|gemv|cutlass|cublas|nvjet|xmma|splitk|dot_kernel", re.IGNORECASE)),
-    (
-        m.KernelKind.NORMALISATION,
-        re.compile(
-            r"layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax|RowwiseMoments|GammaBeta|ComputeFusedParams"
+DEVICE_KINDS = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (K.COMMUNICATION, r"(?i)^(?:nccl|rccl|nvshmem)|(?:one|two)_shot_all_reduce|multimem_all"),
+        (K.ATTENTION, r"(?i)flash|fmha|attention|_attn|sdpa"),
+        # cuDNN's changes of layout, before what is built from its name.
+        (K.COPY, r"(?i)nchwToNhwc|nhwcToNchw|transpose_readWrite|batched_transpose"),
+        (K.CONVOLUTION, r"(?i)conv(?:olution|olve|[123]d|_depthwise)|fprop|wgrad|dgrad|winograd|im2col|col2im"),
+        (K.GEMM, r"(?i)gemm|gemv|cutlass|cublas|nvjet|xmma|splitk|dot_kernel"),
+        (
+            K.NORMALISATION,
+            r"(?i)layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax|RowwiseMoments|GammaBeta|ComputeFusedParams"
             r"|cudnn::bn_|weight_norm",
-            re.I,
         ),
-    ),
-    (
-        m.KernelKind.SORT,
-        re.compile(
-            r"radix_?sort|merge_?sort|segmented_?sort|bitonic|sort_(?:pairs|keys)|SortKV|(?<!s)top_?k(?!ernel)|KthValue|gatherMedian"
-            r"|DeviceScan|scan_(?:innermost|outer|by_key)|kernel_scan|unique(?!_ptr)|RunLengthEncode|compute_mode",
-            re.I,
+        (
+            K.SORT,
+            r"(?i)radix_?sort|merge_?sort|segmented_?sort|bitonic|sort_(?:pairs|keys)|SortKV|(?<!s)top_?k(?!ernel)"
+            r"|KthValue|gatherMedian|DeviceScan|scan_(?:innermost|outer|by_key)|kernel_scan|unique(?!_ptr)"
+            r"|RunLengthEncode|compute_mode",
         ),
-    ),
-    (
-        m.KernelKind.COPY,
-        re.compile(
+        (
+            K.COPY,
             r"direct_copy|CatArrayBatchedCopy|native::Copy<|FillFunctor|CopyFunctor|copy_kernel|[Mm]emcpy|[Mm]emset"
-            r"|split_with_sizes_copy|chunk_cat|repeat_interleave|compute_cuda_kernel|flip_kernel|roll_cuda|reflection_pad|replication_pad"
+            r"|split_with_sizes_copy|chunk_cat|repeat_interleave|compute_cuda_kernel|flip_kernel|roll_cuda"
+            r"|reflection_pad|replication_pad",
         ),
-    ),
-    (
-        m.KernelKind.INDEX,
-        re.compile(
+        (
+            K.INDEX,
             r"gather|scatter|index_(?:elementwise|put|select|add|copy|fill|kernel)|index(?:Select|Add|Copy|Func)"
             r"|embedding|masked_select|take_kernel|put_kernel|nonzero|searchsorted|DeviceSelect|DeviceCompactInit"
-            r"|bucketize|histogram|kernelHistogram"
+            r"|bucketize|histogram|kernelHistogram",
         ),
-    ),
-    (
-        m.KernelKind.REDUCTION,
-        re.compile(r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel|aminmax"),
-    ),
-    (
-        m.KernelKind.POINTWISE,
-        re.compile(
+        (K.REDUCTION, r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel|aminmax"),
+        (
+            K.POINTWISE,
             r"elementwise_kernel|elementwise_grid_stride|multi_tensor_apply|Functor|foreach_|fused_dropout|upsample"
-            r"|triu_tril|_assert_async"
+            r"|triu_tril|_assert_async",
         ),
-    ),
+    )
 )
 
 UNKNOWN = "no rule knows the name"
@@ -145,6 +128,16 @@ class Kinds:
         """An event of category kernel, gpu_memcpy or gpu_memset."""
         return self._overridden(name, of_device_event(name, category))
 
+    def are(self, columns: Columns, events: Indices, kind: m.KernelKind) -> Mask:
+        """Which of these device events are of a kind; each name is looked at once."""
+        keys = columns.name[events].astype(np.int64) * len(columns.categories) + columns.category[events]
+        of_kind = np.zeros(len(columns.names) * len(columns.categories), np.bool_)
+        for key in np.flatnonzero(np.bincount(keys)).tolist():
+            name, category = divmod(key, len(columns.categories))
+            of_kind[key] = self.of_device_event(columns.names[name], columns.categories[category]).kind is kind
+        found: Mask = of_kind[keys]
+        return found
+
     def _overridden(self, name: str, found: Classified) -> Classified:
         for pattern, kind, rule in self._own:
             if pattern.search(name):
@@ -166,19 +159,20 @@ def of_operator(name: str) -> Classified:
     generated = fused.parse(name)
     if generated is not None:
         return _of_generated(generated)
-    for prefix in FRAMEWORK_PREFIXES:
-        if name.startswith(prefix):
-            return Classified(kind=m.KernelKind.FRAMEWORK, generator="framework", rule=f"begins with {prefix!r}")
-    if COMPILING.fullmatch(name):
-        return Classified(kind=m.KernelKind.FRAMEWORK, generator="framework", rule="a part of Dynamo's compilation")
     namespace, _, operator = name.rpartition("::")
     generator = "aten" if namespace in ("aten", "prims") else "library"
     kind = kind_of_operator(operator)
-    if kind is not None:
+    if prefix := next((prefix for prefix in FRAMEWORK_PREFIXES if name.startswith(prefix)), ""):
+        why = f"begins with {prefix!r}"
+    elif COMPILING.fullmatch(name):
+        why = "a part of Dynamo's compilation"
+    elif kind is not None:
         return Classified(kind=kind, generator=generator, rule=f"operator {operator}")
-    if BACKWARD_NODE.fullmatch(operator):
-        return Classified(kind=m.KernelKind.FRAMEWORK, generator="framework", rule="a node of autograd's graph")
-    return Classified(kind=m.KernelKind.OTHER, generator=generator)
+    elif BACKWARD_NODE.fullmatch(operator):
+        why = "a node of autograd's graph"
+    else:
+        return Classified(kind=K.OTHER, generator=generator)
+    return Classified(kind=K.FRAMEWORK, generator="framework", rule=why)
 
 
 @cache
@@ -192,7 +186,7 @@ def kind_of_operator(operator: str) -> m.KernelKind | None:
 def of_device_event(name: str, category: str) -> Classified:
     if category in ("gpu_memcpy", "gpu_memset"):
         generator = category.removeprefix("gpu_")
-        return Classified(kind=m.KernelKind.COPY, generator=generator, rule=f"a {generator} of the driver's")
+        return Classified(kind=K.COPY, generator=generator, rule=f"a {generator} of the driver's")
     generated = fused.parse(name)
     if generated is not None:
         return _of_generated(generated)
@@ -200,45 +194,37 @@ def of_device_event(name: str, category: str) -> Classified:
     for kind, pattern in DEVICE_KINDS:
         if found := pattern.search(name):
             return Classified(kind=kind, generator=generator, rule=f'"{found[0]}" in its name')
-    return Classified(kind=m.KernelKind.OTHER, generator=generator)
-
-
-# ---------------------------------------------------------------- what Inductor generated
+    return Classified(kind=K.OTHER, generator=generator)
 
 
 def _of_generated(generated: GeneratedName) -> Classified:
     # The operators without those that touch no element, and without those that no list has.
     known = ((op, kind_of_operator(op)) for op in generated.ops)
-    computed: dict[str, m.KernelKind] = {op: kind for op, kind in known if kind not in (None, m.KernelKind.FRAMEWORK)}
-    if generated.category == "tem":
-        kind, why = _of_template(computed)
-    else:
+    computed: dict[str, m.KernelKind] = {op: kind for op, kind in known if kind not in (None, K.FRAMEWORK)}
+    if generated.category != "tem":
         kind, why = _of_schedule(generated.category, computed)
+    else:
+        exact = [(one, op) for one in (K.ATTENTION, K.CONVOLUTION, K.GEMM) for op in computed if computed[op] is one]
+        kind, of = exact[0] if exact else (K.OTHER, "no operator that is known")
+        why = f"template (tem) of {of}"
     return Classified(kind=kind, generator=generated.generator, ops=generated.ops, rule=why)
-
-
-def _of_template(computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
-    for kind in (m.KernelKind.ATTENTION, m.KernelKind.CONVOLUTION, m.KernelKind.GEMM):
-        if named := [op for op, its_kind in computed.items() if its_kind is kind]:
-            return kind, f"template (tem) of {named[0]}"
-    return m.KernelKind.OTHER, "template (tem) of no operator that is known"
 
 
 def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
     """``word`` is empty for C++."""
     reducing = {op: kind for op, kind in computed.items() if kind in REDUCING}
-    schedule = SCHEDULES.get(word, m.KernelKind.REDUCTION if reducing and not word else m.KernelKind.POINTWISE)
+    schedule = SCHEDULES.get(word, K.REDUCTION if reducing and not word else K.POINTWISE)
     said = f"schedule {word}" if word else "C++, which reduces" if reducing else "C++, which does not reduce"
     # A product may be generated too, as a sum of products: where nothing else in the kernel reduces, it is that.
-    products = {op: kind for op, kind in computed.items() if kind is m.KernelKind.GEMM}
-    deciding = (reducing or products) if schedule is m.KernelKind.REDUCTION else computed
+    products = {op: kind for op, kind in computed.items() if kind is K.GEMM}
+    deciding = (reducing or products) if schedule is K.REDUCTION else computed
     kinds = set(deciding.values())
-    if schedule is m.KernelKind.SORT or len(kinds) != 1 or kinds == {schedule}:
+    if schedule is K.SORT or len(kinds) != 1 or kinds == {schedule}:
         return schedule, said
     (kind,) = kinds
     named = ", ".join(deciding)
-    if schedule is m.KernelKind.REDUCTION:
+    if schedule is K.REDUCTION:
         return kind, f"{said}, and {named} alone reduces in it"
-    if kind is m.KernelKind.REDUCTION:  # what is left of one: a mean's division, a sum over so few that it is unrolled
+    if kind is K.REDUCTION:  # what is left of one: a mean's division, a sum over so few that it is unrolled
         return schedule, said
     return kind, f"{said}, and it computes {named} alone"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import attribution
-from kgprof.measures.communication import communication
 from kgprof.measures.host_time import host_time
 from kgprof.measures.idle import device_idle
 from kgprof.measures.input_copies import input_copies
@@ -20,75 +19,35 @@ from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kin
 from kgprof.measures.origins import Lines, Origins, merged
 from kgprof.measures.roofline import roofline
 from kgprof.measures.step_timeline import step_timeline
-from kgprof.reading import timeline
+from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
-from kgprof.reading.launches import (
-    DEVICE_CATEGORIES,
-    GRAPH_LAUNCH_PREFIXES,
-    LAUNCH_CATEGORIES,
-    devices,
-    launched,
-    queue,
-)
 from kgprof.reading.timeline import Intervals, Window
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
-LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *GRAPH_LAUNCH_PREFIXES)
+LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *launches.GRAPH_LAUNCH_PREFIXES)
 
 NO_STEPS = "the trace marks no steps: the window runs from the first counted event to the last"
 NO_LINES = "nothing was recorded about the kernels' source lines"
 NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels")
 NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
 
+Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
-
-
-class _Fields(TypedDict):
-    """Those of a KernelBreakdown that are made alike for a GPU and a CPU."""
-
-    steps: int
-    window_us: float
-    busy_us: float
-    idle_us: float
-    total_us: float
-    lines_us: float | m.Skipped
-    kinds: tuple[m.KindTotal, ...]
-    rows: tuple[m.KernelRow, ...]
-    fused_kinds: tuple[m.KernelKind, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """All occurrences of one name in one category, and what each of them counts with."""
-
-    name: str
-    classified: Classified
-    own_ns: npt.NDArray[np.int64]  # self time on the CPU, duration on the device
-    lines: Lines = ()
-    lines_ns: int = 0
 
 
 def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken down."""
-    return _of_pass(run, m.PassName.TRACE, run.record.trace)
-
-
-def of_kernels(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """The kernels of KERNELS, in which the C++ kernels of a CPU run have names; Skipped as for TRACE."""
-    return _of_pass(run, m.PassName.KERNELS, run.record.kernels)
+    return _of_pass(run, m.PassName.TRACE)
 
 
 def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """From KERNELS; without such a pass, or where its trace is damaged, from TRACE, with a warning that says so."""
+    """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE, with a warning."""
     reasons: list[str] = []
-    for name, traced, broken_down in (
-        (m.PassName.KERNELS, run.record.kernels, of_kernels),
-        (m.PassName.TRACE, run.record.trace, of_trace),
-    ):
-        if isinstance(traced, m.Skipped):
+    for name in (m.PassName.KERNELS, m.PassName.TRACE):
+        if isinstance(run.record.left_by(name), m.Skipped):
             continue
-        kernels = run.once(broken_down)
+        kernels = run.once(of_trace) if name is m.PassName.TRACE else _of_pass(run, name)
         if isinstance(kernels, m.KernelBreakdown):
             return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")
@@ -97,9 +56,7 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     return run.record.trace if isinstance(run.record.trace, m.Skipped) else m.Skipped(reason="no pass was traced")
 
 
-def _of_pass(run: RunEvidence, name: m.PassName, traced: m.TracePass | m.Skipped) -> m.KernelBreakdown | m.Skipped:
-    if isinstance(traced, m.Skipped):
-        return traced
+def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
     trace, record = run.trace(name), run.record
     if isinstance(trace, m.Skipped):
         return trace
@@ -107,7 +64,7 @@ def _of_pass(run: RunEvidence, name: m.PassName, traced: m.TracePass | m.Skipped
         trace,
         device=run.whole.device,
         measured_in=name,
-        cpp_kernel_profile=traced.cpp_kernel_profile,
+        cpp_kernel_profile=record.left_by(name).cpp_kernel_profile,
         origins=() if isinstance(record.kernel_origins, m.Skipped) else record.kernel_origins.origins,
         compiled=record.compiled_kernels,
         ceilings=run.whole.recording.ceilings,
@@ -129,17 +86,13 @@ def breakdown(
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
     kinds = kinds or Kinds()
     columns = trace.columns
-    if device == "cuda" and columns.of_category(*DEVICE_CATEGORIES).any():
+    if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
         return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
         return m.Skipped(reason="the trace holds no operator and no device kernel")
-    warnings = (
-        ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",) if device == "cuda" else ()
-    )
+    nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
+    warnings = (nothing,) if device == "cuda" else ()
     return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
-
-
-# ---------------------------------------------------------------- CUDA
 
 
 def _of_device(
@@ -151,14 +104,14 @@ def _of_device(
     kinds: Kinds,
 ) -> m.KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that launched it."""
-    columns, work = trace.columns, launched(trace.columns)
+    columns, work = trace.columns, launches.launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
-    groups = _groups(columns, work.events, columns.duration_ns[work.events], kinds.of_device_event, lines)
+    own_ns, classify = columns.duration_ns[work.events], kinds.of_device_event
     warnings = [*trace.warnings, *([] if len(steps) else [NO_STEPS])]
     before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
     if before or after:
@@ -166,22 +119,23 @@ def _of_device(
             "the window is the traced steps, widened to the device events that belong to them: "
             f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after"
         )
-    if (number := len(devices(columns, work.events)[0])) > 1:
+    if (number := len(launches.devices(columns, work.events)[0])) > 1:
         warnings.append(f"work ran on {number} devices: busy is when at least one of them worked, idle when none did")
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
-        **_fields(steps, window, intervals, groups, lines_known=bool(origins)),
+        **_stretch(steps, window, intervals),
+        **_fields(columns, work.events, own_ns, classify, lines),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(columns, marked if len(steps) else None, GRAPH_LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=attribution.by_step(columns, work),
         by_region=attribution.by_region(columns, work),
         by_span=attribution.by_span(columns, work),
-        queue=queue(columns, work, window),
+        queue=launches.queue(columns, work, window),
         timeline=step_timeline(columns, work, kinds),
         host_time=host_time(columns, work),
-        communication=communication(columns, work, window, kinds),
+        communication=attribution.communication(columns, work, window, kinds),
         roofline=roofline(columns, work, known, compiled, ceilings),
         input_copies=input_copies(columns, work, kinds),
         warnings=tuple(warnings),
@@ -190,15 +144,12 @@ def _of_device(
 
 def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...]) -> int | m.Skipped:
     """Launch calls on the host, of the marked steps where there are any."""
-    calls = columns.of_category(*LAUNCH_CATEGORIES)
+    calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     if not calls.any():
         return m.Skipped(reason="the trace holds no CUDA runtime or driver calls")
     if steps is not None:
         calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
     return int((calls & columns.named(*prefixes)).sum())
-
-
-# ---------------------------------------------------------------- CPU
 
 
 def _of_host(
@@ -212,11 +163,10 @@ def _of_host(
 ) -> m.KernelBreakdown | m.Skipped:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
     columns = trace.columns
-    operators = columns.of_category("cpu_op")
-    steps = timeline.profiler_steps(columns)
-    window = timeline.window_of(steps if len(steps) else timeline.intervals_of(columns, operators))
-    inside = np.flatnonzero(operators)
-    inside = inside[window.touches(timeline.intervals_of(columns, operators))]
+    operators = np.flatnonzero(columns.of_category("cpu_op"))
+    steps, every = timeline.profiler_steps(columns), timeline.intervals_of(columns, operators)
+    window = timeline.window_of(steps if len(steps) else every)
+    inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped(reason="no operator ran inside the traced steps")
     clipped, threads = window.clip(timeline.intervals_of(columns, inside)), columns.thread[inside]
@@ -224,8 +174,7 @@ def _of_host(
     for thread in set(threads.tolist()):
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
-    groups = _groups(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
-    fields = _fields(steps, window, clipped, groups, lines_known=bool(origins))
+    fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
     warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
     hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
     if hidden_us and not cpp_kernel_profile:
@@ -236,87 +185,76 @@ def _of_host(
     return m.KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
+        **_stretch(steps, window, clipped),
         **fields,
         launches=m.Skipped(reason="a CPU run launches no device kernels"),
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
-        timeline=step_timeline(columns, launched(columns), kinds),
-        host_time=host_time(columns, launched(columns)),
+        timeline=step_timeline(columns, launches.launched(columns), kinds),
+        host_time=host_time(columns, launches.launched(columns)),
         warnings=warnings,
     )
 
 
-# ---------------------------------------------------------------- both
-
-
-def _groups(
-    columns: Columns,
-    which: npt.NDArray[np.intp],
-    own_ns: npt.NDArray[np.int64],
-    classify: Classify,
-    lines: Sequence[Lines] | None,
-) -> list[_Group]:
-    """The events ``which``, by name and category."""
-    keys = columns.name[which].astype(np.int64) * len(columns.categories) + columns.category[which]
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    groups = []
-    for members in np.split(order, starts[1:]):
-        name, category = divmod(int(keys[members[0]]), len(columns.categories))
-        known = [] if lines is None else [index for index in members.tolist() if lines[index]]
-        groups.append(
-            _Group(
-                name=columns.names[name],
-                classified=classify(columns.names[name], columns.categories[category]),
-                own_ns=own_ns[members],
-                lines=merged([lines[index] for index in known]) if lines is not None else (),
-                lines_ns=int(own_ns[known].sum()) if known else 0,
-            )
-        )
-    return groups
-
-
-def _fields(
-    steps: Intervals, window: Window, intervals: Intervals, groups: Sequence[_Group], *, lines_known: bool
-) -> _Fields:
-    """``total_us``, ``kinds`` and ``rows`` all add up to the same time."""
+def _stretch(steps: Intervals, window: Window, intervals: Intervals) -> dict[str, Any]:
     busy_ns = timeline.union_ns(intervals)
-    total_ns = sum(int(group.own_ns.sum()) for group in groups)
-    of_kind = {kind: [group.own_ns for group in groups if group.classified.kind is kind] for kind in m.KernelKind}
-    # A kind without a kernel of its own is not absent where a generated kernel holds its operators; a view inside one
-    # costs nothing.
-    inside = {kind_of_operator(op) or m.KernelKind.OTHER for group in groups for op in group.classified.ops}
-    rows = [_row(group, total_ns) for group in groups]
     return {
         "steps": len(steps),
         "window_us": window.duration_ns / 1000,
         "busy_us": busy_ns / 1000,
         "idle_us": (window.duration_ns - busy_ns) / 1000,
-        "total_us": total_ns / 1000,
-        "lines_us": sum(group.lines_ns for group in groups) / 1000 if lines_known else m.Skipped(reason=NO_LINES),
-        "kinds": tuple(
-            m.KindTotal(kind=kind, count=sum(map(len, own)), total_us=sum(int(times.sum()) for times in own) / 1000)
-            for kind, own in of_kind.items()
-            if own
-        ),
-        "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
-        "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside and kind is not m.KernelKind.FRAMEWORK),
     }
 
 
-def _row(group: _Group, total_ns: int) -> m.KernelRow:
-    times_ns, of_all_ns = group.own_ns, int(group.own_ns.sum())
-    return m.KernelRow(
-        name=group.name,
-        kind=group.classified.kind,
-        generator=group.classified.generator,
-        count=len(times_ns),
-        total_us=of_all_ns / 1000,
-        share=of_all_ns / total_ns if total_ns else 0.0,
-        min_us=int(times_ns.min()) / 1000,
-        median_us=float(np.median(times_ns)) / 1000,
-        max_us=int(times_ns.max()) / 1000,
-        ops=group.classified.ops,
-        lines=tuple(m.Location(file=line.file, line=line.line, function=line.function) for line in group.lines),
-        lines_us=group.lines_ns / 1000,
-        rule=group.classified.rule,
-    )
+def _fields(
+    columns: Columns, which: launches.Indices, own_ns: Numbers, classify: Classify, lines: Sequence[Lines] | None
+) -> dict[str, Any]:
+    """Those of a KernelBreakdown that tell kernels apart, of the events ``which``.
+
+    ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it. ``lines``: of each; None
+    where nothing was recorded about them.
+    """
+    total_ns, lines_ns = int(own_ns.sum()), 0
+    rows: list[m.KernelRow] = []
+    of_kind_ns: Counter[m.KernelKind] = Counter()
+    for members in launches.alike(columns, which):
+        first = which[members[0]]
+        name = columns.names[columns.name[first]]
+        found = classify(name, columns.categories[columns.category[first]])
+        known = [] if lines is None else [index for index in members.tolist() if lines[index]]
+        from_lines = merged([lines[index] for index in known]) if lines is not None else ()
+        times_ns, known_ns = own_ns[members], int(own_ns[known].sum())
+        row_ns = int(times_ns.sum())
+        lines_ns += known_ns
+        of_kind_ns[found.kind] += row_ns
+        rows.append(
+            m.KernelRow(
+                name=name,
+                kind=found.kind,
+                generator=found.generator,
+                count=len(times_ns),
+                total_us=row_ns / 1000,
+                share=row_ns / total_ns if total_ns else 0.0,
+                min_us=int(times_ns.min()) / 1000,
+                median_us=float(np.median(times_ns)) / 1000,
+                max_us=int(times_ns.max()) / 1000,
+                ops=found.ops,
+                lines=tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in from_lines),
+                lines_us=known_ns / 1000,
+                rule=found.rule,
+            )
+        )
+    # A kind without a kernel of its own is not absent where a generated kernel holds its operators; a view inside one
+    # costs nothing.
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {m.KernelKind.FRAMEWORK}
+    counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
+    return {
+        "total_us": total_ns / 1000,
+        "lines_us": m.Skipped(reason=NO_LINES) if lines is None else lines_ns / 1000,
+        "kinds": tuple(
+            m.KindTotal(kind=kind, count=count, total_us=of_kind_ns[kind] / 1000)
+            for kind, count in counts.items()
+            if count
+        ),
+        "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
+        "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside),
+    }

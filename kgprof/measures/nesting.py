@@ -64,20 +64,14 @@ class Nesting:
 def nesting(columns: Columns) -> Nesting:
     """Empty where the trace holds neither the host's events nor the device's."""
     host, device = columns.of_category(*HOST_CATEGORIES), columns.of_category(*DEVICE_CATEGORIES)
-    frames, of_name = _frames(columns.names)
+    known: dict[Frame, int] = {}  # each once
+    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in columns.names], np.int64)
     zero = int(columns.start_ns[host | device].min(initial=_NEVER))
     tracks = tuple(
         Track(name=name, changes=tuple(_changes(columns, events, of_name, zero)))
         for name, events in (*_threads(columns, host), *_streams(columns, device))
     )
-    return Nesting(frames=frames, tracks=tracks)
-
-
-def _frames(names: tuple[str, ...]) -> tuple[tuple[Frame, ...], npt.NDArray[np.int64]]:
-    """Each frame once, and the index of each name's."""
-    known: dict[Frame, int] = {}
-    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in names], np.int64)
-    return tuple(known), of_name
+    return Nesting(frames=tuple(known), tracks=tracks)
 
 
 def frame_of(name: str) -> Frame:
@@ -118,37 +112,30 @@ def _changes(
     events = events[np.lexsort((-columns.end_ns[events], columns.start_ns[events]))]
     frames = of_name[columns.name[events]].tolist()
     starts = (columns.start_ns[events] - zero_ns).tolist()
-    open_now = _Open(frames=frames, ends=(columns.end_ns[events] - zero_ns).tolist())
-    for index, start in enumerate(starts):
-        yield from open_now.close(start)
-        open_now.push(index)
-        yield Change(at_ns=start, opens=True, frame=frames[index])
-    yield from open_now.close(_NEVER)
+    ends = (columns.end_ns[events] - zero_ns).tolist()
+    open_now: list[int] = []  # the innermost last
+    earliest: list[int] = []  # for each of them, the first end among it and all outside it
 
+    def push(event: int) -> None:
+        open_now.append(event)
+        earliest.append(min(ends[event], earliest[-1]) if earliest else ends[event])
 
-class _Open:
-    """The events that are open, the innermost last."""
-
-    def __init__(self, *, frames: list[int], ends: list[int]) -> None:
-        self._frames, self._ends = frames, ends
-        self._events: list[int] = []
-        self._earliest: list[int] = []  # for each of them, the first end among it and all outside it
-
-    def push(self, event: int) -> None:
-        self._events.append(event)
-        end = self._ends[event]
-        self._earliest.append(min(end, self._earliest[-1]) if self._earliest else end)
-
-    def close(self, until: int) -> Iterator[Change]:
+    def close(until: int) -> Iterator[Change]:
         """Whatever ends by then, in the order of its end."""
-        while self._events and self._earliest[-1] <= until:
-            at, again = self._earliest[-1], []
-            while self._events and self._earliest[-1] <= at:
-                self._earliest.pop()
-                event = self._events.pop()
-                yield Change(at_ns=at, opens=False, frame=self._frames[event])
-                if self._ends[event] > at:  # it began inside one that ends before it
+        while open_now and earliest[-1] <= until:
+            at, again = earliest[-1], []
+            while open_now and earliest[-1] <= at:
+                earliest.pop()
+                event = open_now.pop()
+                yield Change(at_ns=at, opens=False, frame=frames[event])
+                if ends[event] > at:  # it began inside one that ends before it
                     again.append(event)
             for event in reversed(again):
-                self.push(event)
-                yield Change(at_ns=at, opens=True, frame=self._frames[event])
+                push(event)
+                yield Change(at_ns=at, opens=True, frame=frames[event])
+
+    for index, start in enumerate(starts):
+        yield from close(start)
+        push(index)
+        yield Change(at_ns=start, opens=True, frame=frames[index])
+    yield from close(_NEVER)

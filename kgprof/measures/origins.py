@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures.attribution import REGION_PREFIX
@@ -85,12 +84,13 @@ class Origins:
         """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
         operators = {operator for _, operator in self._called}
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
-        outermost = _outermost(columns, np.flatnonzero(wanted & columns.of_category("cpu_op")))
+        # An operator may call itself under another overload.
+        outermost = launches.outermost(columns, wanted & columns.of_category("cpu_op"))
         regions = launches.innermost(columns, columns.named(REGION_PREFIX), outermost)
         steps = launches.innermost(columns, columns.named(STEP_PREFIX), outermost)
         # A compiled region is an operator in a trace; a step is none.
-        every = np.flatnonzero(columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
-        nested = set(outermost.tolist()) - set(_outermost(columns, every).tolist())
+        operators_of_all = columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
+        nested = set(outermost.tolist()) - set(launches.outermost(columns, operators_of_all).tolist())
         groups: dict[tuple[int, str], list[int]] = defaultdict(list)
         for index, region, step in zip(outermost.tolist(), regions.tolist(), steps.tolist(), strict=True):
             within = region if region != NOBODY else step
@@ -111,17 +111,6 @@ def operator_of(kernel: str) -> str:
     if found is None:
         return ""
     return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
-
-
-def _outermost(columns: Columns, events: Indices) -> Indices:
-    """Those that lie in no other one: an operator may call itself under another overload."""
-    kept: list[npt.NDArray[np.intp]] = []
-    for thread in launches.threads_of(columns, events):
-        mine = events[columns.thread[events] == thread]
-        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]
-        reached = np.maximum.accumulate(columns.end_ns[mine])
-        kept.append(mine[np.append(True, columns.start_ns[mine][1:] >= reached[:-1])[: len(mine)]])
-    return np.sort(np.concatenate(kept)) if kept else events
 
 
 def _compile_id(columns: Columns, within: int) -> str:

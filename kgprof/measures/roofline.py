@@ -19,6 +19,7 @@ import numpy.typing as npt
 from kgprof import model as m
 from kgprof.measures import kernel_kinds
 from kgprof.measures.origins import Known
+from kgprof.reading import launches
 from kgprof.reading.kineto import NONE, Columns, LaunchShape
 from kgprof.reading.launches import Launched
 from kgprof.reading.timeline import NOBODY
@@ -92,9 +93,8 @@ def roofline(
     for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
         tuned[kernel.kernel].append(kernel)
     total_ns = int(columns.duration_ns[work.events].sum())
-    rows = [
-        _row(alike, total_ns, tuned.get(alike.name, ()), measured, without) for alike in _alike(columns, work, known)
-    ]
+    alike = _alike(columns, work, known)
+    rows = [_row(each, total_ns, tuned.get(each.name, ()), measured, without) for each in alike]
     rows.sort(key=lambda row: (-row.total_us, row.name, str(row.grid)))
     left_out = rows[ROWS:]
     return m.Roofline(
@@ -117,15 +117,13 @@ def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
     return tuple(m.BoundTotal(what=what, total_us=us) for what, us in ordered)
 
 
-# ---------------------------------------------------------------- which launches are alike
-
-
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
     # How many kernels each call of a library launched; the fills and copies beside them do not count.
     is_kernel = columns.of_category("kernel")[work.events].tolist()
     kernels_of_call = Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
     durations = columns.duration_ns[work.events]
-    for places in _same_name_and_shape(columns, work):
+    for members in launches.alike(columns, work.events, by_shape=True):
+        places: list[int] = members.tolist()
         first = work.events[places[0]]
         name, category = columns.names[columns.name[first]], columns.categories[columns.category[first]]
         index = columns.shape[first]
@@ -140,61 +138,38 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
             yield _Alike(name=name, category=category, shape=shape, amount=amount, durations_ns=durations[same])
 
 
-def _same_name_and_shape(columns: Columns, work: Launched) -> Iterator[list[int]]:
-    """Places in ``work.events``, in the order of the trace."""
-    if not len(work.events):
-        return
-    key = columns.name[work.events].astype(np.int64) * len(columns.categories) + columns.category[work.events]
-    key = key * (len(columns.shapes) + 1) + columns.shape[work.events] - NONE
-    order = np.argsort(key, kind="stable")
-    for places in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
-        yield places.tolist()
-
-
 def _amount(
     name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
 ) -> _Amount:
-    if category != "kernel":
-        return _of_copy(name, category, shape)
+    if category != "kernel":  # a copy on the device reads and writes each byte, a fill writes it
+        on_device = category == "gpu_memset" or "DtoD" in name
+        times = 2 if on_device and category == "gpu_memcpy" else 1
+        moved = None if shape.size_bytes is None else times * shape.size_bytes
+        return _Amount(
+            bytes_moved=_or_skipped(moved, "the trace does not hold its size"),
+            flops=m.Skipped(reason="a copy computes nothing"),
+            on_the_bus=moved is not None and not on_device,
+        )
     if known is None:
-        return _unknown(NO_WORK)
-    if not known.work:
-        return _unknown(NOT_GENERATED if not known.lines and known.call == NOBODY else NO_WORK)
-    if len(known.work) > 1:
-        return _unknown(CALLS_DIFFER)
-    if known.call != NOBODY and kernels_of_call[known.call] > 1:
-        return _unknown(f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all")
-    (work,) = known.work
-    return _Amount(
-        bytes_moved=m.Skipped(reason=work.unknown) if work.bytes_moved is None else work.bytes_moved,
-        flops=m.Skipped(reason="Inductor counts none") if work.flops is None else work.flops,
-        dtype=work.dtype,
-    )
-
-
-def _unknown(reason: str) -> _Amount:
-    return _Amount(bytes_moved=m.Skipped(reason=reason), flops=m.Skipped(reason=reason))
-
-
-def _of_copy(name: str, category: str, shape: LaunchShape) -> _Amount:
-    """A copy on the device reads and writes each byte, a fill writes it; the trace holds the size of either."""
-    none = m.Skipped(reason="a copy computes nothing")
-    if shape.size_bytes is None:
-        return _Amount(bytes_moved=m.Skipped(reason="the trace does not hold its size"), flops=none)
-    on_device = category == "gpu_memset" or "DtoD" in name
-    both_ways = 2 if on_device and category == "gpu_memcpy" else 1
-    return _Amount(bytes_moved=both_ways * shape.size_bytes, flops=none, on_the_bus=not on_device)
-
-
-# ---------------------------------------------------------------- a row
+        why = NO_WORK
+    elif not known.work:
+        why = NOT_GENERATED if not known.lines and known.call == NOBODY else NO_WORK
+    elif len(known.work) > 1:
+        why = CALLS_DIFFER
+    elif known.call != NOBODY and kernels_of_call[known.call] > 1:
+        why = f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all"
+    else:
+        (work,) = known.work
+        return _Amount(
+            bytes_moved=_or_skipped(work.bytes_moved, work.unknown),
+            flops=_or_skipped(work.flops, "Inductor counts none"),
+            dtype=work.dtype,
+        )
+    return _Amount(bytes_moved=m.Skipped(reason=why), flops=m.Skipped(reason=why))
 
 
 def _row(
-    alike: _Alike,
-    total_ns: int,
-    tuned: Sequence[m.CompiledKernel],
-    ceilings: Sequence[m.Ceiling],
-    without: str,
+    alike: _Alike, total_ns: int, tuned: Sequence[m.CompiledKernel], ceilings: Sequence[m.Ceiling], without: str
 ) -> m.KernelLaunches:
     shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
     median_us = float(np.median(alike.durations_ns)) / 1000
@@ -257,9 +232,6 @@ def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKerne
         many = "several compiled kernels" if fitting else "no compiled kernel"
         return m.Skipped(reason=f"{many} of this name with these registers and warps")
     return next(iter(fitting.values()))
-
-
-# ---------------------------------------------------------------- against the ceilings
 
 
 _Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations

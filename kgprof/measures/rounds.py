@@ -58,10 +58,9 @@ def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
 
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
     """A median of each round, or why one of them has none."""
-    unknown = next((speed for speed in speeds if isinstance(speed, m.Skipped)), None)
-    if unknown is not None:
-        return unknown
     known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
+    if len(known) < len(speeds):
+        return next(speed for speed in speeds if isinstance(speed, m.Skipped))
     if not all(speed.host_us and speed.device_us for speed in known):
         return m.Skipped(reason="a round of TIMING holds no sample of the machine itself")
     return m.MachineSpeed(
@@ -71,18 +70,17 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 
 
 def _host_errors(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> tuple[float, ...]:
-    """Empty where one of the rounds has none."""
-    samples = [() if isinstance(speed, m.Skipped) else speed.host_us for speed in speeds]
-    if any(len(us) < 2 or min(us) <= 0 for us in samples):
-        return ()
-    return tuple(_error_of_median([math.log(each) for each in us]) for us in samples)
+    """The standard error of each round's median, of the logarithms; empty where one of the rounds has none.
 
-
-def _error_of_median(samples: Sequence[float]) -> float:
-    """By the median absolute deviation, because one sample in ten took half as long again as the others of its round.
-
+    By the median absolute deviation, because one sample in ten took half as long again as the others of its round.
     For so few samples it is too small by about n / (n - 0.8) (Croux and Rousseeuw, Computational Statistics 1, 1992).
     """
-    middle, few = median(samples), len(samples)
-    deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
-    return math.sqrt(math.pi / 2 / few) * deviation
+    errors = []
+    for host_us in (() if isinstance(speed, m.Skipped) else speed.host_us for speed in speeds):
+        if len(host_us) < 2 or min(host_us) <= 0:
+            return ()
+        samples, few = [math.log(us) for us in host_us], len(host_us)
+        middle = median(samples)
+        deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
+        errors.append(math.sqrt(math.pi / 2 / few) * deviation)
+    return tuple(errors)

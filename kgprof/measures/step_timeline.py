@@ -68,7 +68,7 @@ class _Events:
 
 def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
     """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
-    marks = np.flatnonzero(columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
@@ -105,9 +105,6 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     )
 
 
-# ---------------------------------------------------------------- lanes
-
-
 def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
     """Thread by thread, in the order of their first event in the file."""
     operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
@@ -122,22 +119,18 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
     )
     launching = np.zeros(len(columns), np.bool_)
     launching[work.calls[work.calls != NOBODY]] = True
+    waiting = columns.named(*WAITS)
     here = step.touches(timeline.intervals_of(columns, np.ones(len(columns), np.bool_)))
     for thread in np.unique(columns.thread[here & (operators | calls | spans)]).tolist():
         mine = here & (columns.thread == thread)
         for content, wanted in contents:
             which = np.flatnonzero(mine & wanted)
-            kinds = [_host_kind(columns, index, content, launching, rules) for index in which.tolist()]
+            kinds = [content.removesuffix("s")] * len(which)
+            if content == OPERATORS:
+                kinds = [rules.of_operator(columns.names[name]).kind.value for name in columns.name[which].tolist()]
+            elif content == CALLS:
+                kinds = np.where(waiting[which], "wait", np.where(launching[which], "launch", "call")).tolist()
             yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
-
-
-def _host_kind(columns: Columns, index: int, content: str, launching: Mask, rules: Kinds) -> str:
-    name = columns.names[columns.name[index]]
-    if content == OPERATORS:
-        return rules.of_operator(name).kind.value
-    if content == CALLS:
-        return "wait" if name.startswith(WAITS) else "launch" if launching[index] else "call"
-    return content.removesuffix("s")
 
 
 def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
@@ -162,15 +155,13 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     """Causes are those of the whole trace: what ends a gap may begin after the step."""
     whole = step.around(timeline.intervals_of(columns, work.events))
     idle = idle_stretches(columns, work, whole)
-    causes = (
-        ("host", idle.host, _asking(columns, idle.asked_by)),
-        ("launch", idle.launch, _asking(columns, idle.asked_by)),
-        ("unknown", idle.unknown, [""] * len(idle.unknown)),
-        ("edge", idle.edges, [""] * len(idle.edges)),
-    )
-    intervals = step.clip(np.concatenate([stretches for _, stretches, _ in causes]))
-    kinds = [cause for cause, stretches, _ in causes for _ in range(len(stretches))]
-    names = [name for _, _, said in causes for name in said]
+    # The operator or span in which the host asked for what ended each gap; empty where it was in none.
+    around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), idle.asked_by)
+    asking = ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
+    causes = {"host": idle.host, "launch": idle.launch, "unknown": idle.unknown, "edge": idle.edges}
+    intervals = step.clip(np.concatenate([*causes.values()]))
+    kinds = [cause for cause, stretches in causes.items() for _ in range(len(stretches))]
+    names = [*asking, *asking, *[""] * (len(idle.unknown) + len(idle.edges))]
     order = [i for i in np.argsort(intervals[:, 0], kind="stable").tolist() if intervals[i, 0] < intervals[i, 1]]
     if order:
         yield _Events(
@@ -180,12 +171,6 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
             names=tuple(names[i] for i in order),
             kinds=tuple(kinds[i] for i in order),
         )
-
-
-def _asking(columns: Columns, calls: Indices) -> list[str]:
-    """The operator or span in which the host asked for what ended each gap; empty where it was in none."""
-    around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), calls)
-    return ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
 
 
 def _lane(
@@ -211,19 +196,29 @@ def _lane(
     )
 
 
-# ---------------------------------------------------------------- from events to rectangles
-
-
 def _drawn(lanes: Sequence[_Events], window: Window) -> tuple[list[m.Lane], float]:
     """With the smallest cells that keep to MAX_BLOCKS, and their length in nanoseconds."""
     for cells in CELLS:
         cell_ns = window.duration_ns / cells
         runs = [_runs(lane, window, cell_ns) for lane in lanes]
-        if sum(len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)) <= (
-            MAX_BLOCKS
-        ):
+        blocks = [len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)]
+        if sum(blocks) <= MAX_BLOCKS:
             break
-    return [_merged(lane, of, window) for lane, of in zip(lanes, runs, strict=True)], cell_ns
+    drawn = [
+        m.Lane(
+            owner=lane.owner,
+            content=lane.content,
+            busy_us=lane.busy_ns / 1000,
+            covered=lane.covered,
+            blocks=tuple(
+                block
+                for first, end in pairwise((*np.flatnonzero(np.diff(of, prepend=-1)).tolist(), len(of)))
+                for block in _blocks(lane, first, end, window)
+            ),
+        )
+        for lane, of in zip(lanes, runs, strict=True)
+    ]
+    return drawn, cell_ns
 
 
 def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
@@ -233,17 +228,6 @@ def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
     small = (ends - starts) < cell_ns
     joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1])
     return np.concatenate([[0], np.cumsum(~joins)])
-
-
-def _merged(lane: _Events, runs: Numbers, window: Window) -> m.Lane:
-    bounds = [*np.flatnonzero(np.diff(runs, prepend=-1)).tolist(), len(runs)]
-    return m.Lane(
-        owner=lane.owner,
-        content=lane.content,
-        busy_us=lane.busy_ns / 1000,
-        covered=lane.covered,
-        blocks=tuple(block for a, b in pairwise(bounds) for block in _blocks(lane, a, b, window)),
-    )
 
 
 def _blocks(lane: _Events, first: int, end: int, window: Window) -> Iterator[m.LaneBlock]:

@@ -94,10 +94,8 @@ def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
 def whole_unit_time(evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord) -> m.Spread | m.Skipped:
     """Milliseconds a unit, only where the evaluation finished all of them, else the division would flatter."""
     evaluation, unit = run.evaluation, run.unit
-    if isinstance(evaluation_s, m.Skipped):
-        return evaluation_s
-    if isinstance(evaluation, m.Skipped):
-        return evaluation
+    if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
+        return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
         return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished")
     if not evaluation.units:
@@ -124,9 +122,6 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
     )
 
 
-# ---------------------------------------------------------------- against the baseline
-
-
 def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: bool = False) -> m.Speedup | m.Skipped:
     """Against the declared baseline: on whole evaluations where both finished theirs, else on the step.
 
@@ -141,21 +136,19 @@ def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: b
     if _whole(run) and _whole(baseline) and _counted(run) == _counted(baseline):
         return _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
     steps = step_time(baseline.timing), step_time(run.timing)
-    same_work = run.key.strategy == baseline.key.strategy or not (_evaluates(run) or _evaluates(baseline))
-    if not same_work and all(isinstance(time, m.Spread) for time in steps):
+    evaluated = any(_timed_whole(each) or _counted(each) for each in (run, baseline))
+    if evaluated and run.key.strategy != baseline.key.strategy and all(isinstance(time, m.Spread) for time in steps):
         return m.Skipped(reason=STEPS_DIFFER)
     return _ratio(*steps, "step")
 
 
-def _evaluates(run: m.RunRecord) -> bool:
-    timed = isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
-    return timed or isinstance(run.evaluation, m.Evaluation)
+def _timed_whole(run: m.RunRecord) -> bool:
+    return isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
 
 
 def _whole(run: m.RunRecord) -> bool:
     """Was timed over whole evaluations, none of which is known to have left work undone."""
-    timed = isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
-    return timed and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
+    return _timed_whole(run) and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
 
 
 def _counted(run: m.RunRecord) -> bool:
@@ -169,22 +162,16 @@ def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str
         return m.Skipped(reason=f"the baseline has no time: {baseline.reason}")
     if run.minimum <= 0:
         return m.Skipped(reason="a measured time is zero, so there is no ratio")
-    low, high = _range_of_ratio(baseline, run, basis)
-    return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
-
-
-def _range_of_ratio(baseline: m.Spread, run: m.Spread, basis: str) -> tuple[float, float] | tuple[m.Skipped, m.Skipped]:
-    """From the extremes of whole evaluations; of steps, which are many and have outliers, from p10 and p90."""
+    low: float | m.Skipped
+    high: float | m.Skipped
     fewest = min(baseline.samples, run.samples)
     if fewest < FEWEST_FOR_A_RATIO_RANGE:
-        gone = m.Skipped(reason=f"n = {fewest}, no spread")
-        return gone, gone
-    if basis == "step":
-        return baseline.p10 / run.p90, baseline.p90 / run.p10
-    return baseline.minimum / run.maximum, baseline.maximum / run.minimum
-
-
-# ---------------------------------------------------------------- what watching cost
+        low = high = m.Skipped(reason=f"n = {fewest}, no spread")
+    elif basis == "step":  # steps are many and have outliers, whole evaluations are few
+        low, high = baseline.p10 / run.p90, baseline.p90 / run.p10
+    else:
+        low, high = baseline.minimum / run.maximum, baseline.maximum / run.minimum
+    return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
 
 
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:

@@ -5,7 +5,6 @@ is ``Skipped(reason)``, never zero. Every other room writes ``from kgprof import
 modules above it.
 """
 
-from kgprof.model.ceiling_records import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *
@@ -13,18 +12,11 @@ from kgprof.model.findings import *
 from kgprof.model.holistic import *
 from kgprof.model.host import *
 from kgprof.model.kernels import *
-from kgprof.model.modes import *
+from kgprof.model.memory_records import *
 from kgprof.model.options import *
 from kgprof.model.passes import *
-from kgprof.model.plan import *
 from kgprof.model.profile import *
-from kgprof.model.ranks import *
 from kgprof.model.recording import *
 from kgprof.model.roofline import *
-from kgprof.model.run_report import *
 from kgprof.model.structs import *
-from kgprof.model.sync_records import *
-from kgprof.model.tensor_records import *
-from kgprof.model.timeline import *
 from kgprof.model.times import *
-from kgprof.model.verdict import *

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.findings import Finding, Location
+from kgprof.model.findings import Finding, Location, Verdict
 from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
 from kgprof.model.options import RunKey
 from kgprof.model.passes import PassName
 from kgprof.model.structs import Model, Skipped
-from kgprof.model.verdict import Verdict
 
 
 class Presence(StrEnum):
@@ -174,10 +173,7 @@ class PhaseChange(Model, frozen=True, kw_only=True):
 
 
 class Cause(Model, frozen=True, kw_only=True):
-    """What a regression is put down to.
-
-    ``explains_us`` is a part of RunComparison.delta_us: the parts and the remainder add up to it.
-    """
+    """What a regression is put down to."""
 
     cause: CauseKind
     rule: str = ""  # of the finding that it is
@@ -185,7 +181,7 @@ class Cause(Model, frozen=True, kw_only=True):
     run: RunKey | None = None  # None: of all runs
     text: str
     seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
-    explains_us: float | Skipped
+    explains_us: float | Skipped  # of RunComparison.delta_us: the parts and the remainder add up to it
     fingerprint: str = ""  # of the finding that it is
     location: Location | None = None
 
@@ -208,21 +204,21 @@ class FlameDifference(Model, frozen=True, kw_only=True):
 
 
 class MachineDrift(Model, frozen=True, kw_only=True):
-    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed.
-
-    ``low`` to ``high`` is the 95 % interval of ``ratio`` by Welch, as of a time.
-    """
+    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed."""
 
     loop: str  # "host" or "device"
     base: float  # microseconds; geometric mean of the rounds' medians
     head: float
     ratio: float  # head / base
-    low: float
+    low: float  # to ``high`` its 95 % interval by Welch, as of a time
     high: float
 
     @property
     def beyond_chance(self) -> bool:
         return self.low > 1 or self.high < 1
+
+
+_ONE_SIDE = Skipped(reason="the run is on one side only")
 
 
 class RunComparison(Model, frozen=True, kw_only=True):
@@ -233,13 +229,11 @@ class RunComparison(Model, frozen=True, kw_only=True):
     metrics: tuple[ComparedMetric, ...] = ()
     decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
     per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
-    delta_us: float | Skipped = Skipped(
-        reason="the run is on one side only"
-    )  # TIMING: head less base, less the machine's part
-    explained_us: float | Skipped = Skipped(reason="the run is on one side only")  # the sum over ``causes``
-    remainder_us: float | Skipped = Skipped(reason="the run is on one side only")  # delta less explained
-    traced_us: float | Skipped = Skipped(reason="the run is on one side only")  # the traces' delta, before scaling
-    scale: float | Skipped = Skipped(reason="the run is on one side only")  # a microsecond of the trace, in TIMING's
+    delta_us: float | Skipped = _ONE_SIDE  # TIMING: head less base, less the machine's part
+    explained_us: float | Skipped = _ONE_SIDE  # the sum over ``causes``
+    remainder_us: float | Skipped = _ONE_SIDE  # delta less explained
+    traced_us: float | Skipped = _ONE_SIDE  # the traces' delta, before scaling
+    scale: float | Skipped = _ONE_SIDE  # a microsecond of the trace, in TIMING's
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()

@@ -79,13 +79,11 @@ class KernelOrigin(Model, frozen=True, kw_only=True):
     """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
 
     Without a ``compile_id`` one call of an operator in a step's eager code, with the line that calls it.
-
-    ``kernel``: "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm". ``number``: its place in the code.
     """
 
     compile_id: str
-    kernel: str
-    number: int
+    kernel: str  # "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm"
+    number: int  # its place in the code
     lines: tuple[SourceLine, ...]
     work: KernelWork | None = None  # None: this Recording holds none
 

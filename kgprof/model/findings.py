@@ -1,10 +1,10 @@
-"""What the rules find, and what each finding was measured to cost."""
+"""What the rules find, what each finding was measured to cost, and what is decided from them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.options import RunKey
+from kgprof.model.options import FailOn, RunKey
 from kgprof.model.passes import PassName
 from kgprof.model.structs import Model, Skipped, Tagged
 
@@ -116,6 +116,14 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
         return self.unit == "us/step", self.value
 
 
+class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
+    """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
+
+    us_per_step: float
+    how: str  # what the bound is made of
+    measured_in: tuple[PassName, ...]
+
+
 class Finding(Model, frozen=True, kw_only=True):
     rule: str  # the rule's id
     level: Level
@@ -128,11 +136,26 @@ class Finding(Model, frozen=True, kw_only=True):
     detail: str = ""  # torch's own words, over several lines
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
+    saves: Saving | Skipped = Skipped(reason="nothing measured bounds what removing it would save")
+    fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
 
     @property
     def alone(self) -> str:
         """The message where nothing stands beside it: with the run, unless a place says what it is about."""
         return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
+
+
+class Action(Model, frozen=True, kw_only=True):
+    """One thing to do next."""
+
+    run: RunKey
+    rule: str
+    finding: str  # fingerprint of the finding that it mends
+    text: str  # what happens now
+    location: Location | None
+    fix: str  # as code; empty: the rule's remedy
+    saves: Saving | Skipped
+    share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
 
 
 class PracticeStatus(StrEnum):
@@ -149,3 +172,70 @@ class ChecklistItem(Model, frozen=True, kw_only=True):
     status: PracticeStatus
     evidence: str  # what was seen, with its figures; or why nothing was
     findings: tuple[str, ...] = ()  # fingerprints of the findings that speak against it
+
+
+class VerdictStatus(StrEnum):
+    OK = "ok"
+    ATTENTION = "attention"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+
+
+class BudgetStatus(StrEnum):
+    """In the order in which they are shown."""
+
+    EXCEEDED = "exceeded"
+    NOT_OBSERVED = "not observed"
+    HELD = "held"
+
+
+class AcceptedStatus(StrEnum):
+    USED = "used"
+    UNUSED = "unused"
+    EXPIRED = "expired"
+
+
+class Verdict(Model, frozen=True, kw_only=True):
+    """The report's first line."""
+
+    status: VerdictStatus
+    text: str
+    reasons: tuple[str, ...] = ()
+
+
+class BudgetCheck(Model, frozen=True, kw_only=True):
+    """One budget of ``check-graphs`` on one run."""
+
+    metric: str  # "graph-breaks"
+    run: RunKey
+    limit: float
+    unit: str  # "sites", "events", "s", "reads/step"
+    observed: float | Skipped  # without what is accepted
+    accepted: int  # findings of this metric that are accepted and so not counted
+    origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
+    status: BudgetStatus
+
+
+class AcceptedFinding(Model, frozen=True, kw_only=True):
+    """What became of one entry of the file of accepted findings."""
+
+    rule: str
+    file: str
+    function: str
+    graph_break_id: str  # "GB0059"; empty: any
+    reason: str
+    owner: str
+    expires: str  # ISO date, the last day on which it holds
+    status: AcceptedStatus
+    findings: int  # how many it matches
+
+
+class Gate(Model, frozen=True, kw_only=True):
+    """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this gate's."""
+
+    fail_on: FailOn
+    backend: str  # what compiled: "inductor", "aot_eager", "eager"
+    budgets: tuple[BudgetCheck, ...]
+    accepted: tuple[AcceptedFinding, ...]
+    failing: tuple[int, ...]  # indices into the Profile's findings: those that fail the gate
+    notes: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kgprof.model.passes import HostRow, PassName
 from kgprof.model.structs import Model, Tagged
 
@@ -26,6 +28,14 @@ class StackFunction(Model, frozen=True, kw_only=True):
     self_ns: int  # over all steps
     total_ns: int  # a recursion counts once
     calls: int
+
+
+def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
+    """Of a tree whose parents stand before their children: what each node has of its own, and all below it."""
+    totals = list(own)
+    for node in range(len(totals) - 1, 0, -1):
+        totals[parent[node]] += totals[node]
+    return totals
 
 
 class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
@@ -56,10 +66,7 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
     @property
     def total_ns(self) -> tuple[int, ...]:
         """Of each node, with all below it."""
-        totals = list(self.self_ns)
-        for node in range(len(totals) - 1, 0, -1):
-            totals[self.parent[node]] += totals[node]
-        return tuple(totals)
+        return tuple(with_all_below(self.parent, self.self_ns))
 
 
 class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):

@@ -1,4 +1,4 @@
-"""What was asked for: which passes, of which runs, and every default of the command line."""
+"""What was asked for: which passes, of which runs, in which modes, and every default of the command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ from enum import StrEnum
 
 from kgprof.model.passes import PASSES, PassName
 from kgprof.model.structs import Model
+
+AS_IS = "as-is"  # a user's workload as it stands; kgprof compiles nothing
+EAGER = "eager"  # nothing is compiled, the workload's own torch.compile included
+COMPILED_MODES = ("default", "reduce-overhead", "max-autotune")  # torch.compile(mode=...)
+
+BACKENDS = ("inductor", "aot_eager", "eager")  # that --backend knows
+
+
+def needs_cpp_compiler(mode: str, device: str) -> bool:
+    """Inductor writes C++ for the CPU."""
+    return device == "cpu" and mode in COMPILED_MODES
 
 
 class FailOn(StrEnum):

@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from kgprof.model.compile_records import Sources
+from kgprof.model.memory_records import SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.model.sync_records import SyncRecords
-from kgprof.model.tensor_records import TensorRecords
 
 
 class Outcome(StrEnum):
@@ -39,12 +38,8 @@ class Exit(Model, frozen=True, kw_only=True):
 
         Of a message over several lines (torch explains at length) the first; ``message`` holds the others.
         """
-        how = {
-            "timed-out": "timed out",
-            "exited": "ended itself",
-            "killed": "was killed",
-            "interrupted": "was interrupted",
-        }
+        how = {"timed-out": "timed out", "exited": "ended itself"}
+        how |= {"killed": "was killed", "interrupted": "was interrupted"}
         during = f" during {self.during.upper()}" if self.during else ""
         why = f": {self.message.strip().splitlines()[0]}" if self.message.strip() else ""
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
@@ -198,9 +193,6 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     @property
     def watched_us(self) -> tuple[float, ...]:
         return self.step_us[self.steady_from :]
-
-
-# ---------------------------------------------------------------- the list
 
 
 class PassName(StrEnum):

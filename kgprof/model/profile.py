@@ -1,17 +1,109 @@
-"""The Profile: the one document that every renderer reads."""
+"""The Profile, the one document that every renderer reads, and its runs."""
 
 from __future__ import annotations
 
+import msgspec
+
 from kgprof.model.comparison import Comparison, TraceDifference
-from kgprof.model.findings import ChecklistItem, Finding, Rule
-from kgprof.model.kernels import KindOverride
+from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
+from kgprof.model.findings import AcceptedFinding, Action, ChecklistItem, Finding, Gate, Location, Rule, Verdict
+from kgprof.model.holistic import HolisticCheck, RankBalance
+from kgprof.model.host import FlameGraph, HostBreakdown
+from kgprof.model.kernels import KernelBreakdown, KindOverride
 from kgprof.model.options import Options, RunKey
-from kgprof.model.plan import Environment, StrategyPlan, TraceFile, WorkUnit
-from kgprof.model.ranks import RankBalance
-from kgprof.model.run_report import RunReport
-from kgprof.model.structs import Model, Skipped
-from kgprof.model.times import TradeOff
-from kgprof.model.verdict import AcceptedFinding, Gate, Verdict
+from kgprof.model.passes import Compilation, Exit, MemoryPeaks
+from kgprof.model.recording import Environment, ScriptRun, StrategyPlan, TraceFile, WorkUnit
+from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
+from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TradeOff, TrainingPhases
+
+
+class RecompileEntry(Model, frozen=True, kw_only=True):
+    """A compilation that was made because every compiled entry of the function had been rejected."""
+
+    compile_id: str  # "0/1"; empty where torch refused
+    location: Location | None  # the function's def; for a library's the project's line that leads there
+    call: int | None  # of COMPILE; None: calls were not told apart
+    steady: bool  # after the warm-up calls
+    reason: str  # of the newest entry, in our words: "size of x, dimension 0: expected 8, got 9"
+    words: str  # the same in torch's
+    duration_s: float | Skipped
+    call_site: Location | None = None
+    refused: bool = False  # torch's limit was reached, so that it made none and the call ran in eager
+
+
+class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
+    first_call_s: float | Skipped  # wall time of the first call, cold cache
+    steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
+    compilations: tuple[Compilation, ...]
+    capture_unavailable: tuple[Unavailable, ...]
+    # In the order of the calls.
+    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording holds no records of the compiler")
+
+
+class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
+    """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure comes from."""
+
+    steps: int  # calls after warm-up that were watched
+    peaks: MemoryPeaks | Skipped
+    over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
+    over_eager_of: str = ""  # "allocated" or "resident": which peak that is
+    syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
+    # The same by the finding's fingerprint; empty where it is Skipped.
+    reads: dict[str, float] = msgspec.field(default_factory=dict)
+    warm_up_reads: tuple[Location, ...] = ()  # lines that read in warm-up and never after it: in no count, no finding
+
+
+class LogExcerpt(Model, frozen=True, kw_only=True):
+    text: str
+    left_out_bytes: int
+
+
+class RunReport(Model, frozen=True, kw_only=True):
+    """One strategy x mode, as every renderer shows it."""
+
+    key: RunKey
+    is_baseline: bool
+    exit: Exit
+    probe_exit: Exit | None = None  # of the second process, the one of MEMORY and KERNELS, where there was one
+    step: Spread | Skipped
+    evaluation_time: Spread | Skipped  # seconds per whole evaluation
+    unit: WorkUnit = WorkUnit()
+    per_unit: Spread | Skipped  # milliseconds: whole jobs over their units, or steps over those of a step
+    throughput: Spread | Skipped = Skipped(reason="this report holds none")  # units a second, from the same samples
+    speedup: Speedup | Skipped
+    evaluation: Evaluation | Skipped
+    agreement: RunAgreement | Skipped
+    compared_with: RunKey | None = None  # whose results these were held against; None: no other run's
+    compile: CompileSummary | Skipped
+    kernels: KernelBreakdown | Skipped
+    host: HostBreakdown | Skipped
+    observers: tuple[ObserverCost, ...]
+    log: LogExcerpt
+    memory: MemorySummary | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
+    notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
+    slow_first: float | None = None  # as TimingPass.slow_first
+    script: ScriptRun | None = None  # None: a workload with steps of its own
+    records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
+    holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
+    flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
+    rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
+    economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
+    phases: TrainingPhases | Skipped = Skipped(reason="this run is no training, or was not traced")
+
+    @property
+    def counts_units(self) -> bool:
+        """Its whole job says how many units of work it is."""
+        return isinstance(self.evaluation, Evaluation) and self.evaluation.units > 0
+
+    @property
+    def results_differ(self) -> bool:
+        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == AgreementVerdict.DIFFERENT
+
+    @property
+    def how_it_ended(self) -> str:
+        """One sentence: "fused.default was killed during TIMING: SIGKILL"."""
+        return f"{self.key.slug} {self.exit.words}"
+
 
 PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
@@ -59,6 +151,7 @@ class Profile(Model, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
     omissions: tuple[Omission, ...]
+    actions: tuple[Action, ...] = ()  # what to do next, what could save most first
     checklist: tuple[ChecklistItem, ...] = ()
     trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only

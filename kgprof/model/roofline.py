@@ -1,10 +1,33 @@
-"""Kernels held against what the card was measured to do at most."""
+"""What a card was measured to do at most (``ceilings.json`` of a Recording), and kernels held against it."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from kgprof.model.structs import Model, Skipped, Tagged
+
+COPY = "copy"
+MATMUL = "matmul"
+
+
+class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with its sizes."""
+
+    operation: str  # COPY or MATMUL
+    dtype: str  # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16"; empty for the copy
+    unit: str  # "bytes/s", read and written both counted; "FLOP/s", a multiplication and an addition counted as two
+    per_s: tuple[float, ...]
+    how: str
+
+
+class Ceilings(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ceilings"):
+    """Measured in a process of its own, when nothing else of the Recording ran."""
+
+    device_name: str
+    measured: tuple[CeilingSamples, ...]
+    unavailable: tuple[str, ...] = ()  # "matmul in float64: why"
 
 
 class Bound(StrEnum):
@@ -30,10 +53,7 @@ class Ceiling(Model, frozen=True, kw_only=True):
 
 
 class KernelLaunches(Model, frozen=True, kw_only=True):
-    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations.
-
-    Rates are of the median launch.
-    """
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations."""
 
     name: str
     generator: str  # as KernelRow.generator
@@ -52,7 +72,7 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     stages: int | Skipped
     bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
     flops: int | Skipped
-    bytes_per_s: float | Skipped
+    bytes_per_s: float | Skipped  # rates are of the median launch
     flops_per_s: float | Skipped
     bound: Bound | Skipped
     of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows

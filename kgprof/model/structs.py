@@ -38,6 +38,11 @@ class Unavailable(Model, frozen=True, kw_only=True):
         return f"capture {self.capture} {'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
 
 
+def first_skipped(*values: object) -> Skipped:
+    """The first that was not measured; there must be one."""
+    return next(value for value in values if isinstance(value, Skipped))
+
+
 def decode_json(data: bytes | str, kind: type[T]) -> T:
     """Typed JSON. Raises msgspec.DecodeError (ValidationError when the shape is wrong)."""
     return msgspec.json.decode(data, type=kind)

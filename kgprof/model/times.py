@@ -23,6 +23,27 @@ class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
     measured_in: PassName
 
 
+class TrainingPhase(StrEnum):
+    DATA = "data"  # the DataLoader, and copies to the GPU
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    OTHER = "other"  # Python between the operators
+
+
+class PhaseTime(Model, frozen=True, kw_only=True):
+    """Microseconds a step of TRACE, so under the profiler: the CPU's are longer than without it."""
+
+    phase: TrainingPhase
+    host_us: float  # wall time of the step; all phases add up to it
+    device_us: float | Skipped  # of the kernels and copies that it launched; all add up to the step's
+
+
+class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
+    steps: int  # that were traced
+    parts: tuple[PhaseTime, ...]  # in the order of TrainingPhase
+
+
 class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     """TIMING in several fresh processes: of each that has one its median, in the order of the rounds.
 
@@ -82,13 +103,11 @@ class Payoff(StrEnum):
 
 
 class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
-    """One compiled run against the same strategy in mode eager.
-
-    ``cold_s``, ``warm_s`` and ``eager_s``: what the calls before steady state took beyond as many steady ones.
-    """
+    """One compiled run against the same strategy in mode eager."""
 
     run: RunKey
     eager: RunKey
+    # What the calls before steady state took beyond as many steady ones.
     cold_s: float | Skipped  # COMPILE, caches cold
     warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
     eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling

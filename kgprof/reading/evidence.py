@@ -85,13 +85,21 @@ class RunEvidence(_Derived):
         return self._traces[name]
 
     @cached_property
+    def compute_capability(self) -> tuple[int, int]:
+        """Of the first GPU that TRACE names, (9, 0) for an H100; (0, 0) where it names none."""
+        if isinstance(self.trace(m.PassName.TRACE), m.Skipped):
+            return 0, 0
+        head = kineto.metadata(layout.trace_path(self.whole.recording, self.key, m.PassName.TRACE))
+        cards = head.get("deviceProperties")
+        card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
+        major, minor = card.get("computeMajor"), card.get("computeMinor")
+        return (major, minor) if type(major) is int and type(minor) is int else (0, 0)
+
+    @cached_property
     def source(self) -> SourceText:
         """What COMPILE and MEMORY brought along: the second process names files that the first does not."""
-        records, memory = self.record.records, self.record.memory
-        compiled = m.Sources() if isinstance(records, m.Skipped) else records.sources
-        if isinstance(memory, m.Skipped):
-            return SourceText(compiled)
-        watched = memory.sources
+        passes = (self.record.records, self.record.memory)
+        compiled, watched = (m.Sources() if isinstance(each, m.Skipped) else each.sources for each in passes)
         return SourceText(
             m.Sources(
                 libraries=compiled.libraries or watched.libraries,

@@ -459,4 +459,8 @@ def _extent(value: Any) -> tuple[int, ...]:
 
 
 def _numbers(values: list[int | None]) -> Column:
-    return np.array([NONE if value is None or value.bit_length() > 63 else value for value in values], np.int64)
+    known = [NONE if value is None else value for value in values]
+    try:
+        return np.array(known, np.int64)
+    except OverflowError:
+        return np.array([NONE if value.bit_length() > 63 else value for value in known], np.int64)

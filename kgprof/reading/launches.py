@@ -7,6 +7,7 @@ thread and moment say which spans were open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,6 +92,28 @@ def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
     return found
 
 
+def alike(columns: Columns, events: Indices, *, by_shape: bool = False) -> Iterator[Indices]:
+    """Places in ``events`` of those with one name and category (and one shape of launch), in the order given."""
+    key = columns.name[events].astype(np.int64) * len(columns.categories) + columns.category[events]
+    if by_shape:
+        key = key * (len(columns.shapes) + 1) + columns.shape[events] - NONE
+    order = np.argsort(key, kind="stable")
+    if len(order):
+        yield from np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
+
+
+def outermost(columns: Columns, events: Mask) -> Indices:
+    """Those of ``events`` that lie in no other one of their thread, in the order of the file."""
+    found = np.zeros(len(columns), np.bool_)
+    indices = np.flatnonzero(events)
+    for thread in threads_of(columns, indices):
+        mine = indices[columns.thread[indices] == thread]
+        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]  # an outer one before its first inner
+        reached = np.maximum.accumulate(columns.end_ns[mine])
+        found[mine] = np.append(True, columns.start_ns[mine][1:] >= reached[:-1])
+    return np.flatnonzero(found)
+
+
 def threads_of(columns: Columns, calls: Indices) -> list[int]:
     """The threads that made these calls, or the rows that these events stand in, by their index."""
     used = np.zeros(len(columns.threads), np.bool_)
@@ -117,8 +140,14 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
     after_ns = began_ns[first] - columns.end_ns[calls]
     delays_us = np.maximum(0, after_ns) / 1000
-    median_us, p10_us, p90_us = (float(np.percentile(delays_us, share)) for share in (50, 10, 90))
-    depths, lengths_ns = _depths(asked_ns, began_ns, window)
+    median_us, p10_us, p90_us = np.percentile(delays_us, (50, 10, 90)).tolist()
+    # How many operations were waiting, and for how long, stretch by stretch of the window.
+    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
+    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
+    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
+    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+    depths = np.cumsum(change[order])[:-1]
+    lengths_ns = np.diff(np.clip(moments[order], window.start_ns, window.end_ns))
     return m.LaunchQueue(
         calls=len(calls),
         median_us=median_us,
@@ -130,16 +159,3 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
         maximum_depth=int(depths.max(initial=0)),
         empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns if window.duration_ns else 1.0,
     )
-
-
-def _depths(
-    asked_ns: npt.NDArray[np.int64], began_ns: npt.NDArray[np.int64], window: timeline.Window
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How many operations were waiting, and for how long, stretch by stretch of the window; of shape [n] each."""
-    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
-    moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
-    change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
-    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
-    depths = np.cumsum(change[order])[:-1]
-    edges = np.clip(moments[order], window.start_ns, window.end_ns)
-    return depths, np.diff(edges)

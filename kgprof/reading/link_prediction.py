@@ -6,6 +6,8 @@ puts both in the words that every workload has.
 
 from __future__ import annotations
 
+import msgspec
+
 from kgprof import model as m
 
 UNIT = m.WorkUnit(name="candidate", plural="candidates")
@@ -31,6 +33,10 @@ class RankMetrics(m.Model, frozen=True, kw_only=True):
     hits_at_3: float
     hits_at_10: float
 
+    @property
+    def is_headline(self) -> bool:
+        return (self.side, self.ties) == ("both", "realistic")
+
 
 class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
     """One whole evaluation: every candidate is in exactly one class."""
@@ -52,7 +58,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
     def declared(self) -> m.Evaluation:
         named = {"corruptions": "corruptions evaluated", "policy": "policy", "dtype": "dtype", "depth": "depth"}
         known = {name: self.settings[setting] for name, setting in named.items() if setting in self.settings}
-        ties = {"ties": "realistic"} if any(_is_headline(metrics) for metrics in self.metrics) else {}
+        ties = {"ties": "realistic"} if any(of.is_headline for of in self.metrics) else {}
         return m.Evaluation(
             units=self.candidates,
             steps=self.steps,
@@ -67,7 +73,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
         )
 
     def _tallies(self) -> tuple[m.Tally, ...]:
-        kinds, dropped = m.TallyKind, self.dropped
+        kinds, dropped = m.TallyKind, msgspec.structs.asdict(self.dropped).items()
         return (
             m.Tally(name="proved", count=self.proved, always=True, can_turn=True),
             m.Tally(name="deep", count=self.deep, kind=kinds.BESIDE, heading="of these in > 2 steps", can_turn=True),
@@ -82,16 +88,9 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
             ),
             m.Tally(name="unfinished", count=self.unfinished, kind=kinds.UNFINISHED),
             m.Tally(name="invalid", count=self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"),
-            m.Tally(name="atoms", count=dropped.atoms, kind=kinds.DROPPED, heading="atoms dropped"),
-            m.Tally(name="children", count=dropped.children, kind=kinds.DROPPED, heading="children dropped"),
-            m.Tally(name="facts", count=dropped.facts, kind=kinds.DROPPED, heading="facts dropped"),
-            m.Tally(name="rules", count=dropped.rules, kind=kinds.DROPPED, heading="rules dropped"),
+            *(m.Tally(name=cap, count=count, kind=kinds.DROPPED, heading=f"{cap} dropped") for cap, count in dropped),
             m.Tally(name="NaN scores", count=self.nan_scores, kind=kinds.FAULT),
         )
-
-
-def _is_headline(metrics: RankMetrics) -> bool:
-    return (metrics.side, metrics.ties) == ("both", "realistic")
 
 
 def _metrics(of: RankMetrics) -> tuple[m.Metric, ...]:
@@ -105,7 +104,7 @@ def _metrics(of: RankMetrics) -> tuple[m.Metric, ...]:
             group={"side": of.side, "ties": of.ties},
             over=of.queries,
             over_what="ranks",
-            headline=_is_headline(of),
+            headline=of.is_headline,
             title=title if label == "MRR" else "",
             decimals=4,
         )

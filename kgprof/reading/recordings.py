@@ -6,7 +6,7 @@ import gzip
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,27 +14,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.reading.layout import (
-    ACCEPTED,
-    AGREEMENT,
-    CEILINGS,
-    COMPILED_KERNELS,
-    EVALUATION,
-    GATE,
-    HEADER,
-    HOLISTIC,
-    KERNEL_ORIGINS,
-    LOG,
-    PROBE_LOG,
-    RESULT,
-    SCRIPT,
-    SOURCES,
-    TRACE_RECORDS,
-    exit_name,
-    resolve,
-    round_name,
-    run_folder,
-)
+from kgprof.reading import layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
@@ -55,12 +35,12 @@ _LINES: dict[str, type[Any]] = {
 
 
 def has_result(folder: Path, key: m.RunKey) -> bool:
-    return (run_folder(folder, key) / RESULT).exists()
+    return (layout.run_folder(folder, key) / layout.RESULT).exists()
 
 
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
     """One pass while the Recording is still being made; None where it is missing or was skipped."""
-    found = _read_if_there(run_folder(folder, key) / f"{name}.json", kind | m.Skipped)
+    found = _read_if_there(layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped)
     return found if isinstance(found, kind) else None
 
 
@@ -68,7 +48,7 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
     """What write_result wrote, or None."""
     import numpy as np
 
-    path = run_folder(folder, key) / RESULT
+    path = layout.run_folder(folder, key) / layout.RESULT
     if not path.exists():
         return None
     try:
@@ -80,30 +60,27 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
 
 def load(path: Path) -> m.Recording:
     """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
-    folder = resolve(path)
+    folder = layout.resolve(path)
     header = load_header(folder)
     runs = tuple(_load_run(folder, key, header) for key in header.plan.runs)
-    agreement: m.Agreement | m.Skipped
-    if header.plan.agreement:
-        without = m.Skipped(reason="kgprof ended before the results were compared")
-        agreement = _read_if_there(folder / AGREEMENT, m.Agreement | m.Skipped) or without
-    else:
-        agreement = m.Skipped(reason="there is nothing that the results could be compared with")
+    alone = m.Skipped(reason="there is nothing that the results could be compared with")
+    without = m.Skipped(reason="kgprof ended before the results were compared") if header.plan.agreement else alone
+    compared = _read_if_there(folder / layout.AGREEMENT, m.Agreement | m.Skipped) if header.plan.agreement else None
     return m.Recording(
         folder=str(folder),
         header=header,
         runs=runs,
-        agreement=agreement,
-        gate=_read_if_there(folder / GATE, m.GateSettings),
-        accepted=_read_if_there(folder / ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
-        ceilings=_read_if_there(folder / CEILINGS, m.Ceilings | m.Skipped)
+        agreement=compared or without,
+        gate=_read_if_there(folder / layout.GATE, m.GateSettings),
+        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
+        ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped)
         or m.Skipped(reason="this Recording holds no ceilings"),
     )
 
 
 def load_header(folder: Path) -> m.RecordingHeader:
     """What a Recording was made of, without what it measured. Raises InputError."""
-    path = folder / HEADER
+    path = folder / layout.HEADER
     version = _read(path, dict[str, Any]).get("schema_version")
     if not isinstance(version, int):
         raise InputError("it has no schema_version, so this is no Recording", path=path)
@@ -118,48 +95,47 @@ def load_header(folder: Path) -> m.RecordingHeader:
 
 def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRecord:
     """Every pass of the list, and what stands beside the passes."""
-    run = run_folder(folder, key)
-    ended = _read_if_there(run / exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
-    probe_exit = _read_if_there(run / exit_name(True), m.Exit)
+    run = layout.run_folder(folder, key)
+    ended = _read_if_there(run / layout.exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
+    probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
     no_hta = "HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
-    no_holistic = m.Skipped(reason=no_hta)
     left: dict[str, Any] = {}
     for name, declared in m.PASSES.items():
         absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
         left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
-    left[m.PassName.TIMING] = _with_slow_first(left[m.PassName.TIMING])
-    evaluation, unit = _load_evaluation(run / EVALUATION, header)
-    beside = ((KERNEL_ORIGINS, m.KernelOrigins, not_probed), (COMPILED_KERNELS, m.CompiledKernels, missing))
-    for file, kind, absent in beside:
+    if isinstance(timing := left[m.PassName.TIMING], m.TimingPass):
+        matches = {note: _SLOW_FIRST.fullmatch(note) for note in timing.notes}
+        if ratios := [float(match["ratio"]) for match in matches.values() if match]:
+            kept = tuple(note for note in timing.notes if not matches[note])
+            left[m.PassName.TIMING] = msgspec.structs.replace(timing, notes=kept, slow_first=ratios[0])
+    of_its_age = m.Evaluation if header.schema_version > 1 else CandidateResults
+    evaluation, unit = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped), header.plan.unit
+    if isinstance(evaluation, CandidateResults):
+        evaluation, unit = evaluation.declared(), UNIT
+    for file, kind, absent in (
+        (layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
+        (layout.COMPILED_KERNELS, m.CompiledKernels, missing),
+    ):
         left[file.removesuffix(".json")] = _read_if_there(run / file, kind | m.Skipped) or absent
+    fields = m.RunRecord.__struct_fields__
     return m.RunRecord(
         key=key,
         exit=ended,
         probe_exit=probe_exit,
-        **{name: value for name, value in left.items() if name in m.RunRecord.__struct_fields__},
+        **{name: value for name, value in left.items() if name in fields},
         evaluation=evaluation or missing,
         unit=unit,
-        further={name: left[name] for name in m.PASSES if name not in m.RunRecord.__struct_fields__},
-        log=_read_log(run / LOG) + _read_log(run / PROBE_LOG),
+        further={name: left[name] for name in m.PASSES if name not in fields},
+        log=_read_log(run / layout.LOG) + _read_log(run / layout.PROBE_LOG),
         records=_read_records(run) or missing,
-        script=_read_if_there(run / SCRIPT, m.ScriptRun),
-        holistic=_read_if_there(run / HOLISTIC, m.Holistic | m.Skipped) or no_holistic,
+        script=_read_if_there(run / layout.SCRIPT, m.ScriptRun),
+        holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped) or m.Skipped(reason=no_hta),
         rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
     )
-
-
-def _load_evaluation(path: Path, header: m.RecordingHeader) -> tuple[m.Evaluation | m.Skipped | None, m.WorkUnit]:
-    """None where there is no file; and what the workload counts its work in."""
-    if header.schema_version > 1:
-        return _read_if_there(path, m.Evaluation | m.Skipped), header.plan.unit
-    found = _read_if_there(path, CandidateResults | m.Skipped)
-    if isinstance(found, CandidateResults):
-        return found.declared(), UNIT
-    return found, header.plan.unit
 
 
 # Recordings and Profiles that an older kgprof wrote, which put into sentences what are fields now.
@@ -191,21 +167,9 @@ def with_captures_as_fields(data: bytes) -> bytes:
     return msgspec.json.encode(walk(msgspec.json.decode(data)))
 
 
-def _with_slow_first(timing: m.TimingPass | m.Skipped) -> m.TimingPass | m.Skipped:
-    if isinstance(timing, m.Skipped) or not (
-        matches := [match for note in timing.notes if (match := _SLOW_FIRST.fullmatch(note))]
-    ):
-        return timing
-    return msgspec.structs.replace(
-        timing,
-        notes=tuple(note for note in timing.notes if not _SLOW_FIRST.fullmatch(note)),
-        slow_first=float(matches[0]["ratio"]),
-    )
-
-
 def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:
-    name = round_name(number)
-    began = (run / f"{name}_{LOG}").exists()
+    name = layout.round_name(number)
+    began = (run / f"{name}_{layout.LOG}").exists()
     ended = _read_if_there(run / f"{name}_exit.json", m.Exit) or _never_ended(began, header)
     measured = _read_if_there(run / f"{name}.json", m.TimedRound)
     return m.RoundRecord(number=number, exit=ended, measured=measured or m.Skipped(reason=_why_missing(ended, "round")))
@@ -213,15 +177,19 @@ def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRec
 
 def _read_records(run: Path) -> m.CompileRecords | m.Skipped | None:
     """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
-    path = run / TRACE_RECORDS
+    path = run / layout.TRACE_RECORDS
     if not path.exists():
         return None
     try:
-        return records_of(_lines(path), _read_if_there(run / SOURCES, m.Sources) or m.Sources())
-    except msgspec.ValidationError as error:
-        return m.Skipped(reason=InputError(f"is not what kgprof writes: {error}", path=path).message)
+        sources = _read_if_there(run / layout.SOURCES, m.Sources) or m.Sources()
+        with gzip.open(path, "rb") as lines:
+            return records_of((m.decode_json(line, dict[str, Any]) for line in lines), sources)
     except InputError as error:
         return m.Skipped(reason=error.message)
+    except (OSError, EOFError, zlib.error) as error:
+        return m.Skipped(reason=InputError(f"cannot be read: {error}", path=path).message)
+    except msgspec.DecodeError as error:  # also where a line is of another shape
+        return m.Skipped(reason=InputError(f"is not what kgprof writes: {error}", path=path).message)
 
 
 def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.CompileRecords:
@@ -232,28 +200,12 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         left_out += line.get("left_out", 0)
         key = next((key for key in _LINES if key in line), None)
         if key is not None:
-            found = line if key == "metadata" else line[key]
             # The keys of a JSON object are text, calls are numbers.
-            read[key].append(msgspec.convert(found, _LINES[key], strict=False))
+            read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
+    records, frames, graphs, logs = (tuple(read[key]) for key in _LINES)
     return m.CompileRecords(
-        records=tuple(read["metadata"]),
-        frames=tuple(read["frame"]),
-        graphs=tuple(read["graph"]),
-        logs=tuple(read["log"]),
-        left_out=left_out,
-        sources=sources,
+        records=records, frames=frames, graphs=graphs, logs=logs, left_out=left_out, sources=sources
     )
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with gzip.open(path, "rb") as lines:
-            for line in lines:
-                yield m.decode_json(line, dict[str, Any])
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", path=path) from error
-    except msgspec.DecodeError as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

@@ -57,15 +57,12 @@ class SourceText:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
         name = user_function(function)
         found = [each for each in self._parsed(file).definitions if each.name == name]
-        if is_resumed(function):  # what goes on after a break lies in its function
-            found = [each for each in found if each.first <= first_line <= each.last]
-        else:
-            found = [each for each in found if each.first == first_line]
+        last_too = is_resumed(function)  # what goes on after a break lies in its function
+        found = [each for each in found if each.first <= first_line <= (each.last if last_too else each.first)]
         if not found:
             return self.at(file, first_line, function)
-        definition = max(found, key=lambda each: each.line)
-        line = definition.line
-        return m.Location(file=file, line=line, function=definition.qualified, text=self._line(file, line))
+        nearest = max(found, key=lambda each: each.line)
+        return m.Location(file=file, line=nearest.line, function=nearest.qualified, text=self._line(file, nearest.line))
 
     def identity(self, place: m.Location | None) -> tuple[str, ...]:
         """What of a place is the same in another checkout, in another environment and after an edit above it: its

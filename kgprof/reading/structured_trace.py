@@ -13,6 +13,7 @@ from kgprof import model as m
 from kgprof.reading.source_text import SourceText
 
 Metrics = Mapping[str, Any]
+Frame = tuple[int, str, int, str]  # call, file, first line, function
 
 
 @dataclass(kw_only=True, slots=True)
@@ -43,13 +44,7 @@ class RunTrace:
     """One run's records, frames and graphs, with the source text that explains them."""
 
     def __init__(
-        self,
-        run: m.RunKey,
-        records: m.CompileRecords,
-        *,
-        calls: int,
-        steady_from: int,
-        source: SourceText,
+        self, run: m.RunKey, records: m.CompileRecords, *, calls: int, steady_from: int, source: SourceText
     ) -> None:
         self.run = run
         self.all = records
@@ -61,15 +56,15 @@ class RunTrace:
         self._names = {int(number): str(name) for name, number in told}
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}
+        # Of one frame in one call: what torch began to compile, and what the frame hook saw.
+        self._by_frame: dict[Frame, list[Compiled]] = {}
+        self._rows: dict[Frame, list[m.OfferedFrame]] = {}
         for compiled in self.compiled:
             self._by_id.setdefault(compiled.compile_id, []).append(compiled)
-        self._rows: dict[tuple[int, str, int, str], list[m.OfferedFrame]] = {}
-        for row in records.frames:
-            self._rows.setdefault((row.call, *_frame_key(row)), []).append(row)
-        self._by_frame: dict[tuple[str, int, str], list[Compiled]] = {}
-        for compiled in self.compiled:
             if (frame := compiled.frame) is not None:
-                self._by_frame.setdefault((frame.file, frame.line, frame.function), []).append(compiled)
+                self._by_frame.setdefault((compiled.call, frame.file, frame.line, frame.function), []).append(compiled)
+        for row in records.frames:
+            self._rows.setdefault((row.call, row.file, row.first_line, row.function), []).append(row)
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""
@@ -90,7 +85,7 @@ class RunTrace:
 
     def compilations_of(self, row: m.OfferedFrame) -> Sequence[Compiled]:
         """The compilations that torch began for a frame that was offered to it."""
-        return [compiled for compiled in self._by_frame.get(_frame_key(row), ()) if compiled.call == row.call]
+        return self._by_frame.get((row.call, row.file, row.first_line, row.function), [])
 
     def _compilations(self) -> Iterator[Compiled]:
         latest: dict[str, Compiled] = {}
@@ -119,10 +114,6 @@ class RunTrace:
             number = entry.get("filename")
             file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
             yield m.Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
-
-
-def _frame_key(row: m.OfferedFrame) -> tuple[str, int, str]:
-    return row.file, row.first_line, row.function
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:

@@ -9,9 +9,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-# ---------------------------------------------------------------- what rebinds a name
-
-
 def bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
     """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
     for function in ast.walk(tree):
@@ -36,15 +33,15 @@ def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name and name in outer
 
 
-# ---------------------------------------------------------------- what a branch returns
-
-
 def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int, ...], ...]:
     """For each function given to ``call`` (``cond``) on ``line`` the lines on which it returns: of those that plainly
     return an argument, a view of one or a name twice where there are any, else of all of them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _named(node.func) == call and node.lineno <= line <= (node.end_lineno or 0):
-            functions = [found for argument in node.args if (found := _function_in(tree, argument)) is not None]
+            # The function that an argument names (or a method of that name), in the same file.
+            named = {inner.name: inner for inner in ast.walk(tree) if isinstance(inner, Function)}
+            given = [each if isinstance(each, ast.Lambda) else named.get(_named(each)) for each in node.args]
+            functions: list[Callee] = [function for function in given if function is not None]
             returned = [
                 [function.body]
                 if isinstance(function, ast.Lambda)
@@ -60,15 +57,6 @@ def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int
 
 def _named(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _function_in(tree: ast.AST, argument: ast.expr) -> Callee | None:
-    """The function that an argument names (or a method of that name), in the same file."""
-    if isinstance(argument, ast.Lambda):
-        return argument
-    name = _named(argument)
-    found = [node for node in ast.walk(tree) if isinstance(node, Function) and node.name == name]
-    return found[-1] if name and found else None
 
 
 # Methods and attributes of a tensor that may give a view of it or the tensor itself.

@@ -55,9 +55,13 @@ def intervals_of(columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np
     return np.stack([columns.start_ns[which], columns.end_ns[which]], axis=1)
 
 
-def profiler_steps(columns: Columns) -> Intervals:
+def step_marks(columns: Columns) -> npt.NDArray[np.bool_]:
     """The steps that torch.profiler marked on the host. (The GPU's mirror of them has another category.)"""
-    return intervals_of(columns, columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op"))
+    return columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op")
+
+
+def profiler_steps(columns: Columns) -> Intervals:
+    return intervals_of(columns, step_marks(columns))
 
 
 def window_of(intervals: npt.ArrayLike) -> Window:
@@ -71,11 +75,8 @@ def union_ns(intervals: npt.ArrayLike) -> int:
     every = as_intervals(intervals)
     if not len(every):
         return 0
-    ordered = every[np.argsort(every[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(ordered[:, 1])
-    # What an interval adds begins where all before it have ended.
-    added_from = np.maximum(ordered[1:, 0], reached[:-1])
-    return int(ordered[0, 1] - ordered[0, 0] + np.maximum(0, ordered[1:, 1] - added_from).sum())
+    uncovered = gaps(every)
+    return window_of(every).duration_ns - int((uncovered[:, 1] - uncovered[:, 0]).sum())
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

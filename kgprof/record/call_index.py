@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kgprof.workloads.protocol import Session
+if TYPE_CHECKING:
+    from kgprof.record.tensor_probe import TensorProbe
 
 BEFORE_THE_FIRST = -1
-
-
-class CallWatcher(Protocol):
-    """Looks at the workload before and after each call."""
-
-    def call_begins(self) -> None: ...
-
-    def call_ended(self) -> None:
-        """Not after a call that raised."""
 
 
 class CallIndex:
@@ -27,7 +19,7 @@ class CallIndex:
 
     def __init__(self) -> None:
         self.current = BEFORE_THE_FIRST
-        self.watchers: list[CallWatcher] = []
+        self.watchers: list[TensorProbe] = []  # that look at the workload before each call, and after one that ended
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -35,16 +27,14 @@ class CallIndex:
         for watcher in self.watchers:
             watcher.call_begins()
         yield
-        for watcher in self.watchers:
+        for watcher in self.watchers:  # not after a call that raised
             watcher.call_ended()
 
+    def counted(self, session_step: Callable[[], object]) -> Callable[[], object]:
+        """``session_step``, each of whose calls is a call of the workload."""
 
-class CountedSession:
-    """A session, with each of its steps counted as a call."""
+        def step() -> object:
+            with self.call():
+                return session_step()
 
-    def __init__(self, session: Session, calls: CallIndex) -> None:
-        self._session, self._calls = session, calls
-
-    def step(self) -> object:
-        with self._calls.call():
-            return self._session.step()
+        return step

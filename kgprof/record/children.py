@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,14 +53,7 @@ class Ended:
 
     exit: m.Exit
     failed: Failed | None = None
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a child was running; its group has been ended."""
-
-    def __init__(self, ended: m.Exit) -> None:
-        super().__init__("interrupted")
-        self.ended = ended
+    interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
 
 
 def run(
@@ -74,7 +67,7 @@ def run(
 ) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
 
-    Raises Interrupted on Ctrl-C, OSError when the log could not be written.
+    Raises OSError when the log could not be written.
     """
     job_file = scratch / "job.json"
     job_file.write_bytes(m.encode_json(job))
@@ -83,9 +76,7 @@ def run(
         with _Interruptions(news) as interruptions:
             child = _Child(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
             ended = child.wait(job.options.timeout_s)
-        if interruptions.came:
-            raise Interrupted(ended.exit)
-        return ended
+        return replace(ended, interrupted=interruptions.came)
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
-from kgprof.record.call_index import CallIndex, CountedSession
+from kgprof.record.call_index import CallIndex
 from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
@@ -32,11 +32,11 @@ def measure(run: Run) -> None:
 def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:
     """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
     calls = CallIndex()
-    counted = CountedSession(session, calls)
+    step = calls.counted(session.step)
     buffers = session.buffers if isinstance(session, BufferSession) else None
     syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, buffers)
     with listening((syncs, tensors)):
-        step_us = tuple(timing.wall_us(counted.step, device) for _ in range(options.steps))
+        step_us = tuple(timing.wall_us(step, device) for _ in range(options.steps))
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
     read, held = syncs.records(), tensors.records()
     return m.MemoryPass(
@@ -48,25 +48,6 @@ def memory_pass(session: Session, device: torch.device, options: m.Options, *, p
         sources=project_sources.of_files(files_named(read, held), project),
         capture_unavailable=unavailable((syncs, tensors)),
     )
-
-
-def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
-    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
-    for record in read.records:
-        yield from (frame.file for frame in record.frames)
-    for graph in held.graphs:
-        yield graph.file
-        for write in graph.in_place:
-            yield from (frame.file for frame in write.frames)
-        for tensor in graph.inputs:
-            yield from (frame.file for one in tensor.held for frame in one.frames)
-    if any(buffer.moved for buffer in held.buffers or ()):
-        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-        # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
-        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-
-
-# ---------------------------------------------------------------- peaks
 
 
 def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
@@ -109,3 +90,19 @@ def _resident(field: str) -> int | m.Skipped:
         return m.Skipped(reason=f"{STATUS}: {error.strerror or error}")
     found = next((line for line in lines if line.startswith(f"{field}:")), None)
     return m.Skipped(reason=f"{STATUS} has no {field}") if found is None else int(found.split()[1]) * 1024
+
+
+def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
+    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
+    for record in read.records:
+        yield from (frame.file for frame in record.frames)
+    for graph in held.graphs:
+        yield graph.file
+        for write in graph.in_place:
+            yield from (frame.file for frame in write.frames)
+        for tensor in graph.inputs:
+            yield from (frame.file for one in tensor.held for frame in one.frames)
+    if any(buffer.moved for buffer in held.buffers or ()):
+        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+        # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
+        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))

@@ -23,7 +23,7 @@ from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError,
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
-from kgprof.record.children import Caches, Echo, Ended, Interrupted
+from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
 from kgprof.workloads import programs
@@ -111,11 +111,10 @@ def _make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    try:
-        ended = children.run(job, scratch=scratch, log=log, caches=caches)
-    except KeyboardInterrupt:
+    ended = children.run(job, scratch=scratch, log=log, caches=caches)
+    if ended.interrupted:
         _leave_no_empty_folder(output, made)
-        raise
+        raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
     if well or (answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)):
         return m.decode_json(answer.read_bytes(), m.Plan), None if well else ended.exit
@@ -272,21 +271,18 @@ class _Recording:
         said = f"round {number}: " if task is Task.ROUND else ""
         self._progress.phase(said + first, key)
         log, exit_file = self._files(job)
-        try:
-            ended = children.run(
-                job,
-                scratch=self._scratch,
-                log=log,
-                caches=self._caches(task, key, number),
-                on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
-                echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
-            )
-        except Interrupted as interrupted:
-            if exit_file is not None:
-                store.write_json(exit_file, interrupted.ended)
-            raise
+        ended = children.run(
+            job,
+            scratch=self._scratch,
+            log=log,
+            caches=self._caches(task, key, number),
+            on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
+            echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
+        )
         if exit_file is not None:
             store.write_json(exit_file, ended.exit)
+        if ended.interrupted:
+            raise KeyboardInterrupt
         if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint)
         return ended.exit

@@ -84,15 +84,14 @@ def wall_us(step: Callable[[], object], device: torch.device) -> float:
     return (time.perf_counter_ns() - began) / 1e3
 
 
-def timed_steps(session: Session, clock: StepClock, count: int) -> tuple[float, ...]:
+def timed_steps(step: Callable[[], object], clock: StepClock, count: int) -> tuple[float, ...]:
     """Microseconds of each of ``count`` steps."""
     clock.start()
-    _take_steps(session, clock.tick, count)
+    _take_steps(step, clock.tick, count)
     return clock.stop()
 
 
-def _take_steps(session: Session, tick: Callable[[], None], count: int) -> None:
-    step = session.step
+def _take_steps(step: Callable[[], object], tick: Callable[[], None], count: int) -> None:
     for _ in range(count):
         step()
         tick()
@@ -120,8 +119,8 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
         timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), second_s=second_s)
     else:
         # The step before a group is in no sample: it finds the caches as whatever ran between the groups left them.
-        count, groups = options.steps, f"groups of {options.steps} steps"
-        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(session, tick, count), before=session.step)
+        step, count, groups = session.step, options.steps, f"groups of {options.steps} steps"
+        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), before=step)
         timing = replace(timing, evaluation_s=())
     compiled = _frames_seen_by_dynamo() - frames
     note = f"torch compiled during TIMING ({compiled} frames): some samples hold compilation"

@@ -15,7 +15,7 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, project_sources, store, timing
-from kgprof.record.call_index import CallIndex, CountedSession
+from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
@@ -51,15 +51,15 @@ def compile_pass(
 ) -> m.CompilePass:
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened, counted = CompileSources(calls, project), CountedSession(session, calls)
+    listened, step = CompileSources(calls, project), calls.counted(session.step)
     try:
         with listening(listened.sources):
-            call_us = [timing.wall_us(counted.step, device)]
+            call_us = [timing.wall_us(step, device)]
             after_first_call()
             on_wall_clock = min(max(1, options.warmup), options.steps)
-            call_us += [timing.wall_us(counted.step, device) for _ in range(on_wall_clock - 1)]
+            call_us += [timing.wall_us(step, device) for _ in range(on_wall_clock - 1)]
             clock = timing.clock_for(device)
-            call_us += timing.timed_steps(counted, clock, options.steps - on_wall_clock)
+            call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import milliseconds, percent
-from kgprof.render.table import Cell, Table, columns, row
+from kgprof.render.table import Cell, Table, plain, row
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -66,8 +66,6 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ),
 )
 NAMES = {kind: name for kind, name, _ in KINDS}
-
-
 IN_FUSED = "in fused"  # the kind has no kernel of its own; generated kernels hold its operators
 
 
@@ -107,14 +105,11 @@ def unit(kernels: m.KernelBreakdown) -> str:
 
 def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:
     """The project's own rules: what is looked for in a name, and what that made of this report's kernels."""
-    return tuple(
-        (
-            own.pattern,
-            f"{NAMES[own.kind]}: {plural(own.kernels, 'kernel') if own.kernels else 'no kernel'} of this report "
-            f"({own.origin})",
-        )
-        for own in profile.kind_overrides[: limits.lines]
-    )
+    made = []
+    for own in profile.kind_overrides[: limits.lines]:
+        kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
+        made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
+    return tuple(made)
 
 
 def time_table(runs: Sequence[m.RunReport]) -> Table:
@@ -132,9 +127,4 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
             for kind in kinds
         )
         rows.append(row(run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
-    return Table(
-        label="Time per step by kind",
-        columns=columns("run", *(NAMES[kind] for kind in kinds), "whole step"),
-        rows=tuple(rows),
-        style="sortable",
-    )
+    return plain("Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows)

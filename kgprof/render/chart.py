@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.escaping import one_line
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, ratio
 from kgprof.render.quantity import of_width as of_width
+from kgprof.render.table import Drawing
 from kgprof.wording import plural
 
-# One letter a kind, so that a bar can be read without its colours.
-LETTERS = {
-    "gemm": "G",
-    "attention": "A",
-    "convolution": "V",
-    "normalisation": "N",
-    "pointwise": "P",
-    "reduction": "R",
-    "index": "I",
-    "sort": "S",
-    "copy": "C",
-    "communication": "M",
-    "framework": "F",
-    "other": "O",
-    breakdown.IDLE: "",
-}
+# One letter a kind but idle, in their order, so that a bar can be read without its colours.
+LETTERS = {kind: letter for (kind, _, _), letter in zip(breakdown.KINDS, (*"GAVNPRISCMFO", ""), strict=True)}
 _LETTER_FROM = 0.025  # of the bar's width: narrower segments carry no letter
 _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
@@ -69,6 +58,13 @@ class LegendEntry:
     letter: str
     name: str
     meaning: str
+    family: str = "k"  # FAMILY-KIND is the class of its colour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend(Drawing):
+    kind: ClassVar[str] = "legend"
+    entries: tuple[LegendEntry, ...]
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
@@ -77,30 +73,24 @@ def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.K
 
 def scale_us(runs: Sequence[m.RunReport]) -> float:
     """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
-    return max(
-        (sum(part.per_step_us for part in breakdown.parts(kernels)) for _, _, kernels in broken_down(runs)),
-        default=0.0,
-    )
+    bars = (breakdown.parts(kernels) for _, _, kernels in broken_down(runs))
+    return max((sum(part.per_step_us for part in parts) for parts in bars), default=0.0)
 
 
 def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale = scale_us(runs) or 1.0
-    drawn = []
+    scale, drawn = scale_us(runs) or 1.0, []
     for index, run, kernels in broken_down(runs):
-        parts = breakdown.parts(kernels)
-        whole = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
-        words = [f"{breakdown.NAMES[p.kind]} {milliseconds(p.per_step_us)} ms ({percent(p.share)})" for p in parts]
+        whole, words, parts = milliseconds(kernels.window_us / breakdown.steps_of(kernels)), [], []
+        for part in breakdown.parts(kernels):
+            words.append(f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})")
+            length = part.per_step_us / scale
+            parts.append(Part(kind=part.kind, letter=LETTERS[part.kind], length=length, share=part.share))
         bar = Bar(
             anchor=anchor(index),
-            run=run_name(run, limits),
+            run=one_line(run.key.slug, limits.name),
             caption=_caption(run, kernels),
             description=f"{whole} ms per step: {', '.join(words)}",
-            segments=of_parts(
-                [
-                    Part(kind=part.kind, letter=LETTERS[part.kind], length=part.per_step_us / scale, share=part.share)
-                    for part in parts
-                ]
-            ),
+            segments=of_parts(parts),
         )
         drawn.append(bar)
     return tuple(drawn)
@@ -139,8 +129,8 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def legend(runs: Sequence[m.RunReport]) -> tuple[LegendEntry, ...]:
-    present = {part.kind for _, _, kernels in broken_down(runs) for part in breakdown.parts(kernels)}
+def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
+    """Of these kinds."""
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

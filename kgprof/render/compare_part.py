@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render.chart import LETTERS, LegendEntry, Part, Segment, of_parts, of_width
+from kgprof.render.chart import LETTERS, Bar, LegendEntry, Part, of_parts, of_width
+from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.finding_list import place
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.table import Table, bounded, columns, plain, row
-from kgprof.wording import relative
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
+_COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +56,10 @@ class CauseLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideBar:
-    name: str  # base, head
-    caption: str
-    description: str
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
     run: str
     summary: str
-    bars: tuple[SideBar, ...]
+    bars: tuple[Bar, ...]  # base, head
     missing: str  # why there are none
     notes: tuple[str, ...]
     tables: tuple[Table, ...]  # what the traces, the compilations and the settings differ in
@@ -115,17 +109,16 @@ class ComparePart:
 
 def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
     """``anchors``: where each finding of the head stands, by its fingerprint."""
-    found = profile.comparison
+    found, root = profile.comparison, profile.environment.source_root
     if found is None:
         return None
     metrics = compare_words.metrics_of(found)
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
+    unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
-    together = compare_words.unexplained(found.causes)
     bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
-    accounts = (together, *(compare_words.account(run) for run in found.runs[: limits.runs]))
     part = ComparePart(
         base=base,
         head=head,
@@ -133,37 +126,33 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         comparable=found.comparable,
         comparability=compare_words.comparability(found),
         cards=_cards(metrics),
-        causes=tuple(_cause(cause, found, profile, anchors, together) for cause in found.causes[: limits.lines]),
-        accounts=tuple(account for account in accounts if account),
-        metrics=compare_words.metric_table(changed, "Metrics that changed, or that the measurement does not settle"),
-        unchanged=compare_words.metric_table(
-            (metric for metric in listed if metric not in changed), "Metrics that are the same, or were not observed"
-        ),
+        causes=tuple(_causes(found, root, anchors, limits)),
+        accounts=compare_words.accounts(found, limits.runs),
+        metrics=_metrics(changed, "Metrics that changed, or that the measurement does not settle"),
+        unchanged=_metrics(unchanged, "Metrics that are the same, or were not observed"),
         legend=tuple(
             LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
             for kind, name, meaning in breakdown.KINDS
             if any(kind in bar for bar in bars)
         ),
         runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
-        findings=tuple(_status(found, status, profile, anchors, limits) for status in m.FindingStatus),
+        findings=tuple(
+            _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
+        ),
         differences=(
             *_changes("Facts of the environment that differ", "fact", found.environment, limits),
             *_changes("Settings that differ", "setting", found.settings, limits),
         ),
         notes=tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
     )
-    on_the_page = ("metric", "verdict", "base", "head", "change", "95 % interval")
-    part = replace(part, metrics=part.metrics.only(*on_the_page), unchanged=part.unchanged.only(*on_the_page))
     return bounded(part, limits)
 
 
 def _sides(found: m.Comparison) -> Table:
     def facts(side: m.ComparedSide) -> Iterable[str]:
+        commit, changes = side.git_commit, " with changes" if side.git_dirty is True else ""
         yield side.source
-        if isinstance(side.git_commit, m.Skipped):
-            yield f"not known: {side.git_commit.reason}"
-        else:
-            yield side.git_commit + (" with changes" if side.git_dirty is True else "")
+        yield f"not known: {commit.reason}" if isinstance(commit, m.Skipped) else f"{commit}{changes}"
         yield side.created_utc
         yield side.kgprof_version
         yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
@@ -179,15 +168,15 @@ def _sides(found: m.Comparison) -> Table:
 # ---------------------------------------------------------------- metrics
 
 
+def _metrics(metrics: Sequence[m.ComparedMetric], label: str) -> Table:
+    return compare_words.metric_table(metrics, label).only(*_COLUMNS)
+
+
 def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
     """The worst of what decides; beyond it, of what changed."""
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-    deciding = [metric for metric in metrics if metric.decides]
-    others = [metric for metric in metrics if not metric.decides and metric.verdict in changed]
-    cards = []
-    for metric in [*deciding, *others][:CARDS]:
-        limit = f"allowed: {compare_words.allowed(metric)}" if compare_words.allowed(metric) else ""
-        card = Card(
+    return tuple(
+        Card(
             name=metric.name,
             run=metric.run.slug,
             base=compare_words.value(metric, metric.base),
@@ -195,11 +184,11 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
             change=compare_words.change(metric),
             symbol=compare_words.SYMBOLS[metric.verdict],
             verdict=metric.verdict,
-            detail="; ".join(part for part in (compare_words.interval(metric), limit, metric.note) if part),
+            detail="; ".join(filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))),
             plot=_plot(metric),
         )
-        cards.append(card)
-    return tuple(cards)
+        for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][:CARDS]
+    )
 
 
 def _plot(metric: m.ComparedMetric) -> Plot | None:
@@ -224,22 +213,17 @@ def _plot(metric: m.ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _cause(
-    cause: m.Cause, found: m.Comparison, profile: m.Profile, anchors: Mapping[str, str], together: str
-) -> CauseLine:
-    explains = "" if together else compare_words.explains(cause, found.runs)
-    return CauseLine(
-        cause=cause.cause,
-        text=compare_words.cause_text(cause),
-        detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
-        place=_where(cause.location, profile),
-        anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
-    )
-
-
-def _where(place: m.Location | None, profile: m.Profile) -> str:
-    root = profile.environment.source_root
-    return f"{relative(place.file, root)}:{place.line} {place.function}" if place else ""
+def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits) -> Iterable[CauseLine]:
+    together = compare_words.unexplained(found.causes)
+    for cause in found.causes[: limits.lines]:
+        explains = "" if together else compare_words.explains(cause, found.runs)
+        yield CauseLine(
+            cause=cause.cause,
+            text=compare_words.cause_text(cause),
+            detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
+            place=place(cause.location, root, limits).where if cause.location else "",
+            anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+        )
 
 
 # ---------------------------------------------------------------- where the time moved
@@ -260,11 +244,10 @@ def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
         summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
         missing = "the run is on one side only"
     shown = None if trace is None or trace.missing else trace
-    bars = [_bar(name, shown, name == "head", longest_us) for name in ("base", "head") if shown]
     return RunPart(
         run=run.run.slug,
         summary=summary,
-        bars=tuple(bars),
+        bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head") if shown),
         missing=missing,
         notes=run.notes[: limits.lines],
         tables=tuple(_tables(run, shown, limits)),
@@ -272,7 +255,7 @@ def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
     )
 
 
-def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> SideBar:
+def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     parts = _parts(trace, after)
     window = next((row for row in trace.window if row.name == "window"), None)
     whole = (window.after_us if after else window.before_us) if window else 0.0
@@ -284,8 +267,9 @@ def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) ->
         for kind, us in parts.items()
     ]
     words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items())
-    return SideBar(
-        name=name,
+    return Bar(
+        anchor="",
+        run=name,
         caption=f"{milliseconds(whole)} ms a {trace.per} under the profiler{over}",
         description=f"{name}: {milliseconds(whole)} ms: {words}",
         segments=of_parts(segments),
@@ -321,38 +305,41 @@ def _changes(
 
 
 def _status(
-    found: m.Comparison, status: m.FindingStatus, profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    status: m.FindingStatus,
+    same: Sequence[m.ComparedFinding],
+    root: str,
+    anchors: Mapping[str, str],
+    limits: Limits,
 ) -> StatusPart:
-    same = compare_words.of_status(found.findings, status)
-    by_finding = {id(found.finding): found for found in same}
-    groups = [tuple(by_finding[id(member)] for member in group.members) for group in compare_words.groups_of(same)]
+    by_finding = {id(each.finding): each for each in same}
+    grouped_findings = grouped(each.finding for each in same)
+    groups = [(group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings]
     # What fails comes first, then what grew.
-    groups.sort(key=lambda group: (not any(one.fails for one in group), not any(one.grew for one in group)))
+    groups.sort(key=lambda pair: (not any(each.fails for each in pair[1]), not any(each.grew for each in pair[1])))
     shown = groups[: min(limits.findings, limits.lines)]
     cut = len(groups) - len(shown)
     return StatusPart(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
-        rows=tuple(_finding(group, profile, anchors, limits) for group in shown),
+        rows=tuple(_finding(group, members, root, anchors, limits) for group, members in shown),
         more=f"{count(cut)} more places in report.json" if cut else "",
         open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
     )
 
 
 def _finding(
-    group: Sequence[m.ComparedFinding], profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    group: Grouped, members: Sequence[m.ComparedFinding], root: str, anchors: Mapping[str, str], limits: Limits
 ) -> FindingRow:
-    (same,) = compare_words.groups_of(group)
-    finding = same.first
-    before, after = max(each.base_count for each in group), max(each.head_count for each in group)
+    finding = group.first
+    before, after = max(each.base_count for each in members), max(each.head_count for each in members)
     return FindingRow(
         rule=finding.rule,
         level=finding.level.value,
         message=finding.message,
-        place=_where(finding.location, profile),
-        runs=", ".join(same.runs[: limits.lines]),
+        place=place(finding.location, root, limits).where if finding.location else "",
+        runs=", ".join(group.runs[: limits.lines]),
         counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
-        fails=any(each.fails for each in group),
-        anchor=anchors.get(finding.fingerprint, "") if group[0].status is not m.FindingStatus.FIXED else "",
+        fails=any(each.fails for each in members),
+        anchor=anchors.get(finding.fingerprint, "") if members[0].status is not m.FindingStatus.FIXED else "",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.finding_groups import Grouped, grouped
 from kgprof.render.quantity import DASH, count, figure, milliseconds, size
 from kgprof.render.table import Cell, Column, Row, Small, Table, columns
 from kgprof.wording import plural
@@ -38,7 +37,6 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
     """The page has the run below the metric, and no room for another column."""
     rows = []
     for metric in metrics:
-        notes = (f"allowed: {allowed(metric)}" if allowed(metric) else "", metric.note)
         judged = Cell(
             metric.verdict,
             mark=SYMBOLS[metric.verdict],
@@ -54,7 +52,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             Cell(value(metric, metric.base)),
             Cell(value(metric, metric.head)),
             Cell(change(metric), value=ratio),
-            Cell(bounds(metric), details=tuple(note for note in notes if note)),
+            Cell(bounds(metric), details=qualified(metric)),
         )
         rows.append(Row(cells=cells))
     return Table(
@@ -118,6 +116,12 @@ def interval(metric: m.ComparedMetric) -> str:
     return f"95 % interval {bounds(metric)}" if bounds(metric) else ""
 
 
+def qualified(metric: m.ComparedMetric) -> tuple[str, ...]:
+    """What limits it, and what a reader must know besides."""
+    limit = f"allowed: {allowed(metric)}" if allowed(metric) else ""
+    return tuple(part for part in (limit, metric.note) if part)
+
+
 def allowed(metric: m.ComparedMetric) -> str:
     """How much worse it may become; empty where nothing limits it."""
     if not metric.decides:
@@ -161,6 +165,12 @@ def cause_text(cause: m.Cause) -> str:
     return f"{cause.text}{seen}"
 
 
+def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str, ...]:
+    """What is true of every cause, then the account of each of the first ``at_most`` runs that has one."""
+    each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
+    return tuple(said for said in each if said)
+
+
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
     """ "explains 4.1 of 4.5 ms a step"; or why it is not known how much."""
     if isinstance(cause.explains_us, m.Skipped):
@@ -195,28 +205,27 @@ def account(run: m.RunComparison) -> str:
 # ---------------------------------------------------------------- findings and sides
 
 
-def of_status(findings: Iterable[m.ComparedFinding], status: m.FindingStatus) -> tuple[m.ComparedFinding, ...]:
-    return tuple(found for found in findings if found.status is status)
-
-
-def groups_of(findings: Iterable[m.ComparedFinding]) -> tuple[Grouped, ...]:
-    """The same finding in several runs once."""
-    return grouped(found.finding for found in findings)
+def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.ComparedFinding, ...]]:
+    """Every status, also one that no finding has."""
+    return {
+        status: tuple(found for found in comparison.findings if found.status is status) for status in m.FindingStatus
+    }
 
 
 def tally(comparison: m.Comparison) -> str:
     """ "3 new, 1 fixed, 7 unchanged" findings."""
-    return ", ".join(f"{count(len(of_status(comparison.findings, status)))} {status}" for status in m.FindingStatus)
+    return ", ".join(f"{count(len(found))} {status}" for status, found in by_status(comparison).items())
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:
     """What base and head are called: their sources, and the commit where it is known."""
-    base, head = comparison.base, comparison.head
-    return _called(base.source, base.git_commit), _called(head.source, head.git_commit)
-
-
-def _called(source: str, commit: str | m.Skipped) -> str:
-    return source if isinstance(commit, m.Skipped) or not commit else f"{source} ({commit[:10]})"
+    base, head = (
+        f"{side.source} ({side.git_commit[:10]})"
+        if isinstance(side.git_commit, str) and side.git_commit
+        else side.source
+        for side in (comparison.base, comparison.head)
+    )
+    return base, head
 
 
 def comparability(comparison: m.Comparison) -> str:

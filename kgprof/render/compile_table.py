@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.escaping import one_line
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, figure, percent
-from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, row, timed
+from kgprof.render.table import Block, Cell, Fold, Small, Table, number, plain, timed
 from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
@@ -33,39 +34,29 @@ LEGEND = tuple(
 )
 
 
+def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
+    """The runs that the compiler left records of."""
+    return [(i, run, run.compile) for i, run in enumerate(runs) if isinstance(run.compile, m.CompileSummary)]
+
+
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
-    """One row a run that the compiler left records of."""
     rows = []
-    for run in runs:
-        if isinstance(run.compile, m.Skipped):
-            continue
-        compiled = run.compile
+    for _, run, compiled in _compiled(runs):
         seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
-        later = compiled.steady
-        rows.append(
-            row(
-                run.key.slug,
-                number(compiled.first_call_s),
-                f"{len(compiled.compilations):,}",
-                figure(sum(seconds)) if seconds else DASH,
-                later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3),
-            )
-        )
+        reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
+        calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
+        first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
+        rows.append((run.key.slug, first, number_of, reported, calls))
     headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
-    return Table(label="Compilation per run", columns=columns(*headings), rows=tuple(rows), style="sortable")
+    return plain("Compilation per run", headings, rows)
 
 
-def _totals(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary, tuple[float, ...]]]:
-    """Seconds in each stage, of the runs of which at least one compilation recorded them."""
-    totals = []
-    for index, run in enumerate(runs):
-        if isinstance(run.compile, m.Skipped):
-            continue
-        recorded = [c.stages for c in run.compile.compilations if isinstance(c.stages, m.CompileStages)]
-        if recorded:
-            each = [_seconds(stages) for stages in recorded]
-            totals.append((index, run, run.compile, tuple(sum(stage) for stage in zip(*each, strict=True))))
-    return totals
+def _totals(runs: Sequence[m.RunReport]) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
+    """Seconds in each stage of each compilation that recorded them, and their sums; of the runs that have any."""
+    for index, run, compiled in _compiled(runs):
+        each = [_seconds(c.stages) for c in compiled.compilations if isinstance(c.stages, m.CompileStages)]
+        if each:
+            yield index, run, each, [sum(stage) for stage in zip(*each, strict=True)]
 
 
 def _seconds(stages: m.CompileStages) -> tuple[float, ...]:
@@ -77,12 +68,8 @@ def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
 
 
 def stage_table(runs: Sequence[m.RunReport]) -> Table:
-    return Table(
-        label="Seconds of compilation by stage",
-        columns=columns("run", *_NAMES, "all six"),
-        rows=tuple(row(run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs)),
-        style="sortable",
-    )
+    rows = ((run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
+    return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
 def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
@@ -92,59 +79,45 @@ def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
 
 def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     scale, bars = bar_scale_s(runs), []
-    for index, run, compiled, total in _totals(runs):
-        whole = sum(total) or 1.0
-        shown = [(stage, value) for stage, value in zip(STAGES, total, strict=True) if value]
-        parts = [
-            Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole)
-            for (field, letter, _, _), value in shown
-        ]
-        said = ", ".join(f"{name} {figure(value)} s ({percent(value / whole)})" for (_, _, name, _), value in shown)
-        number_of = len(compiled.compilations)
-        recorded = sum(isinstance(c.stages, m.CompileStages) for c in compiled.compilations)
-        number_said = (
-            plural(recorded, "compilation") if recorded == number_of else f"{recorded} of {number_of:,} compilations"
+    for index, run, each, total in _totals(runs):
+        whole, parts, words = sum(total) or 1.0, [], []
+        for (field, letter, name, _), value in zip(STAGES, total, strict=True):
+            if value:
+                parts.append(Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole))
+                words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
+        of = len(run.compile.compilations) if isinstance(run.compile, m.CompileSummary) else 0
+        made = plural(len(each), "compilation") if len(each) == of else f"{len(each)} of {of:,} compilations"
+        bar = Bar(
+            anchor=anchor(index),
+            run=one_line(run.key.slug, limits.name),
+            caption=f"{figure(sum(total))} s in {made}",
+            description=f"{figure(sum(total))} s: {', '.join(words)}",
+            segments=of_parts(parts),
         )
-        bars.append(
-            Bar(
-                anchor=anchor(index),
-                run=run_name(run, limits),
-                caption=f"{figure(sum(total))} s in {number_said}",
-                description=f"{figure(sum(total))} s: {said}",
-                segments=of_parts(parts),
-            )
-        )
+        bars.append(bar)
     return tuple(bars)
 
 
 def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     """Each compilation, run by run."""
     folds = []
-    for index, run in enumerate(runs):
-        made = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
-        if not made:
-            continue
-        table = Table(
-            label=f"Compilations of {run.key.slug}",
-            columns=(Column("id", style="kind"), Column("function", style=""), *columns("s", *_NAMES, words=0)),
-            rows=tuple(_compilation(compilation) for compilation in made[: limits.lines]),
-        )
-        blocks: list[Block] = [table]
+    for index, run, compiled in _compiled(runs):
+        made, place = compiled.compilations, f"compile-{anchor(index)}"
+        headings, rows = ("id", "function", "s", *_NAMES), map(_compilation, made[: limits.lines])
+        label = f"Compilations of {run.key.slug}"
+        blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
         if len(made) > limits.lines:
             blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
-        place = f"compile-{anchor(index)}"
-        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, style=""))
+        if made:
+            folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, style=""))
     return tuple(folds)
 
 
-def _compilation(compilation: m.Compilation) -> Row:
+def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
-    stages: tuple[Cell | str, ...]
+    head = (compilation.compile_id, Cell(compilation.function, below=tuple(below)), number(compilation.duration_s))
     if isinstance(compilation.stages, m.Skipped):
-        stages = (Cell(compilation.stages.reason, style="missing", span=len(STAGES)),)
-    else:
-        stages = _figures(_seconds(compilation.stages))
-    function = Cell(compilation.function, below=tuple(below))
-    return row(compilation.compile_id, function, number(compilation.duration_s), *stages)
+        return (*head, Cell(compilation.stages.reason, style="missing", span=len(STAGES)))
+    return (*head, *_figures(_seconds(compilation.stages)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, milliseconds
-from kgprof.render.table import Cell, Table, columns, known, number, row, timed
+from kgprof.render.table import Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
 WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
@@ -27,15 +27,10 @@ HEADINGS = (
 def economics_table(profile: m.Profile, limits: Limits) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)[: limits.runs]
-    table = Table(
-        label="Compile time against time saved, per run",
-        columns=columns("run", *HEADINGS),
-        rows=tuple(row(one.run.slug, *_figures(one, profile.unit)) for one in shown),
-        notes=_unknown(shown, limits),
-        style="sortable",
-    )
+    rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
+    table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
     known = (name for at, name in enumerate(HEADINGS, start=1) if any(line.cells[at].measured for line in table.rows))
-    return table.only("run", *known)
+    return replace(table.only("run", *known), notes=_unknown(shown, limits))
 
 
 def sentences(profile: m.Profile) -> tuple[str, ...]:
@@ -53,22 +48,21 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     if not isinstance(one.saved_us, m.Skipped):
         saved = (f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
     scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
+
+    def break_even(found: m.BreakEven) -> Cell:
+        work = () if isinstance(found.units, m.Skipped) else (plural(round(found.units), unit.name, unit.plural),)
+        details = (*work, f"{figure(found.after_s)} s of them")
+        return Cell(plural(round(found.steps), "step"), details=details, value=found.steps)
+
     return (
         Cell(WORDS.get(one.verdict, one.verdict), details=saved),
-        known(one.cold, partial(_break_even, unit)),
-        known(one.warm, partial(_break_even, unit)),
+        known(one.cold, break_even),
+        known(one.warm, break_even),
         number(one.cold_s),
         timed(one.warm_s),
         number(one.eager_s),
         timed(one.compiled_time, scale, per),
         timed(one.eager_time, scale, per),
-    )
-
-
-def _break_even(unit: m.WorkUnit, found: m.BreakEven) -> Cell:
-    work = () if isinstance(found.units, m.Skipped) else (plural(round(found.units), unit.name, unit.plural),)
-    return Cell(
-        plural(round(found.steps), "step"), details=(*work, f"{figure(found.after_s)} s of them"), value=found.steps
     )
 
 

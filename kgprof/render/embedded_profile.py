@@ -22,7 +22,6 @@ from kgprof.errors import InputError
 
 T = TypeVar("T")
 
-# Of a Rule; those in a Profile of an earlier kgprof do not state them.
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"
@@ -35,6 +34,7 @@ _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
 _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
+_NOT_OURS, _OURS = "this is no report.html of kgprof's", "give one that kgprof wrote"
 _SEPARATOR = "; "
 _OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
 
@@ -130,23 +130,22 @@ def read(path: Path) -> Embedded:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     if len(data) > MAX_PAGE_BYTES:
-        raise _not_ours(path)
+        raise InputError(_NOT_OURS, path=path, hint=_OURS)
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
 def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
     if not _GENERATOR.search(text):
-        raise _not_ours(path)
+        raise InputError(_NOT_OURS, path=path, hint=_OURS)
     block = _BLOCK.search(text)
     if block is None and text.rstrip().endswith("</html>"):
         raise InputError("this report carries no Profile", path=path, hint=USE_JSON)
     if block is None or not block[2]:
         raise InputError("the report breaks off before the end of its Profile", path=path, hint="fetch it again")
     if not block[1].strip():
-        raise InputError(
-            "this report carries no Profile: it was left out to keep the page below 1 MB", path=path, hint=USE_JSON
-        )
+        why = "this report carries no Profile: it was left out to keep the page below 1 MB"
+        raise InputError(why, path=path, hint=USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
     words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
@@ -154,19 +153,12 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
     """A Profile from its JSON, a newer or an older one refused in words. Raises InputError."""
-    version = _of_json(data, _Versioned, path).schema_version
-    if version < m.PROFILE_SCHEMA_VERSION:
-        raise InputError(
-            f"Profile schema {version} is older than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
-            path=path,
-            hint="give the Recording itself, which every later kgprof reads",
-        )
-    if version > m.PROFILE_SCHEMA_VERSION:
-        raise InputError(
-            f"Profile schema {version} is newer than this kgprof reads ({m.PROFILE_SCHEMA_VERSION})",
-            path=path,
-            hint="update kgprof",
-        )
+    version, known = _of_json(data, _Versioned, path).schema_version, m.PROFILE_SCHEMA_VERSION
+    if version != known:
+        age, hint = "newer", "update kgprof"
+        if version < known:
+            age, hint = "older", "give the Recording itself, which every later kgprof reads"
+        raise InputError(f"Profile schema {version} is {age} than this kgprof reads ({known})", path=path, hint=hint)
     return _of_json(data, m.Profile, path)
 
 
@@ -193,7 +185,3 @@ def _unpacked(text: str, path: Path | str) -> bytes:
     if not reader.eof:
         raise InputError("its Profile breaks off", path=path, hint="fetch the report again")
     return data
-
-
-def _not_ours(path: Path | str) -> InputError:
-    return InputError("this is no report.html of kgprof's", path=path, hint="give one that kgprof wrote")

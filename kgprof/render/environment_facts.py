@@ -1,11 +1,14 @@
-"""Where and how the recording was made."""
+"""Where and how the recording was made, in which passes, and what watching cost."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kgprof import model as m
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import figure, size
-from kgprof.render.table import Fact
+from kgprof.render.quantity import DASH, figure, ratio, size
+from kgprof.render.table import Cell, Fact, Table, plain, row
+from kgprof.wording import plural
 
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
 
@@ -51,9 +54,7 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         *machine.flags.items(),
     ]
     return tuple(
-        Fact(name=name, value=value.reason, missing=True)
-        if isinstance(value, m.Skipped)
-        else Fact(name=name, value=value)
+        Fact(name=name, value=value if isinstance(value, str) else value.reason, missing=not isinstance(value, str))
         for name, value in pairs[: limits.lines]
     )
 
@@ -79,3 +80,28 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
         ("workload's own options", " ".join(asked.workload_args) or "none"),
     )
     return tuple(Fact(name=name, value=value) for name, value in pairs)
+
+
+def observer_table(runs: Sequence[m.RunReport]) -> Table:
+    """One row a run that was watched, one column a pass."""
+    seen = {cost.observer for run in runs for cost in run.observers}
+    passes: list[m.PassName] = [name for name in m.PassName if name in seen and name is not m.PassName.TIMING]
+    rows = []
+    for run in runs:
+        cells = dict.fromkeys(passes, Cell(DASH, details=("no such pass",)))
+        for cost in run.observers:
+            if isinstance(cost.ratio, m.Skipped):
+                cells[cost.observer] = Cell(DASH, details=(cost.ratio.reason,))
+            else:
+                cells[cost.observer] = Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
+        if run.observers:
+            rows.append(row(run.key.slug, *(cells[name] for name in passes)))
+    return plain("Observer cost per run", ("run", *(name.upper() for name in passes)), rows)
+
+
+def passes(profile: m.Profile) -> frozenset[str]:
+    """Those that left steps in any run; where none did, those that were asked for."""
+    seen = {cost.observer for run in profile.runs for cost in run.observers}
+    if any(isinstance(time, m.Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
+        seen.add(m.PassName.TIMING)
+    return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)

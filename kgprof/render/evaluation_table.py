@@ -42,13 +42,8 @@ def outcomes(runs: Sequence[m.RunReport]) -> Table:
     rows = []
     for run, evaluation in evaluated:
         counts = {tally.name: tally.count for tally in evaluation.tallies}
-        numbers = (
-            evaluation.units,
-            *(counts.get(tally.name, 0) for tally in first),
-            evaluation.steps,
-            *(counts.get(tally.name, 0) for tally in behind),
-        )
-        rows.append((run.key.slug, *(count(number) for number in numbers)))
+        before, after = ([counts.get(tally.name, 0) for tally in side] for side in (first, behind))
+        rows.append((run.key.slug, *map(count, (evaluation.units, *before, evaluation.steps, *after))))
     words = [[tally.heading or tally.name for tally in side] for side in (first, behind)]
     units = evaluated[0][0].unit.plural if evaluated else ""
     return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)

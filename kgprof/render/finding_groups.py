@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.quantity import count, figure, span
+from kgprof.wording import relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,11 @@ class Grouped:
     def message(self) -> str:
         return f"{', '.join(self.runs)}: {self.first.message}" if self.runs else self.first.message
 
+    def line(self, root: str) -> str:
+        """Place, runs, message and how often: "src/step.py:41: fused.default: ... (4 times)"."""
+        times = f" ({self.times})" if self.times else ""
+        return f"{where(self.first.location, root)}{self.message}{times}"
+
 
 def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
     """In the order in which each was first met."""
@@ -49,6 +55,16 @@ def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
         key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
         groups.setdefault(key, []).append(finding)
     return tuple(Grouped(members=tuple(same)) for same in groups.values())
+
+
+def failing(profile: m.Profile) -> frozenset[m.Finding]:
+    """Those that the gate fails because of."""
+    return frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
+
+
+def where(place: m.Location | None, root: str) -> str:
+    """ "src/step.py:41: ", with ``root`` cut off; empty where there is no place."""
+    return f"{relative(place.file, root)}:{place.line}: " if place else ""
 
 
 def times(counts: Sequence[int], said: str) -> str:
@@ -76,5 +92,10 @@ def with_cost(finding: m.Finding) -> str:
 
 def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
     """Sorts what each step pays before what is paid once, the costlier first, and what nobody measured last."""
-    each_step, value = max((f.cost.weight for f in findings if isinstance(f.cost, m.FindingCost)), default=(False, 0.0))
+    each_step, value = max(weights(findings), default=(False, 0.0))
     return not each_step, -value
+
+
+def weights(findings: Iterable[m.Finding]) -> tuple[tuple[bool, float], ...]:
+    """Of those whose cost is known; a larger one is costlier."""
+    return tuple(finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.escaping import clip, one_line, visible
+from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped, weights
 from kgprof.render.limits import Limits
-from kgprof.render.visible import clip, one_line, visible
 from kgprof.wording import relative
 
 OPEN = 8  # lines of one rule that stand open; the others are folded
@@ -66,56 +66,43 @@ class FindingList:
 
 def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     """Rules in the Profile's order, which is by level first; what fails the gate comes first, what is accepted last."""
-    rules = {rule.id: rule for rule in profile.rules}
-    failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
-    weights = sorted({finding.cost.weight for finding in profile.findings if isinstance(finding.cost, m.FindingCost)})
-    used: set[str] = set()
+    rules, fails = {rule.id: rule for rule in profile.rules}, failing(profile)
+    ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
     groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
-    for same in _ordered(grouped(profile.findings[: limits.findings]), failing):
-        line = _line(same, _anchor(same.first, used), failing, profile, limits, weights)
+    used: set[str] = set()
+    for same in _ordered(grouped(profile.findings[: limits.findings]), fails):
+        line = _line(same, _anchor(same.first, used), fails, profile, limits, ranks)
+        used.add(line.anchor)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
         anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
-    listed = []
-    for (rule, level), lines in groups.items():
-        # A Profile of another version may hold findings whose rule it does not list.
-        name = one_line(rule, limits.name)
-        stranger = m.unknown_rule(name, level)
-        group = FindingGroup(
-            rule=rules.get(rule, stranger),
+    listed = tuple(
+        FindingGroup(
+            # A Profile of another version may hold findings whose rule it does not list.
+            rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
             level=level.value,
             level_word=level.value.capitalize(),
             lines=tuple(lines[:OPEN]),
             folded=tuple(lines[OPEN:]),
         )
-        listed.append(group)
-    return FindingList(groups=tuple(listed), anchors=anchors)
+        for (rule, level), lines in groups.items()
+    )
+    return FindingList(groups=listed, anchors=anchors)
 
 
-def _ordered(groups: Sequence[Grouped], failing: frozenset[m.Finding]) -> list[Grouped]:
+def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
-    first_of_rule: dict[tuple[str, m.Level], int] = {}
-    for index, same in enumerate(groups):
-        first_of_rule.setdefault((same.first.rule, same.first.level), index)
-
-    def weight(same: Grouped) -> tuple[int, bool, bool, bool, float, str, int]:
-        place = same.first.location
-        each_step, value = max(_weights(same), default=(False, -1.0))
-        return (
-            first_of_rule[same.first.rule, same.first.level],
+    rules = list(dict.fromkeys((same.first.rule, same.first.level) for same in groups))
+    return sorted(
+        groups,
+        key=lambda same: (
+            rules.index((same.first.rule, same.first.level)),
             bool(same.first.accepted),
-            failing.isdisjoint(same.members),
-            not each_step,
-            -value,
-            place.file if place else "",
-            place.line if place else 0,
-        )
-
-    return sorted(groups, key=weight)
-
-
-def _weights(same: Grouped) -> Iterator[tuple[bool, float]]:
-    return (finding.cost.weight for finding in same.members if isinstance(finding.cost, m.FindingCost))
+            fails.isdisjoint(same.members),
+            *cost_order(same.members),
+            *((at.file, at.line) if (at := same.first.location) else ("", 0)),
+        ),
+    )
 
 
 def _line(
@@ -124,7 +111,7 @@ def _line(
     failing: frozenset[m.Finding],
     profile: m.Profile,
     limits: Limits,
-    weights: Sequence[tuple[bool, float]],
+    ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
     detail = visible(clip(finding.detail, min(_WORDS, 8 * limits.name)), keep="\n\t")
@@ -140,7 +127,7 @@ def _line(
         message=one_line(same.first.message, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
-        weight=max((weights.index(weight) for weight in _weights(same)), default=-1),
+        weight=max((ranks[weight] for weight in weights(same.members)), default=-1),
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
@@ -160,5 +147,4 @@ def _anchor(finding: m.Finding, used: set[str]) -> str:
     while anchor in used:
         number += 1
         anchor = f"{base}-{number}"
-    used.add(anchor)
     return anchor

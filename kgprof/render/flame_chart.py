@@ -1,20 +1,23 @@
-"""The host's stacks of each run as a flame graph that hangs from the step, with the functions that took longest."""
+"""The host's stacks of each run as a flame graph that hangs from the step, with the functions that took longest; and
+those of base and head in one: how much each took longer, as a sign and a number and a colour.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from kgprof import model as m
+from kgprof.render.chart import Legend, LegendEntry
+from kgprof.render.escaping import one_line
 from kgprof.render.icicle import Icicle, Item, icicle
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent
-from kgprof.render.table import Table, plain
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.wording import plural, relative
 
-NAME = 100  # characters of a name in a box's title, and of its place
+_NAME = 100  # characters of a name in a box's title, and of its place
 _LONGEST = 3  # functions that the sentence above the drawing names
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
@@ -36,56 +39,79 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlameChart:
-    anchor: str
-    run: str
-    caption: str
-    summary: str  # one sentence; also what the drawing is called
-    drawing: Icicle | None
-    missing: str  # why there is no drawing
-    legend: tuple[tuple[str, str, str], ...]  # kind, name, meaning
-    notes: tuple[str, ...]
-    table: Table
-    table_rest: str
-
-
 def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
     return [(index, run, run.flame) for index, run in enumerate(runs) if isinstance(run.flame, m.FlameGraph)]
 
 
-def flame_charts(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[FlameChart, ...]:
+def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
     graphs = drawable(runs)
     trees = min(len(graphs), limits.flames)
-    charts = []
+    folds = []
     for place, (index, run, flame) in enumerate(graphs):
-        drawing = icicle(_items(flame, root), limits, trees=trees) if place < trees else None
-        present = {kind_of(frame) for frame in flame.frames} - {"step"}
+        name, summary, blocks = one_line(run.key.slug, limits.name), _summary(flame, limits), list[Block]()
+        per, drawing = "window" if flame.per == "window" else "step", None
+        if place < trees:
+            label = f"Host stacks of {name}. {summary}"
+            drawing = icicle(_items(flame, per, root), limits, trees=trees, label=label)
+            present = {_kind_of(frame) for frame in flame.frames} - {"step"}
+            entries = (
+                LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
+                for kind, (name, meaning) in KINDS.items()
+                if kind in present
+            )
+            blocks.append(Legend(entries=tuple(entries)))
+        blocks += _drawing_and_notes(drawing, _notes(flame, per, drawing, limits))
+        if flame.top[: limits.host_rows]:
+            title = "The functions with the most time of their own, as a table"
+            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits)), style=""))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        chart = FlameChart(
-            anchor=anchor(index),
-            run=run_name(run, limits),
-            caption=f"{time} ms a {_per(flame)} over {plural(flame.steps, _per(flame))}, "
-            f"{flame.measured_in.upper()} pass",
-            summary=_summary(flame, limits),
-            drawing=drawing,
-            missing="" if drawing else "left out of this page to keep it small; report.json holds it",
-            legend=tuple((kind, name, meaning) for kind, (name, meaning) in KINDS.items() if kind in present),
-            notes=tuple(_notes(flame, drawing, limits)),
-            table=_table(flame, root, limits),
-            table_rest=_rest(flame, limits),
+        caption = f"{time} ms a {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
+        folds.append(
+            Fold(
+                name,
+                blocks=tuple(blocks),
+                caption=caption,
+                lead=f"{summary}.",
+                anchor=f"flame-{anchor(index)}",
+                open=not place,
+            )
         )
-        charts.append(chart)
-    return tuple(charts)
+    return tuple(folds)
 
 
-def kind_of(frame: m.StackFrame) -> str:
+# ---------------------------------------------------------------- of one run, and of two
+
+
+def _drawing_and_notes(drawing: Icicle | None, notes: Iterable[str]) -> Iterator[Block]:
+    """``drawing``: None where the page has no room for it."""
+    yield drawing or "No flame graph: left out of this page to keep it small; report.json holds it."
+    yield from (f"{note}." for note in notes)
+
+
+def _kind_of(frame: m.StackFrame) -> str:
     return frame.kind if frame.kind in KINDS else "python"
 
 
-def place_of(file: str, line: int, root: str) -> str:
-    path = relative(file, root)
-    return f"{path}:{line}" if path and line else path
+def _name_of(flame: m.FlameGraph | m.FlameDifference, frame: int, length: int = _NAME) -> str:
+    return one_line(flame.names[flame.frames[frame].name], length)
+
+
+def _kind_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
+    place = one_line(_place(flame, frame, root), _NAME)
+    return f"{KINDS[_kind_of(flame.frames[frame])][0]}{f', {place}' if place else ''}"
+
+
+def _name_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str, limits: Limits) -> str:
+    """For a table: what has no place says its kind."""
+    known = flame.frames[frame]
+    place = _place(flame, frame, root) or KINDS[_kind_of(known)][0]
+    return one_line(f"{flame.names[known.name]} ({place})", limits.name)
+
+
+def _place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
+    known = flame.frames[frame]
+    path = relative(flame.names[known.file], root)
+    return f"{path}:{known.line}" if path and known.line else path
 
 
 def short_name(name: str) -> str:
@@ -94,8 +120,7 @@ def short_name(name: str) -> str:
     return shorter[1] if shorter and shorter[1] else name
 
 
-def _per(flame: m.FlameGraph) -> str:
-    return "window" if flame.per == "window" else "step"
+# ---------------------------------------------------------------- of one run
 
 
 def _whole(flame: m.FlameGraph) -> int:
@@ -103,14 +128,11 @@ def _whole(flame: m.FlameGraph) -> int:
     return sum(flame.self_ns) or 1
 
 
-def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
+def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it took."""
-    per, whole, names, titles = _per(flame), _whole(flame), [], []
-    for frame in flame.frames:
-        name, place = flame.names[frame.name], place_of(flame.names[frame.file], frame.line, root)
-        names.append(one_line(name, NAME))
-        titles.append(f"{names[-1]}\n{KINDS[kind_of(frame)][0]}{f', {one_line(place, NAME)}' if place else ''}")
-    items = []
+    whole, items = _whole(flame), []
+    names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
+    titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
         calls = figure(flame.calls[node] / flame.steps)
         own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
@@ -118,7 +140,7 @@ def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
         item = Item(
             parent=flame.parent[node],
             width=total_ns,
-            style=f"f-{kind_of(flame.frames[at])}",
+            style=f"f-{_kind_of(flame.frames[at])}",
             label=short_name(names[at]),
             title=f"{titles[at]}; {times}",
         )
@@ -126,15 +148,11 @@ def _items(flame: m.FlameGraph, root: str) -> tuple[Item, ...]:
     return tuple(items)
 
 
-# ---------------------------------------------------------------- sentences and the table
-
-
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     """Which functions took longest, and how long the recorder's frames took with what they called."""
     whole = _whole(flame)
     longest = [
-        f"{one_line(flame.names[flame.frames[row.frame].name], min(limits.name, NAME))} "
-        f"({percent(row.self_ns / whole)})"
+        f"{_name_of(flame, row.frame, min(limits.name, _NAME))} ({percent(row.self_ns / whole)})"
         for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
@@ -149,7 +167,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     return f"{lead}; the recorder's own frames took {percent(recorders / whole)}"
 
 
-def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
+def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
     yield from (f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
@@ -159,34 +177,157 @@ def _notes(flame: m.FlameGraph, drawing: Icicle | None, limits: Limits) -> Itera
     if drawing and drawing.left_out:
         yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
     if flame.other_threads_ns:
-        yield (
-            f"Other threads ran operators for {milliseconds(flame.other_threads_ns / flame.steps / 1e3)} ms a "
-            f"{_per(flame)}, which are not drawn"
-        )
+        time = milliseconds(flame.other_threads_ns / flame.steps / 1e3)
+        yield f"Other threads ran operators for {time} ms a {per}, which are not drawn"
 
 
-def _table(flame: m.FlameGraph, root: str, limits: Limits) -> Table:
-    per, rows = _per(flame), []
-    for row in flame.top[: limits.host_rows]:
-        frame = flame.frames[row.frame]
-        where = place_of(flame.names[frame.file], frame.line, root) or KINDS[kind_of(frame)][0]
-        cells = (
-            one_line(f"{flame.names[frame.name]} ({where})", limits.name),
+def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
+    """Those that took longest, and what the others come to."""
+    shown = flame.top[: limits.host_rows]
+    rows = (
+        (
+            _name_and_place(flame, row.frame, root, limits),
             figure(row.self_ns / flame.steps / 1e3),
             percent(row.self_ns / _whole(flame)),
             figure(row.total_ns / flame.steps / 1e3),
             figure(row.calls / flame.steps),
         )
-        rows.append(cells)
+        for row in shown
+    )
     headings = ("function", f"self \N{MICRO SIGN}s/{per}", "share", "with callees", f"calls/{per}")
-    return plain("Functions by their own time, STACK pass", headings, rows)
+    yield plain(f"Functions of {name} by their own time, STACK pass", headings, rows)
+    if others := flame.functions - len(shown):
+        remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
+        time = figure(remaining / flame.steps / 1e3)
+        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {per}."
 
 
-def _rest(flame: m.FlameGraph, limits: Limits) -> str:
-    shown = flame.top[: limits.host_rows]
-    others = flame.functions - len(shown)
-    if not others:
-        return ""
-    remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
-    time = figure(remaining / flame.steps / 1e3)
-    return f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {_per(flame)}"
+# ---------------------------------------------------------------- of base and head
+
+MUCH, SOME = 0.05, 0.005  # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
+_MINUS = "\N{MINUS SIGN}"
+_COLOURS = (
+    ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
+    ("more1", "+", f"at least {100 * SOME:.1f} %"),
+    ("same", "", "less than that either way"),
+    ("less1", _MINUS, f"at least {100 * SOME:.1f} % shorter"),
+    ("less2", _MINUS, f"at least {100 * MUCH:.0f} %"),
+)
+DIFFERENCES = Legend(
+    entries=tuple(
+        LegendEntry(kind=kind, letter=sign, name=name, meaning="", family="d") for kind, sign, name in _COLOURS
+    )
+)
+
+
+def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
+    return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
+
+
+def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: Limits) -> tuple[Fold, ...]:
+    found = differing(runs[: limits.runs])
+    trees = min(len(found), limits.flames)
+    folds = []
+    for place, (index, run, flame) in enumerate(found):
+        changes, name = _by_change(flame), one_line(run.run.slug, limits.name)
+        largest = [
+            f"{_name_of(flame, frame, min(limits.name, _NAME))} ({change(after - before)} ms)"
+            for frame, (before, after) in changes[:_LONGEST]
+            if after != before
+        ]
+        summary = (
+            f"Of what functions took themselves, most changed {', '.join(largest)}" if largest else "Nothing changed"
+        )
+        label, drawing = f"Host stacks of {name}, base and head. {summary}", None
+        if place < trees:
+            drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
+        notes = [
+            f"What took less than {100 * flame.pruned_below:.2g} % of its step stands in (other), so a stack that only "
+            "one side has may have been too small on the other"
+        ]
+        if drawing and drawing.left_out:
+            notes.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
+        blocks = [*_drawing_and_notes(drawing, notes)]
+        if shown := changes[: limits.host_rows]:
+            rows = (
+                (
+                    _name_and_place(flame, frame, root, limits),
+                    figure(before / 1e3),
+                    figure(after / 1e3),
+                    change(after - before, micro=True),
+                )
+                for frame, (before, after) in shown
+            )
+            headings = ("function", "base, self \N{MICRO SIGN}s/step", "head, self \N{MICRO SIGN}s/step", "change")
+            table = plain(f"Functions of {name} by the change of their own time", headings, rows)
+            title = "The functions whose own time changed most, as a table"
+            blocks.append(Fold(title, blocks=(table,), style=""))
+        before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
+        folds.append(
+            Fold(
+                name,
+                blocks=tuple(blocks),
+                caption=f"{_ms(before)} to {_ms(after)} ms a step under STACK, {change(after - before)} ms; "
+                f"{flame.base_steps} steps of base, {flame.head_steps} of head",
+                lead=f"{summary}.",
+                anchor=f"stacks-{index + 1}",
+                open=not place,
+            )
+        )
+    return tuple(folds)
+
+
+def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
+    """As wide as the mean of both sides, so that what only one of them has is there too."""
+    base, head = (_totals(flame, side) for side in (flame.base_self_ns, flame.head_self_ns))
+    whole, made = (base[0] + head[0]) / 2 or 1.0, []
+    for node, (before, after) in enumerate(zip(base, head, strict=True)):
+        frame, style = flame.frame[node], style_of((after - before) / whole)
+        name = _name_of(flame, frame)
+        label = short_name(name) if style == "same" else f"{change(after - before)} ms {short_name(name)}"
+        own = flame.head_self_ns[node] - flame.base_self_ns[node]
+        only = "; not in base" if not before else "; not in head" if not after else ""
+        times = f"{_ms(before)} to {_ms(after)} ms a step, {change(after - before)}; itself {change(own)}{only}"
+        item = Item(
+            parent=flame.parent[node],
+            width=(before + after) / 2,
+            style=f"d-{style}",
+            label=label,
+            title=f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}",
+        )
+        made.append(item)
+    return tuple(made)
+
+
+def style_of(share: float) -> str:
+    """``share``: what it took longer, of a step; negative: shorter."""
+    if abs(share) < SOME:
+        return "same"
+    return f"{'more' if share > 0 else 'less'}{2 if abs(share) >= MUCH else 1}"
+
+
+def change(ns: float, *, micro: bool = False) -> str:
+    """In milliseconds, or in microseconds, with its sign."""
+    amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
+    return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{amount}"
+
+
+def _totals(flame: m.FlameDifference, own_ns: Sequence[int]) -> list[int]:
+    totals = list(own_ns)
+    for node in range(len(totals) - 1, 0, -1):
+        totals[flame.parent[node]] += totals[node]
+    return totals
+
+
+def _ms(ns: float) -> str:
+    return milliseconds(ns / 1e3)
+
+
+def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
+    """Own nanoseconds of each frame in base and head, the largest change first; the step and (other) are none."""
+    found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for node, frame in enumerate(flame.frame):
+        if node and flame.frames[frame].kind != "pruned":
+            before, after = found[frame]
+            found[frame] = (before + flame.base_self_ns[node], after + flame.head_self_ns[node])
+    return sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))

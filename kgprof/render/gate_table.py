@@ -29,9 +29,9 @@ def budget_table(gate: m.Gate, limits: Limits) -> Table:
     for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[: limits.lines]:
         seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
         noun = "" if budget.unit == "s" else f" {budget.unit}"  # seconds carry their unit in the figure
-        why = (Small((seen.reason,)),) if isinstance(seen, m.Skipped) else ()
+        why: tuple[Small, ...] = ()
         if isinstance(seen, m.Skipped):
-            observed = Cell(DASH, name=f"{DASH} ({seen.reason})")
+            why, observed = (Small((seen.reason,)),), Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
             accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
             text = amount(seen, budget.unit)
@@ -68,10 +68,8 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
         place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
-    names = ("rule", "where", "why", "owner", "last day", "status")
-    styles = ("kind", "", "", "", "number", "")
-    heads = tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
-    return Table(label="Accepted findings", columns=heads, rows=tuple(rows))
+    heads = columns("rule", "where", "why", "owner", "last day", words=4, first="kind")
+    return Table(label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows))
 
 
 def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:

@@ -5,82 +5,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.finding_groups import times
+from kgprof.render.escaping import one_line, visible
+from kgprof.render.finding_groups import failing, times, where
 from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
-from kgprof.render.visible import one_line, visible
 from kgprof.wording import plural, relative
 
-_LENGTH = 2000
-_NAME = 60
+LENGTH = 2000  # characters of a line
+NAME = 60
 _RELATED = 3
 _HEADINGS = ("run", "budget", "limit", "observed", "accepted", "")
 
 
 def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     """Plain lines; the findings that fail the gate first, then the others, then the accepted ones in one line each."""
-    order = sorted(
-        range(len(profile.findings)), key=lambda i: (bool(profile.findings[i].accepted), i not in gate.failing)
-    )
-    for index in order:
-        yield from _finding(profile.findings[index], index in gate.failing, profile.environment.source_root)
+    fails, root = failing(profile), profile.environment.source_root
+    for finding in sorted(profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)):
+        yield from _finding(finding, finding in fails, root)
     if profile.findings:
         yield ""
     yield from _table(gate.budgets)
     for entry in gate.accepted:
         if entry.status is m.AcceptedStatus.EXPIRED:
-            day, rule = one_line(entry.expires, _NAME), one_line(entry.rule, _NAME)
-            place = one_line(f"{entry.file}:{entry.function}", 500)
-            who = one_line(f"{entry.owner}, {entry.reason}", 500)
-            yield f"expired on {day}: accepted finding {rule} in {place} ({who})"
-    for note in gate.notes:
-        yield f"note: {one_line(note, _LENGTH)}"
+            place = f"{entry.file}:{entry.function} ({entry.owner}, {entry.reason})"
+            yield one_line(f"expired on {entry.expires}: accepted finding {entry.rule} in {place}", LENGTH)
+    yield from (f"note: {one_line(note, LENGTH)}" for note in gate.notes)
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     findings = plural(len(profile.findings), "finding") + (f", {accepted} of them accepted" if accepted else "")
-    yield f"{one_line(backend_words(gate), _NAME)}, --fail-on {gate.fail_on}, {findings}"
+    yield f"{one_line(backend_words(gate), NAME)}, --fail-on {gate.fail_on}, {findings}"
     yield ""
-    yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, _LENGTH)}"
-    for reason in profile.verdict.reasons:
-        yield f"  also: {one_line(reason, _LENGTH)}"
+    yield from verdict(profile.verdict)
+
+
+def verdict(given: m.Verdict) -> Iterable[str]:
+    """And what else speaks for it, in a line each."""
+    yield f"{given.status.upper()}: {one_line(given.text, LENGTH)}"
+    for reason in given.reasons:
+        yield f"  also: {one_line(reason, LENGTH)}"
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterable[str]:
+    """Cells on one line, each as wide as its column; ``numbers`` says which columns stand on the right."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    for row in rows:
+        each = zip(row, widths, numbers, strict=True)
+        yield "  ".join(cell.rjust(n) if number else cell.ljust(n) for cell, n, number in each).rstrip()
 
 
 def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
     place = finding.location
-    where = f"{one_line(relative(place.file, root), 500)}:{place.line}: " if place else ""
-    run = f" [{one_line(finding.run.slug, _NAME)}]" if finding.run else ""
+    run = f" [{finding.run.slug}]" if finding.run else ""
     how_often = times([finding.count], finding.message)
     repeated = f" ({how_often})" if how_often else ""
     mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
-    yield f"{where}{mark}{one_line(finding.rule, _NAME)} {one_line(finding.message, _LENGTH)}{repeated}{run}"
+    yield one_line(f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}", LENGTH)
     if finding.accepted:
-        yield f"    accepted by {one_line(finding.accepted, _LENGTH)}"
+        yield f"    accepted by {one_line(finding.accepted, LENGTH)}"
     elif place is not None and place.text.strip():
         # As it stands in the file, and a caret under its first character; tabs become spaces under both.
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
     for other in finding.related[:_RELATED]:
-        function = f" in {one_line(other.function, _NAME)}" if other.function else ""
-        yield f"    related: {one_line(relative(other.file, root), 500)}:{other.line}{function}"
+        function = f" in {other.function}" if other.function else ""
+        yield f"    related: {one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
 
 
 def _table(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
     if not budgets:
         return
-    rows: list[tuple[str, ...]] = [_HEADINGS]
-    for budget in budgets:
-        row: tuple[str, ...] = (
-            one_line(budget.run.slug, _NAME),
-            one_line(budget.metric, _NAME),
+    rows = [
+        (
+            one_line(budget.run.slug, NAME),
+            one_line(budget.metric, NAME),
             amount(budget.limit, budget.unit),
             "-" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit),
             str(budget.accepted) if budget.accepted else "",
-            budget.status,
+            str(budget.status),
         )
-        rows.append(row)
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    for row in rows:
-        each = enumerate(zip(row, widths, strict=True))
-        yield "  ".join(cell.ljust(n) if i in (0, 1, 5) else cell.rjust(n) for i, (cell, n) in each).rstrip()
+        for budget in budgets
+    ]
+    yield from aligned((_HEADINGS, *rows), (False, False, True, True, True, False))
     for reason in dict.fromkeys(b.observed.reason for b in budgets if isinstance(b.observed, m.Skipped)):
-        yield f"not observed: {one_line(reason, _LENGTH)}"
+        yield f"not observed: {one_line(reason, LENGTH)}"

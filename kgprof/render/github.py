@@ -6,13 +6,13 @@ in silence; so the worst come first and the last of a full ten says how many the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import compare_words
-from kgprof.render.finding_groups import cost_order, with_cost
-from kgprof.render.visible import clip, visible
+from kgprof.render.escaping import clip, visible
+from kgprof.render.finding_groups import cost_order, failing, with_cost
 from kgprof.wording import relative
 
 LIMIT = 10  # of each kind
@@ -48,9 +48,15 @@ class Github:
     suffix = ".annotations"
 
     def render(self, profile: m.Profile) -> str:
-        everything = [*_verdict(profile), *_budgets(profile), *_metrics(profile), *_findings(profile)]
-        lines = [annotation.text for command in COMMANDS for annotation in _fitted(command, everything)]
-        return "".join(f"{line}\n" for line in lines)
+        everything = [*_judged(profile), *_findings(profile)]
+        lines: list[str] = []
+        for command in COMMANDS:
+            mine = [annotation for annotation in everything if annotation.command == command]
+            if len(mine) > LIMIT:
+                message = f"{len(mine) - LIMIT + 1:,} more of this kind; report.json holds them all"
+                mine[LIMIT - 1 :] = [Annotation(command=command, title="kgprof", message=message)]
+            lines += [f"{annotation.text}\n" for annotation in mine]
+        return "".join(lines)
 
 
 def escaped(text: str) -> str:
@@ -64,84 +70,47 @@ def escaped_property(text: str) -> str:
     return escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _fitted(command: str, everything: Sequence[Annotation]) -> list[Annotation]:
-    mine = [annotation for annotation in everything if annotation.command == command]
-    if len(mine) <= LIMIT:
-        return mine
-    more = len(mine) - LIMIT + 1
-    message = f"{more:,} more of this kind; report.json holds them all"
-    return [*mine[: LIMIT - 1], Annotation(command=command, title="kgprof", message=message)]
-
-
 # ---------------------------------------------------------------- what there is to say
 
 
-def _verdict(profile: m.Profile) -> list[Annotation]:
-    """And the runs that died."""
-    status = profile.verdict.status
-    text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
-    return [
-        Annotation(command=_OF_STATUS[status], title=f"kgprof: {status}", message=text),
-        *(
-            Annotation(command="error", title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
-            for run in profile.runs
-            if run.exit.outcome != "ok"
-        ),
-    ]
-
-
-def _budgets(profile: m.Profile) -> list[Annotation]:
-    if profile.gate is None:
-        return []
-    command = "notice" if profile.gate.fail_on is m.FailOn.NEVER else "error"
-    annotations = []
-    for budget in profile.gate.budgets:
+def _judged(profile: m.Profile) -> Iterable[Annotation]:
+    """The verdict, the runs that died, the budgets that are exceeded, the metrics that are worse."""
+    status, text = profile.verdict.status, "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    yield Annotation(command=_OF_STATUS[status], title=f"kgprof: {status}", message=text)
+    for run in profile.runs:
+        if run.exit.outcome != "ok":
+            yield Annotation(command="error", title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
+    for budget in profile.gate.budgets if profile.gate is not None else ():
         if budget.status is m.BudgetStatus.EXCEEDED:
-            seen = budget.observed
+            never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
+            seen, limit = budget.observed, _plain(budget.limit)
             value = seen.reason if isinstance(seen, m.Skipped) else f"{_plain(seen)} {budget.unit}"
-            text = (
-                f"{budget.run.slug}: {budget.metric}: {value}, the budget is {_plain(budget.limit)} ({budget.origin})"
-            )
-            annotations.append(Annotation(command=command, title=f"kgprof budget {budget.metric}", message=text))
-    return annotations
+            text = f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} ({budget.origin})"
+            title = f"kgprof budget {budget.metric}"
+            yield Annotation(command="notice" if never else "error", title=title, message=text)
+    for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
+        if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
+            command, title = "error" if metric.decides else "warning", f"kgprof: {metric.name} is worse"
+            yield Annotation(command=command, title=title, message=compare_words.sentence(metric))
 
 
-def _metrics(profile: m.Profile) -> list[Annotation]:
-    """What became worse; of what is inconclusive the verdict speaks."""
-    if profile.comparison is None:
-        return []
-    return [
-        Annotation(
-            command="error" if metric.decides else "warning",
-            title=f"kgprof: {metric.name} is worse",
-            message=compare_words.sentence(metric),
-        )
-        for metric in compare_words.metrics_of(profile.comparison)
-        if metric.verdict is m.MetricVerdict.WORSE
-    ]
-
-
-def _findings(profile: m.Profile) -> list[Annotation]:
+def _findings(profile: m.Profile) -> Iterable[Annotation]:
     """Of a comparison the new ones only: the others stand on lines that nobody is asked to look at."""
     rules = {rule.id: rule for rule in profile.rules}
-    findings = profile.findings
+    findings, fails = profile.findings, failing(profile)
     if profile.comparison is not None:
-        new = compare_words.of_status(profile.comparison.findings, m.FindingStatus.NEW)
+        new = compare_words.by_status(profile.comparison)[m.FindingStatus.NEW]
         findings = tuple(each.finding for each in new)
-    failing = frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
-    annotations = []
-    for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in failing, *cost_order([f]))):
+    for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))):
         place, rule = finding.location, rules.get(finding.rule)
         accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
-        annotation = Annotation(
+        yield Annotation(
             command="notice" if finding.accepted else _OF_LEVEL[finding.level],
             title=f"{finding.rule} {rule.name}" if rule else finding.rule,
             message=f"{accepted}{with_cost(finding)}",
             file=relative(place.file, profile.environment.source_root) if place else "",
             line=max(1, place.line) if place else 0,
         )
-        annotations.append(annotation)
-    return annotations
 
 
 def _plain(value: float) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.table import Block, Cell, Fold, Row, Small, Table, columns, row
+from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
 
-SIDES = ("kgprof", "HTA", "difference")
 _SAID = ("kernels, copies and fills", "device idle")  # in a sentence, beside what differs
 
 
@@ -21,24 +20,15 @@ def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.Holistic
 def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for run, check in compared(runs):
-        figures = Table(
-            label=f"HTA's figures beside ours for {run.key.slug}",
-            columns=columns("figure", *SIDES),
-            rows=tuple(figure_row(each) for each in check.figures[: limits.lines]),
+        name, versions = run.key.slug, ", ".join(f"{name} {version}" for name, version in check.versions.items())
+        figures = figure_table(f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines])
+        label = f"Kernels of {name} whose time differs"
+        kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
+        outcome = (
+            (Cell(call.name, below=(Small((call.reason,)),) if call.reason else ()), call.outcome)
+            for call in check.calls[: limits.lines]
         )
-        kernels = Table(
-            label=f"Kernels of {run.key.slug} whose time differs",
-            columns=columns("kernels that differ", *SIDES),
-            rows=tuple(figure_row(each) for each in check.differing[: limits.lines]),
-        )
-        calls = Table(
-            label=f"Calls of HTA for {run.key.slug}",
-            columns=columns("call", "outcome"),
-            rows=tuple(
-                row(Cell(call.name, below=_small(call.reason)), call.outcome) for call in check.calls[: limits.lines]
-            ),
-            notes=(versions(check),),
-        )
+        calls = plain(f"Calls of HTA for {name}", ("call", "outcome"), outcome, style="")
         rest = (
             (len(check.figures) - len(figures.rows), "figures"),
             (check.kernels_differing - len(kernels.rows), "kernels that differ"),
@@ -46,25 +36,21 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
         blocks += [f"{more} in report.json."] if more else []
-        blocks.append(Fold("What HTA was asked", blocks=(calls,), caption=outcomes(check), style=""))
-        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption=caption(check)))
+        blocks.append(Fold("What HTA was asked", blocks=(calls, versions), caption=outcomes(check), style=""))
+        folds.append(Fold(name, blocks=tuple(blocks), caption=caption(check)))
     return tuple(folds)
 
 
-def figure_row(compared_figure: m.HolisticFigure) -> Row:
-    """Its name, ours, HTA's, the difference; below the name why a side has none."""
-    sides = (compared_figure.hta, compared_figure.ours, compared_figure.difference_percent)
-    why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-    return row(
-        Cell(compared_figure.name, below=(*_small(compared_figure.note), *_small(why))),
-        quantity(compared_figure.ours, compared_figure.unit),
-        quantity(compared_figure.hta, compared_figure.unit),
-        Cell(difference(compared_figure), wrong=compared_figure.differs),
-    )
-
-
-def _small(text: str) -> tuple[Small, ...]:
-    return (Small((text,)),) if text else ()
+def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure], *, first: str = "") -> Table:
+    """Ours, HTA's, the difference; below the name why a side has none."""
+    rows = []
+    for found in figures:
+        sides = (found.hta, found.ours, found.difference_percent)
+        why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
+        name = Cell(found.name, below=tuple(Small((text,)) for text in (found.note, why) if text))
+        both = (quantity(found.ours, found.unit), quantity(found.hta, found.unit))
+        rows.append((name, *both, Cell(difference(found), wrong=found.differs)))
+    return plain(label, (heading, "kgprof", "HTA", "difference"), rows, style="", first=first)
 
 
 def caption(found: m.HolisticCheck) -> str:
@@ -96,10 +82,6 @@ def sentence(found: m.HolisticCheck) -> str:
         if row.name in _SAID or row.differs
     ]
     return "; ".join((caption(found), *said))
-
-
-def versions(found: m.HolisticCheck) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.versions.items())
 
 
 def quantity(value: float | m.Skipped, unit: str) -> str:

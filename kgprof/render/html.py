@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.render import page, resources
-from kgprof.render.embedded_profile import Packed, Share, packed
+from kgprof.render.embedded_profile import Share, packed
+from kgprof.render.escaping import visible
 from kgprof.render.limits import TOP_KERNELS, Limits
-from kgprof.render.trace_links import TraceFile, embedded
-from kgprof.render.visible import visible
+from kgprof.render.trace_links import TraceFile, embedded, trace_links
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from jinja2.environment import TemplateModule
 
 MAX_BYTES = 1_000_000
 TEMPLATE = "report.html.jinja"
@@ -77,28 +78,59 @@ class Html:
         """Traces get what room the page leaves: nothing else of it goes for them. One that it does not carry is put
         where its link leads."""
         traces = self._traces()
-        limits, own, text = _first_that_fits(profile, traces)
+        layout = Layout()
+        limits, made, text = _first_that_fits(profile, traces, layout)
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
         for trace in traces:
             if trace.run not in which:
                 trace.place()
-        return _rendered(profile, limits, own, traces, which) if which else text
+        return layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
 
 
-def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile]) -> tuple[Limits, Packed, str]:
+class Layout:
+    """The text of pages of one Profile: a section that is as it was in the page before is not laid out again."""
+
+    def __init__(self) -> None:
+        self._laid_out: dict[str, tuple[page.Section, TemplateModule]] = {}
+
+    def text(self, made: page.Page) -> str:
+        from markupsafe import Markup
+
+        for section in made.sections:
+            if section.anchor not in self._laid_out or self._laid_out[section.anchor][0] != section:
+                template = _environment().get_template(f"partials/{section.anchor}.html.jinja")
+                module = template.make_module({"page": made, "section": section})
+                self._laid_out[section.anchor] = (section, module)
+        style, script = _asset("report.css"), _bare(_asset("report.js"))
+        return (
+            _environment()
+            .get_template(TEMPLATE)
+            .render(
+                page=made,
+                sections=[self._laid_out[section.anchor][1] for section in made.sections],
+                # The only two strings that are not escaped, and both are files of ours.
+                style=Markup(style),
+                script=Markup(script),
+                policy=content_security_policy(style, script),
+            )
+        )
+
+
+def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile], layout: Layout) -> tuple[Limits, page.Page, str]:
     """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving,
     from the one that most of them need; what a page has besides its Profile, those of the levels before it have too."""
     packing = cache(lambda share: packed(profile, share))
-    best: tuple[Limits, Packed, str] | None = None
+    best: tuple[Limits, page.Page, str] | None = None
     low, high = 0, len(LEVELS) - 1
     level = _MOSTLY if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES else 0
     while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        text = _rendered(profile, limits, own, traces) if len(own.text) <= MAX_BYTES else None
-        if text is not None and (size := len(text.encode("utf-8"))) <= MAX_BYTES:
-            best, high = (limits, own, text), level - 1
+        made = page.build(profile, limits, own, traces)
+        text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
+        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES:
+            best, high = (limits, made, text), level - 1
             besides = size - len(own.text) - _SAYING_SO
             while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
                 low += 1
@@ -108,29 +140,6 @@ def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile]) -> tuple[L
     if best is None:
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
     return best
-
-
-def _rendered(
-    profile: m.Profile,
-    limits: Limits,
-    own: Packed,
-    traces: Sequence[TraceFile] = (),
-    which: Collection[m.RunKey] = (),
-) -> str:
-    from markupsafe import Markup
-
-    style, script = _asset("report.css"), _bare(_asset("report.js"))
-    return (
-        _environment()
-        .get_template(TEMPLATE)
-        .render(
-            page=page.build(profile, limits, own, traces, which),
-            # The only two strings that are not escaped, and both are files of ours.
-            style=Markup(style),
-            script=Markup(script),
-            policy=content_security_policy(style, script),
-        )
-    )
 
 
 def content_security_policy(style: str, script: str) -> str:

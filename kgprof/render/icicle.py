@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from kgprof.render.chart import of_width
 from kgprof.render.limits import Limits
+from kgprof.render.quantity import of_width
+from kgprof.render.table import Drawing
 from kgprof.wording import plural
 
 ROW = 24  # pixels
@@ -43,13 +45,15 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Icicle:
+class Icicle(Drawing):
+    kind: ClassVar[str] = "icicle"
+    label: str = ""  # what the drawing is called
     height: int
     boxes: tuple[Box, ...]
     left_out: tuple[str, ...]  # in words
 
 
-def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1) -> Icicle:
+def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str = "") -> Icicle:
     """One of ``trees`` that the page draws. Children stand side by side from their parent's start on; what is free at
     its end is the parent's own."""
     depth: list[int] = []
@@ -59,32 +63,32 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1) -> Icicle:
         if item.parent >= 0:
             starts[node] = starts[item.parent] + taken[item.parent]
             taken[item.parent] += item.width
-    whole = items[0].width or 1.0
+    shares = [item.width / (items[0].width or 1.0) for item in items]
     shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
     most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
-    widest = sorted((items[node].width / whole for node in shallow), reverse=True)
+    widest = sorted((shares[node] for node in shallow), reverse=True)
     # Of those as wide as the first that there is no room for none is drawn: a parent is never narrower than its child.
     least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
-    drawn = [node for node in shallow if items[node].width / whole >= least]
+    drawn = [node for node in shallow if shares[node] >= least]
     deeper, narrower = len(items) - len(shallow), len(shallow) - len(drawn)
     left_out = (
         f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
         f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step" if narrower else "",
     )
-    return Icicle(
-        height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
-        boxes=tuple(_box(items[node], starts[node] / whole, whole, depth[node]) for node in drawn),
-        left_out=tuple(words for words in left_out if words),
+    boxes = (
+        Box(
+            style=f"{items[node].style}{'' if shares[node] >= _WIDE else ' narrow'}",
+            x=of_width(starts[node] / (items[0].width or 1.0)),
+            y=ROW * depth[node],
+            width=of_width(shares[node]),
+            label=items[node].label if shares[node] >= _LABELLED else "",
+            title=items[node].title,
+        )
+        for node in drawn
     )
-
-
-def _box(item: Item, start: float, whole: float, depth: int) -> Box:
-    share = item.width / whole
-    return Box(
-        style=f"{item.style}{'' if share >= _WIDE else ' narrow'}",
-        x=of_width(start),
-        y=ROW * depth,
-        width=of_width(share),
-        label=item.label if share >= _LABELLED else "",
-        title=item.title,
+    return Icicle(
+        label=label,
+        height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
+        boxes=tuple(boxes),
+        left_out=tuple(words for words in left_out if words),
     )

@@ -6,9 +6,9 @@ and ignore a second case of the same name.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from xml.etree import ElementTree
@@ -17,9 +17,8 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
 from kgprof.render.checked_rules import was_watched
-from kgprof.render.finding_groups import with_cost
-from kgprof.render.visible import visible
-from kgprof.wording import relative
+from kgprof.render.escaping import visible
+from kgprof.render.finding_groups import failing, where, with_cost
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
@@ -35,7 +34,7 @@ class Case:
     properties: tuple[tuple[str, str], ...] = ()
     failure: str = ""
     error: str = ""
-    said: tuple[str, ...] = ()
+    output: str = ""
 
 
 class Junit:
@@ -43,7 +42,7 @@ class Junit:
     suffix = ".xml"
 
     def render(self, profile: m.Profile) -> str:
-        cases = [*_endings(profile), *_budgets(profile), *_metrics(profile), *_rules(profile)]
+        cases = list(_cases(profile))
         counts = {
             "tests": str(len(cases)),
             "failures": str(sum(bool(case.failure) for case in cases)),
@@ -53,75 +52,92 @@ class Junit:
         suite = ElementTree.SubElement(suites, "testsuite", {"name": _xml(f"kgprof {profile.workload}"), **counts})
         suite.set("timestamp", _xml(profile.created_utc))
         _write_properties(suite, _totals(profile))
-        for run, name, case in _uniquely_named(cases):
-            element = ElementTree.SubElement(suite, "testcase", {"classname": run, "name": name})
-            _write_properties(element, case.properties)
-            for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
-                if text:
-                    what = {"message": text.splitlines()[0], "type": kind}
-                    ElementTree.SubElement(element, kind, what).text = text
-            if case.said:
-                ElementTree.SubElement(element, "system-out").text = _xml("\n".join(case.said))
+        taken: set[tuple[str, str]] = set()
+        for case in cases:
+            _write(suite, case, taken)
         ElementTree.indent(suites)
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
-def _totals(profile: m.Profile) -> list[tuple[str, str]]:
-    totals = [
-        ("verdict.status", str(profile.verdict.status)),
-        ("verdict.text", profile.verdict.text),
-        ("exit.code", str(profile.exit_code)),
-        ("findings", str(len(profile.findings))),
-        *((f"findings.{level.value}", str(sum(f.level is level for f in profile.findings))) for level in m.Level),
-        ("device", profile.device),
-        ("torch", profile.environment.torch),
-    ]
-    if (comparison := profile.comparison) is not None:
-        base, head = compare_words.sides(comparison)
-        totals += [("base", base), ("head", head), ("comparable", str(comparison.comparable).lower())]
-        for status in m.FindingStatus:
-            totals.append((f"findings.{status}", str(len(compare_words.of_status(comparison.findings, status)))))
-    return totals
+def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
+    """``taken``: run and name of the cases before it, to which its own are added."""
+    run, name = _xml(case.run), _xml(case.name)
+    names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
+    unique = next(each for each in names if (run, each) not in taken)
+    taken.add((run, unique))
+    element = ElementTree.SubElement(suite, "testcase", {"classname": run, "name": unique})
+    _write_properties(element, case.properties)
+    for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
+        if text:
+            ElementTree.SubElement(element, kind, {"message": text.splitlines()[0], "type": kind}).text = text
+    if case.output:
+        ElementTree.SubElement(element, "system-out").text = _xml(case.output)
 
 
-# ---------------------------------------------------------------- the cases
+def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:
+    if listed := tuple(properties):
+        parent = ElementTree.SubElement(element, "properties")
+        for name, value in listed:
+            ElementTree.SubElement(parent, "property", {"name": name, "value": _xml(value)})
 
 
-def _endings(profile: m.Profile) -> Iterable[Case]:
+def _xml(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible(text, keep="\n\t"))
+
+
+# ---------------------------------------------------------------- what there is to say
+
+
+def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
+    yield "verdict.status", profile.verdict.status
+    yield "verdict.text", profile.verdict.text
+    yield "exit.code", str(profile.exit_code)
+    yield "findings", str(len(profile.findings))
+    yield from ((f"findings.{level}", str(sum(f.level is level for f in profile.findings))) for level in m.Level)
+    yield "device", profile.device
+    yield "torch", profile.environment.torch
+    if profile.comparison is not None:
+        yield from zip(("base", "head"), compare_words.sides(profile.comparison), strict=True)
+        yield "comparable", str(profile.comparison.comparable).lower()
+        for status, found in compare_words.by_status(profile.comparison).items():
+            yield f"findings.{status}", str(len(found))
+
+
+def _cases(profile: m.Profile) -> Iterable[Case]:
+    """How each run ended, the budgets, the compared metrics, the rules."""
     for run in profile.runs:
         died = "" if run.exit.outcome == "ok" else run.how_it_ended
         yield Case(run=run.key.slug, name="the run ended well", error=died)
     if not profile.runs:
         yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
+    if profile.gate is not None:
+        yield from _budgets(profile.gate)
+    if profile.comparison is not None:
+        yield from _metrics(profile, profile.comparison)
+    yield from _rules(profile)
 
 
-def _budgets(profile: m.Profile) -> Iterable[Case]:
-    if profile.gate is None:
-        return
-    judged = profile.gate.fail_on is not m.FailOn.NEVER
-    for budget in profile.gate.budgets:
-        unseen, observed, over = "", "", ""
-        if isinstance(budget.observed, m.Skipped):
-            unseen = f"not observed: {budget.observed.reason}"
-        else:
-            observed = _plain(budget.observed)
-        if budget.status is m.BudgetStatus.EXCEEDED:
-            over = f"{observed} {budget.unit} over the budget of {_plain(budget.limit)}"
+def _budgets(gate: m.Gate) -> Iterable[Case]:
+    judged = gate.fail_on is not m.FailOn.NEVER
+    for budget in gate.budgets:
+        observed, limit = _plain(budget.observed), _plain(budget.limit)
+        exceeded = budget.status is m.BudgetStatus.EXCEEDED
+        over = f"{observed} {budget.unit} over the budget of {limit}" if exceeded else ""
         yield Case(
             run=budget.run.slug,
             name=f"budget {budget.metric}",
             properties=(
-                ("value", observed or "not observed"),
-                ("budget", _plain(budget.limit)),
+                ("value", observed),
+                ("budget", limit),
                 ("unit", budget.unit),
                 ("accepted", str(budget.accepted)),
                 ("origin", budget.origin),
             ),
             failure=over if judged else "",
-            error=unseen,
-            said=(over,) if over and not judged else (),
+            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
+            output="" if judged else over,
         )
-    for entry in profile.gate.accepted:
+    for entry in gate.accepted:
         expired = entry.status is m.AcceptedStatus.EXPIRED and judged
         place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
         yield Case(
@@ -131,30 +147,28 @@ def _budgets(profile: m.Profile) -> Iterable[Case]:
         )
 
 
-def _metrics(profile: m.Profile) -> Iterable[Case]:
+def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not settle an error."""
-    if profile.comparison is None:
-        return
-    said = "\n".join((profile.verdict.text, *profile.verdict.reasons))
-    failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
+    text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    ok, failed = profile.exit_code == EXIT_OK, profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
         run=EVERY_RUN,
         name="head is not worse than base",
-        failure=said if failed else "",
-        error=said if profile.exit_code != EXIT_OK and not failed else "",
-        said=(said,) if profile.exit_code == EXIT_OK else (),
+        failure=text if failed else "",
+        error="" if ok or failed else text,
+        output=text if ok else "",
     )
-    for metric in compare_words.metrics_of(profile.comparison):
-        said = compare_words.sentence(metric)
-        failed = metric.decides and metric.verdict is m.MetricVerdict.WORSE
-        untold = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
+    for metric in compare_words.metrics_of(comparison):
+        text = compare_words.sentence(metric)
+        worse = metric.decides and metric.verdict is m.MetricVerdict.WORSE
+        unsettled = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
         yield Case(
             run=metric.run.slug,
             name=f"compared {metric.name}",
             properties=_of_metric(metric),
-            failure=said if failed else "",
-            error=said if untold else "",
-            said=() if failed or untold else (said,),
+            failure=text if worse else "",
+            error=text if unsettled else "",
+            output="" if worse or unsettled else text,
         )
 
 
@@ -166,52 +180,51 @@ def _of_metric(metric: m.ComparedMetric) -> tuple[tuple[str, str], ...]:
         ("verdict", metric.verdict),
         ("decides", str(metric.decides).lower()),
         ("unit", metric.unit),
-        *((name, "not observed" if isinstance(side, m.Skipped) else _plain(side)) for name, side in sides),
+        *((name, _plain(side)) for name, side in sides),
         *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, m.Skipped)),
         *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
     )
 
 
-def _plain(value: float) -> str:
+def _plain(value: float | m.Skipped) -> str:
     """For programs: every digit, no separator and no exponent."""
+    if isinstance(value, m.Skipped):
+        return "not observed"
     return f"{value:.0f}" if value == int(value) else f"{Decimal(str(value)):f}"
 
 
 def _rules(profile: m.Profile) -> Iterable[Case]:
     """Each rule that was looked for on each run, found or not; a finding about no run stands under "all runs"."""
-    root = profile.environment.source_root
-    fails = _failing(profile)
-    found: dict[tuple[str, str], list[int]] = {
+    root, fails = profile.environment.source_root, _failing(profile)
+    found: dict[tuple[str, str], list[m.Finding]] = {
         (run.key.slug, rule.id): []
         for run in profile.runs
         for rule in profile.rules
         if was_watched(rule, run, profile.device) or _unseen(run, rule)
     }
-    for index, finding in enumerate(profile.findings):
-        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(index)
+    for finding in profile.findings:
+        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(finding)
     rules, runs = {rule.id: rule for rule in profile.rules}, {run.key.slug: run for run in profile.runs}
-    for (run, name), indices in found.items():
+    for (run, name), same in found.items():
         rule = rules.get(name)
-        lines = [_line(profile.findings[i], root) for i in indices]
-        wrong = [line for i, line in zip(indices, lines, strict=True) if i in fails]
+        wrong = [_line(finding, root) for finding in same if finding in fails]
         yield Case(
             run=run,
             name=f"{rule.id} {rule.name}" if rule else name,
-            properties=(("findings", str(len(indices))),) if indices else (),
+            properties=(("findings", str(len(same))),) if same else (),
             failure="\n".join(wrong),
-            error=_unseen(runs.get(run), rule) if not wrong else "",
-            said=tuple(line for line in lines if line not in wrong),
+            error="" if wrong else _unseen(runs.get(run), rule),
+            output="\n".join(_line(finding, root) for finding in same if finding not in fails),
         )
 
 
-def _failing(profile: m.Profile) -> frozenset[int]:
+def _failing(profile: m.Profile) -> frozenset[m.Finding]:
     """The gate's own answer, or the comparison's; without either, the errors."""
     if profile.gate is not None:
-        return frozenset(profile.gate.failing)
+        return failing(profile)
     if profile.comparison is not None:
-        failing = {found.finding for found in profile.comparison.findings if found.fails}
-        return frozenset(index for index, finding in enumerate(profile.findings) if finding in failing)
-    return frozenset(index for index, finding in enumerate(profile.findings) if finding.level is m.Level.ERROR)
+        return frozenset(found.finding for found in profile.comparison.findings if found.fails)
+    return frozenset(finding for finding in profile.findings if finding.level is m.Level.ERROR)
 
 
 def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
@@ -222,35 +235,5 @@ def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
 
 
 def _line(finding: m.Finding, root: str) -> str:
-    place = finding.location
-    where = f"{relative(place.file, root)}:{place.line}: " if place else ""
     accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
-    return f"{where}{finding.level.value} {finding.rule}: {with_cost(finding)}{accepted}"
-
-
-# ---------------------------------------------------------------- as XML
-
-
-def _uniquely_named(cases: Sequence[Case]) -> Iterable[tuple[str, str, Case]]:
-    seen: Counter[tuple[str, str]] = Counter()
-    taken = set()
-    for case in cases:
-        run, name = _xml(case.run), _xml(case.name)
-        unique = name
-        while (run, unique) in taken:
-            seen[run, name] += 1
-            unique = f"{name} ({seen[run, name] + 1})"
-        taken.add((run, unique))
-        yield run, unique, case
-
-
-def _write_properties(element: ElementTree.Element, properties: Sequence[tuple[str, str]]) -> None:
-    if not properties:
-        return
-    parent = ElementTree.SubElement(element, "properties")
-    for name, value in properties:
-        ElementTree.SubElement(parent, "property", {"name": name, "value": _xml(value)})
-
-
-def _xml(text: str) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible(text, keep="\n\t"))
+    return f"{where(finding.location, root)}{finding.level.value} {finding.rule}: {with_cost(finding)}{accepted}"

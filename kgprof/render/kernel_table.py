@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from kgprof import model as m
 from kgprof.render import breakdown, origin_table
 from kgprof.render.chart import LETTERS, broken_down
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, span
-from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, row, share, whole
-from kgprof.render.visible import one_line
+from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, columns, number, plain, row, share, whole
 from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
 
 _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
@@ -42,9 +42,12 @@ def kernel_table(
     """The largest kernels under names of ``length`` characters; below them what the others and all of them come to."""
     shown, rest = kernels.rows[: limits.kernel_rows], kernels.rows[limits.kernel_rows :]
     names = distinct_names([kernel.name for kernel in shown], length, limits.name)
-    totals = [row("", f"{len(rest):,} more", "", *_sums(rest), "")] if rest else []
-    calls, unit = _sums(kernels.rows)[0], breakdown.unit(kernels)
-    totals.append(row("", f"all kernels, {unit}", "", calls, milliseconds(kernels.total_us), "100.0 %", ""))
+    calls, totals = sum(kernel.count for kernel in kernels.rows), []
+    if rest:
+        ms, share = milliseconds(sum(kernel.total_us for kernel in rest)), percent(sum(kernel.share for kernel in rest))
+        totals.append(row("", f"{len(rest):,} more", "", f"{sum(kernel.count for kernel in rest):,}", ms, share, ""))
+    name, ms = f"all kernels, {breakdown.unit(kernels)}", milliseconds(kernels.total_us)
+    totals.append(row("", name, "", f"{calls:,}", ms, "100.0 %", ""))
     return Table(
         label=f"Kernels of {run.key.slug}",
         columns=(
@@ -60,15 +63,6 @@ def kernel_table(
         totals=tuple(totals),
         style="sortable filtered",
         named_by=1,
-    )
-
-
-def _sums(kernels: Sequence[m.KernelRow]) -> tuple[str, str, str]:
-    """Calls, milliseconds, share."""
-    return (
-        f"{sum(kernel.count for kernel in kernels):,}",
-        milliseconds(sum(kernel.total_us for kernel in kernels)),
-        percent(sum(kernel.share for kernel in kernels)),
     )
 
 
@@ -111,15 +105,8 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     )
     median = number(kernel.median_us, span(figure(kernel.min_us), figure(kernel.max_us)))
     of_all = Cell(percent(kernel.share), value=kernel.share, bar=kernel.share, bar_style=f"k-{kernel.kind.value}")
-    return row(
-        f"{rank:,}",
-        name_cell(kernel.name, name, limits, *below),
-        kind,
-        whole(kernel.count),
-        number(kernel.total_us / 1000),
-        of_all,
-        median,
-    )
+    named = name_cell(kernel.name, name, limits, *below)
+    return row(f"{rank:,}", named, kind, whole(kernel.count), number(kernel.total_us / 1000), of_all, median)
 
 
 def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
@@ -128,28 +115,20 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
         host = run.host
         if isinstance(host, m.Skipped):
             continue
-        shown = host.rows[: limits.host_rows]
-        rows = []
+        shown, rows = host.rows[: limits.host_rows], []
         for function in shown:
             # cProfile files what is written in C under "~", without a line.
             line = f":{function.line}" if function.line else ""
             place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
-            rows.append(
-                row(
-                    Cell(function.function, below=(Small((place,), "place"),)),
-                    whole(function.calls),
-                    number(function.self_us / 1000),
-                    share(function.self_us / host.total_self_us if host.total_self_us else 0.0),
-                    number(function.cumulative_us / 1000),
-                )
-            )
-        table = Table(
-            label=f"Host functions of {run.key.slug}",
-            columns=columns("function", "calls", "self ms", "share", "with callees ms", first="name"),
-            rows=tuple(rows),
-            style="sortable filtered",
-        )
-        blocks: list[Block] = [table] if rows else []
+            of_all = share(function.self_us / host.total_self_us if host.total_self_us else 0.0)
+            own, with_callees = number(function.self_us / 1000), number(function.cumulative_us / 1000)
+            name = Cell(function.function, below=(Small((place,), "place"),))
+            rows.append((name, whole(function.calls), own, of_all, with_callees))
+        headings = ("function", "calls", "self ms", "share", "with callees ms")
+        blocks: list[Block] = []
+        if rows:
+            label = f"Host functions of {run.key.slug}"
+            blocks.append(plain(label, headings, rows, style="sortable filtered", first="name"))
         if others := len(host.rows) - len(shown) + host.rows_left_out:
             remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))
             blocks.append(f"{others:,} more functions: {milliseconds(remaining)} ms")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgprof import model as m
 from kgprof.render.embedded_profile import Share
-from kgprof.render.visible import one_line
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
 
@@ -31,7 +29,3 @@ class Limits:
 def anchor(run_index: int) -> str:
     """Run names may hold anything, so anchors count."""
     return f"run-{run_index + 1}"
-
-
-def run_name(run: m.RunReport, limits: Limits) -> str:
-    return one_line(run.key.slug, limits.name)

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.limits import Limits, anchor, run_name
+from kgprof.render.escaping import one_line, visible
+from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, size
-from kgprof.render.visible import visible
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    anchor: str
-    run: str
-    size: str
-    text: str
-
-
-def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Log, ...]:
+def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    """Run, size and text of each."""
     if not limits.log_chars:
         return ()
-    written = [(index, run) for index, run in enumerate(runs) if run.log.text]
+    written = [run for run in runs if run.log.text]
     each = limits.log_chars // max(1, len(written))
     half, shown = each // 2, []
-    for index, run in written:
+    for run in written:
         text, size_bytes = visible(run.log.text, keep="\n\t"), len(run.log.text.encode("utf-8", errors="replace"))
         if len(text) > each:
             text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append(Log(anchor=anchor(index), run=run_name(run, limits), size=whole, text=text))
+        shown.append((one_line(run.key.slug, limits.name), whole, text))
     return tuple(shown)

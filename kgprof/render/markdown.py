@@ -26,13 +26,12 @@ from kgprof.render import (
 )
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.environment_facts import cores
-from kgprof.render.finding_groups import Grouped, cost_order, grouped
+from kgprof.render.escaping import CELL, escaped
+from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import DASH
 from kgprof.render.table import Block, Table, plain
 from kgprof.render.table import markdown as printed
-from kgprof.render.visible import CELL, escaped
-from kgprof.wording import relative
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
@@ -71,11 +70,11 @@ class Markdown:
 
     def __init__(self, *, limit: int = LIMIT, in_bytes: bool = False, report_url: str = "") -> None:
         self._limit = limit
-        self._size = _bytes if in_bytes else len
+        self._size = (lambda text: len(text.encode("utf-8", errors="replace"))) if in_bytes else len
         self._report_url = report_url
 
     def render(self, profile: m.Profile) -> str:
-        runs, findings = _traces(profile) if profile.trace_files else _runs(profile), _findings(profile)
+        runs, findings = _runs(profile), _findings(profile)
         compared = profile.comparison is not None
         sections = [_verdict(profile)]
         if _ADDRESS.fullmatch(self._report_url):  # of what is no address nothing is made
@@ -95,10 +94,6 @@ class Markdown:
             sections += [*inside, Section(head=close, closes=True)]
         sections += _folded(profile)
         return _fitted(sections, last=_last(profile), limit=self._limit, size=self._size)
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", errors="replace"))
 
 
 def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int, size: Callable[[str], int]) -> str:
@@ -135,6 +130,10 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
     return "\n".join([*lines, *end]).rstrip("\n") + "\n"
 
 
+def _points(title: str, points: Iterable[str], noun: str, *, tail: tuple[str, ...] = ()) -> Section:
+    return Section(head=(title, ""), rows=tuple(f"- {point}" for point in points), tail=tail, noun=noun)
+
+
 def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
     """Rows behind one line that opens them."""
     head = (f"<details><summary>{title}</summary>", "")
@@ -168,16 +167,14 @@ def _verdict(profile: m.Profile) -> Section:
 
 
 def _runs(profile: m.Profile) -> Section:
+    """A row a run; the trace files, in place of runs that were timed."""
+    if profile.trace_files:
+        table = trace_table.file_table(profile, trace_table.IN_TEXT)
+        notes = (f"<sub>{escaped(note[0])}: {escaped(note[1], 600)}</sub>" for note in table.notes)
+        return _tabled(table, "traces", words=2, tail=("", *notes))
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][:_METRICS]
     table = run_table.run_table(profile.runs, shown, "", anchored=True)
     return _tabled(table, "runs", tail=tuple(_lines(summary.footnotes(profile))))
-
-
-def _traces(profile: m.Profile) -> Section:
-    """The files, in place of runs that were timed."""
-    table = trace_table.file_table(profile, trace_table.IN_TEXT)
-    notes = (f"<sub>{escaped(note[0])}: {escaped(note[1], 600)}</sub>" for note in table.notes)
-    return _tabled(table, "traces", words=2, tail=("", *notes))
 
 
 def _of_traces(profile: m.Profile) -> Iterable[Section]:
@@ -199,15 +196,21 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
         return
     base, head = map(escaped, compare_words.sides(found))
     yield Section(head=(f"**{base}** vs **{head}**. {escaped(compare_words.comparability(found), 400)}",))
-    differ = [(change.name, change.base, change.head) for change in found.environment]
-    differ += [(change.name, change.base, change.head) for change in found.settings]
-    if differ:
-        rows = [tuple(cell or DASH for cell in each) for each in differ[:_COMPARED]]
+    differ: list[m.EnvironmentChange | m.SettingChange] = [*found.environment, *found.settings]
+    if rows := [(change.name, change.base or DASH, change.head or DASH) for change in differ[:_COMPARED]]:
         yield _tabled(plain("", ("differs", "base", "head"), rows), "differences", words=3)
     if found.causes:
         yield Section(head=("**Likely cause**", ""), rows=tuple(_causes(found)), noun="causes")
     yield _metrics(found)
-    yield from _of_status(found, profile)
+    yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
+    root, by_status = profile.environment.source_root, compare_words.by_status(found)
+    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
+        if groups := grouped(each.finding for each in by_status[status]):
+            more = len(groups) - FINDINGS
+            tail = (f"- {more:,} more in the report",) if more > 0 else ()
+            struck = status is m.FindingStatus.FIXED
+            points = (_finding(group, root, struck=struck) for group in groups[:FINDINGS])
+            yield _points(f"{status.capitalize()}:", points, "findings", tail=tail)
 
 
 def _causes(found: m.Comparison) -> Iterable[str]:
@@ -216,9 +219,7 @@ def _causes(found: m.Comparison) -> Iterable[str]:
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
         explains = "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
         yield f"{number}. {escaped(compare_words.cause_text(cause), 400)}{of}{explains}"
-    for said in (together, *(compare_words.account(run) for run in found.runs)):
-        if said:
-            yield f"- {escaped(said, 400)}"
+    yield from (f"- {escaped(account, 400)}" for account in compare_words.accounts(found))
 
 
 def _metrics(found: m.Comparison) -> Section:
@@ -236,74 +237,41 @@ def _metrics(found: m.Comparison) -> Section:
     return _tabled(shown, "metrics", words=3, tail=tail)
 
 
-def _of_status(found: m.Comparison, profile: m.Profile) -> Iterable[Section]:
-    yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
-    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
-        groups = compare_words.groups_of(compare_words.of_status(found.findings, status))
-        if not groups:
-            continue
-        more, rows = len(groups) - FINDINGS, [_finding_line(group, profile) for group in groups[:FINDINGS]]
-        if status is m.FindingStatus.FIXED:
-            rows = [_struck(group, profile) for group in groups[:FINDINGS]]
-        yield Section(
-            head=(f"{status.capitalize()}:", ""),
-            rows=tuple(rows),
-            tail=(f"- {more:,} more in the report",) if more > 0 else (),
-            noun="findings",
-        )
-
-
 def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
         watched = ", ".join(escaped(rule.id) for rule in checked_rules(profile))
         return Section(head=(f"No finding (looked for: {watched}).",))
-    same = _by_weight(profile)
+    same, root = _by_weight(profile), profile.environment.source_root
     more = len(same[FINDINGS:])
     beyond = f", {len(same[FINDINGS + _MORE_FINDINGS :]):,} of them in report.json only"
-    folded = f"- {more:,} more below{beyond if more > _MORE_FINDINGS else ''}"
-    return Section(
-        head=(f"**Findings ({len(profile.findings):,})**", ""),
-        rows=tuple(_finding_line(group, profile) for group in same[:FINDINGS]),
-        tail=(folded,) if more else (),
-        noun="findings",
-    )
+    tail = (f"- {more:,} more below{beyond if more > _MORE_FINDINGS else ''}",) if more else ()
+    points = (_finding(group, root) for group in same[:FINDINGS])
+    return _points(f"**Findings ({len(profile.findings):,})**", points, "findings", tail=tail)
 
 
 def _by_weight(profile: m.Profile) -> list[Grouped]:
-    failing = {profile.findings[i] for i in profile.gate.failing} if profile.gate else frozenset()
-    same = [group for group in grouped(profile.findings) if not group.first.accepted]
-    levels = tuple(m.Level)
+    fails, levels = failing(profile), tuple(m.Level)
     return sorted(
-        same,
+        (group for group in grouped(profile.findings) if not group.first.accepted),
         key=lambda group: (
-            failing.isdisjoint(group.members),
+            fails.isdisjoint(group.members),
             levels.index(group.first.level),
             *cost_order(group.members),
         ),
     )
 
 
-def _finding_line(group: Grouped, profile: m.Profile) -> str:
-    return f"- {_LEVELS[group.first.level]} **{escaped(group.first.rule)}** {_finding(group, profile)}"
-
-
-def _struck(group: Grouped, profile: m.Profile) -> str:
-    return f"- <s>**{escaped(group.first.rule)}** {_finding(group, profile)}</s>"
-
-
-def _finding(group: Grouped, profile: m.Profile) -> str:
-    place = group.first.location
-    where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
-    times = f" ({group.times})" if group.times else ""
+def _finding(group: Grouped, root: str, *, struck: bool = False) -> str:
     cost = f"; {escaped(f'costs {group.cost}', 200)}" if group.cost else ""
-    return escaped(f"{where}{group.message}{times}", 400) + cost
+    point = f"**{escaped(group.first.rule)}** {escaped(group.line(root), 400)}{cost}"
+    return f"<s>{point}</s>" if struck else f"{_LEVELS[group.first.level]} {point}"
 
 
 def _accepted(profile: m.Profile) -> Iterable[Section]:
-    entries = profile.gate.accepted if profile.gate else profile.accepted
+    root, entries = profile.environment.source_root, profile.gate.accepted if profile.gate else profile.accepted
     rows = [
-        f"{_struck(group, profile)} accepted by {escaped(group.first.accepted, 400)}"
+        f"- {_finding(group, root, struck=True)} accepted by {escaped(group.first.accepted, 400)}"
         for group in grouped(profile.findings)
         if group.first.accepted
     ]
@@ -311,7 +279,7 @@ def _accepted(profile: m.Profile) -> Iterable[Section]:
         f"- expired on {escaped(entry.expires)}: {escaped(f'{entry.rule} in {entry.file} {entry.function}')} "
         f"({escaped(entry.owner)}: {escaped(entry.reason)})"
         for entry in entries
-        if entry.status == "expired"
+        if entry.status is m.AcceptedStatus.EXPIRED
     ]
     if rows:
         yield _behind("Accepted findings", rows, noun="accepted findings")
@@ -320,15 +288,14 @@ def _accepted(profile: m.Profile) -> Iterable[Section]:
 def _details(profile: m.Profile) -> Iterable[Section]:
     """In a line or a row a run: trade-offs, runs that pay, what failed of the checklist, times, lines, memory."""
     if profile.trade_offs:
-        weighed = tuple(f"- **{escaped(each.verdict)}**: {escaped(each.text, 400)}" for each in profile.trade_offs)
-        yield Section(head=("**Trade-offs**", ""), rows=weighed, noun="trade-offs")
-    if paying := tuple(f"- {escaped(sentence, 600)}" for sentence in economics_table.sentences(profile)):
-        yield Section(head=("**Economics**", ""), rows=paying, noun="runs")
+        weighed = (f"**{escaped(each.verdict)}**: {escaped(each.text, 400)}" for each in profile.trade_offs)
+        yield _points("**Trade-offs**", weighed, "trade-offs")
+    if paying := economics_table.sentences(profile):
+        yield _points("**Economics**", (escaped(sentence, 600) for sentence in paying), "runs")
     if profile.checklist:
-        failed = (item for item in profile.checklist if item.status == "fail")
-        rows = tuple(f"- {escaped(item.title)}: {escaped(item.evidence, 400)}" for item in failed)
-        head = f"**Checklist**: {practices.tally(profile.checklist)}"
-        yield Section(head=(head, ""), rows=rows, noun="items")
+        failed = (item for item in profile.checklist if item.status == m.PracticeStatus.FAIL)
+        items = (f"{escaped(item.title)}: {escaped(item.evidence, 400)}" for item in failed)
+        yield _points(f"**Checklist**: {practices.tally(profile.checklist)}", items, "items")
     times = breakdown.time_table(profile.runs)
     if times.rows:
         head = "**Where the time went** (ms per traced step; idle includes the profiler's own cost)"
@@ -336,20 +303,15 @@ def _details(profile: m.Profile) -> Iterable[Section]:
     root = profile.environment.source_root
     traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
     if traced:
-        rows = tuple(f"- {escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
-        yield Section(head=("**Source lines of the kernels**", ""), rows=rows, noun="runs")
-    checks = holistic_table.compared(profile.runs)
-    if checks:
+        lines = (f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
+        yield _points("**Source lines of the kernels**", lines, "runs")
+    if checks := holistic_table.compared(profile.runs):
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
         reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
-        sentences = ((run.key.slug, holistic_table.sentence(check)) for run, check in checks)
-        yield Section(
-            head=("**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)", ""),
-            rows=tuple(f"- {escaped(run)}: {escaped(sentence, 600)}" for run, sentence in sentences),
-            tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else (),
-            noun="runs",
-        )
+        title = "**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)"
+        lines = (f"{escaped(run.key.slug)}: {escaped(holistic_table.sentence(check), 600)}" for run, check in checks)
+        yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(profile.runs, columns, "")
         yield _tabled(table, "runs", title=("**Reads and memory**", ""))
@@ -390,7 +352,8 @@ def _roofline(profile: m.Profile) -> Iterable[Section]:
 def _folded(profile: m.Profile) -> Iterable[Section]:
     yield from _roofline(profile)
     if rest := _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]:
-        yield _behind("More findings", (_finding_line(group, profile) for group in rest), noun="findings")
+        root = profile.environment.source_root
+        yield _behind("More findings", (f"- {_finding(group, root)}" for group in rest), noun="findings")
     rows = []
     for gap in gathered(profile.omissions):
         runs = f" ({escaped(', '.join(gap.runs))})" if gap.runs else ""

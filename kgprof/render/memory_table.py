@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kgprof import model as m
 from kgprof.render.quantity import figure, size
 from kgprof.render.summary import RunColumn
-from kgprof.render.table import Cell, known, missing, number
+from kgprof.render.table import Cell, known, number
 from kgprof.wording import plural
 
 
@@ -16,8 +16,9 @@ def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """Why figures are missing: (reason, columns, runs), each reason once; the runs only where not all share it."""
+def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+    """Columns, and why they have no figure, each reason once; its runs only where not all share it. A dash alone is
+    read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
         for run in runs:
@@ -26,7 +27,7 @@ def reasons(runs: Sequence[m.RunReport]) -> tuple[tuple[str, tuple[str, ...], tu
                 names, slugs = found.setdefault(cell.title, ({}, {}))
                 names[column.name] = slugs[run.key.slug] = None
     return tuple(
-        (reason, tuple(names), tuple(slugs) if len(slugs) < len(runs) else ())
+        (", ".join(names), f"{reason} ({', '.join(slugs)})" if len(slugs) < len(runs) else reason)
         for reason, (names, slugs) in found.items()
     )
 
@@ -55,57 +56,38 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _syncs(run: m.RunReport) -> Cell:
-    if isinstance(run.memory, m.Skipped):
-        return missing(run.memory)
-    alone = len(run.memory.warm_up_reads)
+def _syncs(memory: m.MemorySummary) -> Cell:
+    alone = len(memory.warm_up_reads)
     warm_up = (f"{plural(alone, 'line')} in warm-up alone",) if alone else ()
-    return number(run.memory.syncs_per_step, plural(run.memory.steps, "step"), *warm_up)
+    return number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up)
 
 
-def _peak(
-    peak: Callable[[m.MemoryPeaks], int | m.Skipped], before: Callable[[m.MemoryPeaks], int | m.Skipped] | None = None
-) -> Callable[[m.RunReport], Cell]:
-    def cell(run: m.RunReport) -> Cell:
-        peaks = run.memory if isinstance(run.memory, m.Skipped) else run.memory.peaks
-        if isinstance(peaks, m.Skipped):
-            return missing(peaks)
-        held = before(peaks) if before else None
+def _peak(name: str) -> Callable[[m.MemorySummary], Cell]:
+    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
+
+    def cell(peaks: m.MemoryPeaks) -> Cell:
+        held = getattr(peaks, f"{name}_before_bytes", None)
         details = (f"{size(held)} before",) if isinstance(held, int) else ()
-        return known(peak(peaks), lambda value: Cell(size(value), details=details, value=float(value)))
+        peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
+        return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
 
-    return cell
-
-
-def _over_eager(run: m.RunReport) -> Cell:
-    if isinstance(run.memory, m.Skipped):
-        return missing(run.memory)
-    of = (run.memory.over_eager_of,)
-    return known(run.memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
+    return lambda memory: known(memory.peaks, cell)
 
 
+def _over_eager(memory: m.MemorySummary) -> Cell:
+    of = (memory.over_eager_of,)
+    return known(memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
+
+
+_SYNCS = "MEMORY: host-device synchronisations, mean over the steps watched"
+_ALLOCATED = "MEMORY: by CUDA's caching allocator; what was allocated before the steps"
+_RESERVED = "MEMORY: by CUDA's caching allocator, from the driver"
+_RESIDENT = "MEMORY: of the whole process; what was resident before the steps"
+_OVER_EAGER = "this run's peak less that of the same strategy in mode eager"
 COLUMNS = (
-    RunColumn(
-        name="syncs/step", title="MEMORY: host-device synchronisations, mean over the steps watched", cell=_syncs
-    ),
-    RunColumn(
-        name="peak allocated",
-        title="MEMORY: by CUDA's caching allocator; what was allocated before the steps",
-        cell=_peak(lambda peaks: peaks.allocated_bytes, lambda peaks: peaks.allocated_before_bytes),
-    ),
-    RunColumn(
-        name="peak reserved",
-        title="MEMORY: by CUDA's caching allocator, from the driver",
-        cell=_peak(lambda peaks: peaks.reserved_bytes),
-    ),
-    RunColumn(
-        name="peak resident",
-        title="MEMORY: of the whole process; what was resident before the steps",
-        cell=_peak(lambda peaks: peaks.resident_bytes, lambda peaks: peaks.resident_before_bytes),
-    ),
-    RunColumn(
-        name="over eager",
-        title="this run's peak less that of the same strategy in mode eager",
-        cell=_over_eager,
-    ),
+    RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
+    RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
+    RunColumn(name="peak reserved", title=_RESERVED, cell=lambda run: known(run.memory, _peak("reserved"))),
+    RunColumn(name="peak resident", title=_RESIDENT, cell=lambda run: known(run.memory, _peak("resident"))),
+    RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
 )

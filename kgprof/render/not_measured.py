@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
-from kgprof.render.table import Table, columns, row
+from kgprof.render.table import Table, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,8 @@ def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
 
 
 def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
-    return Table(
-        label="What was not measured, and why",
-        columns=columns("what", "why", "runs", words=3),
-        rows=tuple(
-            row(", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
-            for gap in gathered(omissions)[: limits.lines]
-        ),
+    rows = (
+        (", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
+        for gap in gathered(omissions)[: limits.lines]
     )
+    return plain("What was not measured, and why", ("what", "why", "runs"), rows, style="", words=3)

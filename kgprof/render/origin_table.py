@@ -9,18 +9,19 @@ from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, figure, percent, span
-from kgprof.render.table import Block, Cell, Fold, Row, Small, Table, columns, row
+from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
 from kgprof.wording import plural, relative
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
-_CAUSES = {
-    "host had not asked": "nothing ran, and the call that launched what came next had not begun",
-    "launch on its way": "that call had begun, and what it launched had not",
-    "unknown": "the trace holds no call for what came next",
-    "before the first / after the last": "device work of the traced window",
-}
+# Why a device was idle: its field of DeviceIdle, its name, what it means. They add up to its ``total_us``.
+_CAUSES = (
+    ("host_us", "host had not asked", "nothing ran, and the call that launched what came next had not begun"),
+    ("launch_us", "launch on its way", "that call had begun, and what it launched had not"),
+    ("unknown_us", "unknown", "the trace holds no call for what came next"),
+    ("edges_us", "before the first / after the last", "device work of the traced window"),
+)
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
 
@@ -42,27 +43,23 @@ def known(kernels: m.KernelBreakdown) -> str:
     return f"{percent(share)} of the {breakdown.unit(kernels)} comes from known source lines"
 
 
-def idle_causes(idle: m.DeviceIdle) -> tuple[tuple[str, float], ...]:
-    """In words, with microseconds of the whole window; they add up to ``idle.total_us``."""
-    return (
-        ("host had not asked", idle.host_us),
-        ("launch on its way", idle.launch_us),
-        ("unknown", idle.unknown_us),
-        ("before the first / after the last", idle.edges_us),
-    )
-
-
 def idle_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty on a CPU."""
     if kernels.device != "cuda":
         return ""
     if isinstance(kernels.idle, m.Skipped):
         return f"why the device was idle is not known: {kernels.idle.reason}"
-    causes = ", ".join(
-        f"{cause} {figure(us / breakdown.steps_of(kernels))} ({_of_window(us, kernels)})"
-        for cause, us in idle_causes(kernels.idle)
-    )
-    return f"idle, us per traced step (of the window): {causes}"
+    causes = []
+    for field, cause, _ in _CAUSES:
+        per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
+        causes.append(f"{cause} {per_step} ({of_window})")
+    return f"idle, us per traced step (of the window): {', '.join(causes)}"
+
+
+def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
+    """Microseconds of a step, and the share of the window."""
+    share = us / kernels.window_us if kernels.window_us else 0.0
+    return figure(us / breakdown.steps_of(kernels)), percent(share)
 
 
 def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
@@ -74,11 +71,9 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
         name = run.key.slug
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
         blocks += [f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said]
-        blocks += [
-            _span_table(f"Device time of {name} by {title}", title, spans, kernels, limits)
-            for title, spans in (("compiled region", kernels.by_region), ("user span", kernels.by_span))
-            if any(span.span != _UNATTRIBUTED for span in spans)
-        ]
+        for title, spans in (("compiled region", kernels.by_region), ("user span", kernels.by_span)):
+            if any(span.span != _UNATTRIBUTED for span in spans):
+                blocks.append(_span_table(f"Device time of {name} by {title}", title, spans, kernels, limits))
         caption = "what the device waited for, and where its work was launched"
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption))
     return tuple(folds)
@@ -86,33 +81,22 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
 
 def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
     """By cause, and where the host had not asked by what it did instead; or why that is not known."""
-    idle = kernels.idle
+    idle, units = kernels.idle, ("\N{MICRO SIGN}s per step", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Why the device was idle is not known: {idle.reason}",)
-
-    def line(what: str, us: float, *below: Small) -> Row:
-        return row(Cell(what, below=below), figure(us / breakdown.steps_of(kernels)), _of_window(us, kernels))
-
-    spans = sorted(idle.host_spans, key=lambda span: -span.total_us)
+    rows: list[tuple[Cell | str, ...]] = [
+        (Cell(cause, below=(Small((meaning,), "detail"),)), *_idle(getattr(idle, field), kernels))
+        for field, cause, meaning in _CAUSES
+    ]
+    rows.append(("all idle time", *_idle(idle.total_us, kernels)))
+    causes = plain(f"Idle time of {name}", ("the device was idle", *units), rows, style="")
+    spans = sorted(((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1])
     shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
-    host = [line(span.name, span.total_us) for span in shown]
     if rest:
-        host.append(line(f"{len(rest):,} more", sum(span.total_us for span in rest)))
-    units = ("\N{MICRO SIGN}s per step", "of the window")
-    causes = Table(
-        label=f"Idle time of {name}",
-        columns=columns("the device was idle", *units),
-        rows=(
-            *(line(cause, us, Small((_CAUSES[cause],), "detail")) for cause, us in idle_causes(idle)),
-            line("all idle time", idle.total_us),
-        ),
-    )
-    instead = Table(
-        label=f"What the host did while the device of {name} waited",
-        columns=columns("host had not asked: it was in", *units, first="name"),
-        rows=tuple(host),
-    )
-    return (causes, instead) if host else (causes,)
+        shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
+    host = ((span, *_idle(us, kernels)) for span, us in shown)
+    headings, label = ("host had not asked: it was in", *units), f"What the host did while the device of {name} waited"
+    return (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
 
 
 def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
@@ -170,10 +154,8 @@ def steps_sentence(kernels: m.KernelBreakdown) -> str:
     if not steps:
         return ""
     least, median, most = steps[0], steps[(len(steps) - 1) // 2], steps[-1]
-    said = (
-        f"{word} {figure(step.total_us)} us ({step.span})"
-        for word, step in (("least", least), ("median", median), ("most", most))
-    )
+    named = (("least", least), ("median", median), ("most", most))
+    said = (f"{word} {figure(step.total_us)} us ({step.span})" for word, step in named)
     return f"Device time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
 
 
@@ -188,22 +170,14 @@ def _span_table(
         calls, total_us = sum(span.count for span in rest), sum(span.total_us for span in rest)
         shown.append(m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us))
     steps, whole = breakdown.steps_of(kernels), kernels.total_us or 1.0
-    return Table(
-        label=label,
-        columns=columns(
-            title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of device time", first="name"
-        ),
-        rows=tuple(
-            row(
-                f"(in no {title})" if span is unattributed else span.span,
-                figure(span.count / steps),
-                figure(span.total_us / steps),
-                percent(span.total_us / whole),
-            )
-            for span in (*shown, unattributed)
-        ),
+    rows = (
+        (
+            f"(in no {title})" if span is unattributed else span.span,
+            figure(span.count / steps),
+            figure(span.total_us / steps),
+            percent(span.total_us / whole),
+        )
+        for span in (*shown, unattributed)
     )
-
-
-def _of_window(us: float, kernels: m.KernelBreakdown) -> str:
-    return percent(us / kernels.window_us if kernels.window_us else 0.0)
+    headings = (title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of device time")
+    return plain(label, headings, rows, style="", first="name")

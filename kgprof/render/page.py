@@ -7,8 +7,8 @@ everything there may be; html.py lowers them until the page fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kgprof import model as m
@@ -26,7 +26,6 @@ from kgprof.render import (
     kernel_table,
     memory_table,
     not_measured,
-    observer_table,
     origin_table,
     practices,
     recompile_table,
@@ -37,23 +36,20 @@ from kgprof.render import (
     trace_table,
 )
 from kgprof.render.checked_rules import checked_rules
-from kgprof.render.compare_part import ComparePart, compare_part
+from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
-from kgprof.render.finding_list import FindingGroup, finding_list
-from kgprof.render.flame_chart import drawable, flame_charts
-from kgprof.render.flame_difference_chart import LEGEND as FLAME_DIFFERENCES
-from kgprof.render.flame_difference_chart import differing, flame_difference_charts
+from kgprof.render.escaping import one_line
+from kgprof.render.finding_list import FindingList, finding_list
+from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import TOP_KERNELS, Limits
 from kgprof.render.log_text import logs
 from kgprof.render.quantity import count, figure, milliseconds
 from kgprof.render.table import Facts, bounded
 from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
-from kgprof.render.visible import one_line
 from kgprof.wording import plural
 
-SYMBOLS = {"ok": "\u2713", "attention": "!", "failed": "\u2715", "inconclusive": "?"}
+SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive
 REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
-STATUS_WORDS = {"ok": "OK", "attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -74,13 +70,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
+    profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
-    version: str
-    schema_version: int
     created_utc: str
-    status: str
-    status_word: str
     symbol: str
+    status_word: str
     verdict: str
     reasons: tuple[str, ...]
     more_reasons: str
@@ -89,54 +83,44 @@ class Page:
     glance: tuple[first_answers.Answer, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
-    timed: bool
-    taken_in: bool  # torch.profiler ran elsewhere, and nothing else did
-    device: str
-    findings: tuple[FindingGroup, ...]
-    rules: tuple[m.Rule, ...]
     hand_off: tuple[TraceLink, ...]
     own: Packed
-    compare: ComparePart | None
 
 
-def build(
-    profile: m.Profile,
-    limits: Limits,
-    own: Packed,
-    traces: Sequence[TraceFile] = (),
-    carried: Collection[m.RunKey] = (),
-) -> Page:
-    found = finding_list(profile, limits)
+def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = ()) -> Page:
+    """It links to the traces and carries none."""
+    found, links = finding_list(profile, limits), trace_links(traces, (), limits)
     verdict, created_utc = profile.verdict, one_line(profile.created_utc, 60)
     # ISO 8601 to the minute, as people write it.
     if when := re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc):
         created_utc = f"{when[1]} {when[2]} UTC"
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     return Page(
+        profile=profile,
         workload=one_line(profile.workload, limits.name),
-        version=profile.kgprof_version,
-        schema_version=profile.schema_version,
         created_utc=created_utc,
-        status=verdict.status if verdict.status in SYMBOLS else "inconclusive",
-        status_word=STATUS_WORDS.get(verdict.status, one_line(verdict.status, limits.name)),
-        symbol=SYMBOLS.get(verdict.status, "?"),
+        symbol=SYMBOLS[verdict.status],
+        status_word="OK" if verdict.status is m.VerdictStatus.OK else verdict.status.capitalize(),
         verdict=one_line(verdict.text, 4 * limits.name),
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
-        glance=first_answers.answers(profile, found, limits),
+        glance=() if profile.comparison else first_answers.answers(profile, found, limits),
         facts=bounded(environment_facts.headline(profile), limits),
-        sections=tuple(_sections(profile, found.anchors, (*_left_out(profile, limits), *own.missing), limits, traces)),
-        timed=not profile.options.untimed,
-        taken_in=bool(profile.trace_files),
-        device=one_line(profile.device, limits.name),
-        findings=found.groups,
-        rules=checked_rules(profile),
-        hand_off=trace_links(traces, carried, limits),
+        sections=tuple(_sections(profile, found, own, links, limits)),
+        hand_off=links,
         own=own,
-        compare=compare_part(profile, found.anchors, limits),
     )
+
+
+def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
+    """The page with these traces."""
+    sections = (
+        replace(section, content={**section.content, "links": links}) if "links" in section.content else section
+        for section in page.sections
+    )
+    return replace(page, sections=tuple(sections), hand_off=links)
 
 
 # ---------------------------------------------------------------- sections
@@ -149,39 +133,31 @@ def _section(
     *,
     tally: str = "",
     short: str = "",
-    drawings: Mapping[str, object] = _NOTHING,
+    as_it_is: Mapping[str, object] = _NOTHING,
     **content: object,
 ) -> Section:
-    """``drawings`` are within the limits already."""
-    return Section(
-        anchor=anchor, title=title, tally=tally, short=short, content={**bounded(content, limits), **drawings}
-    )
+    """``as_it_is``: content that is within the limits already."""
+    shown = {**bounded(content, limits), **as_it_is}
+    return Section(anchor=anchor, title=title, tally=tally, short=short, content=shown)
 
 
 def _sections(
-    profile: m.Profile,
-    anchors: Mapping[str, str],
-    left_out: tuple[str, ...],
-    limits: Limits,
-    traces: Sequence[TraceFile],
-) -> Iterable[Section]:
+    profile: m.Profile, found: FindingList, own: Packed, links: tuple[TraceLink, ...], limits: Limits
+) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
     timed, gate, files = not profile.options.untimed, profile.gate, profile.trace_files
-    findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)))
+    listed = {"findings": found.groups, "rules": checked_rules(profile)}
+    findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)), as_it_is=listed)
     if profile.comparison is not None:
-        yield _section(limits, "compare", "Comparison")
+        compared = {"compare": compare_part(profile, found.anchors, limits)}
+        yield _section(limits, "compare", "Comparison", as_it_is=compared)
     if gate is not None:
-        yield _section(
-            limits,
-            "gate",
-            "Budgets",
-            backend=gate_table.backend_words(gate),
-            fails_on=gate_table.FAILS_ON[gate.fail_on],
-            blocks=gate_table.gate_blocks(gate, limits),
-        )
+        backend, fails_on = gate_table.backend_words(gate), gate_table.FAILS_ON[gate.fail_on]
+        blocks = gate_table.gate_blocks(gate, limits)
+        yield _section(limits, "gate", "Budgets", backend=backend, fails_on=fails_on, blocks=blocks)
         yield findings
     if files:
         yield _traces(profile, limits)
@@ -196,13 +172,15 @@ def _sections(
     if profile.trade_offs:
         yield _section(limits, "trade-offs", "Trade-offs", weighings=practices.weighings(profile, limits))
     yield from _kernels_and_host(profile, traced, timed, limits)
-    yield from _compiled_and_watched(profile, anchors, limits)
-    yield from _method(profile, timed, left_out, limits)
-    if traces:
-        yield _section(limits, "trace-files", "The traces themselves", short="Trace files")
+    yield from _compiled_and_watched(profile, found.anchors, limits)
+    yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
+    if links:
+        carried = {"links": links, "workload": one_line(profile.workload, limits.name)}
+        yield _section(limits, "trace-files", "The traces themselves", short="Trace files", as_it_is=carried)
     if not files:
-        yield _section(limits, "logs", "Logs", drawings={"logs": logs(profile.runs[: limits.runs], limits)})
-    yield _section(limits, "contents", contents.TITLE, short="-", facts=contents.facts(profile))
+        yield _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)})
+    inside = {"links": links, "packed": bool(own.text)}
+    yield _section(limits, "contents", contents.TITLE, short="-", facts=contents.facts(profile), as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -237,16 +215,14 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
 
 def _time(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
+    kinds = {part.kind for _, _, kernels in chart.broken_down(runs) for part in breakdown.parts(kernels)}
+    scale = milliseconds(chart.scale_us(runs))
     return _section(
         limits,
         "time",
         "Where the time went",
         short="Time",
-        drawings={
-            "bars": chart.bars(runs, limits),
-            "legend": chart.legend(runs),
-            "scale_ms": milliseconds(chart.scale_us(runs)),
-        },
+        as_it_is={"bars": chart.bars(runs, limits), "legend": chart.legend(kinds), "scale_ms": scale},
         table=breakdown.time_table(runs),
         devices=origin_table.device_folds(runs, limits),
         overrides=breakdown.overrides(profile, limits),
@@ -254,27 +230,28 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
     )
 
 
-def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Limits) -> Iterable[Section]:
-    runs, root, compared = profile.runs[: limits.runs], profile.environment.source_root, _compared_runs(profile)
+def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Limits) -> Iterator[Section]:
+    runs, root = profile.runs[: limits.runs], profile.environment.source_root
+    compared = profile.comparison.runs if profile.comparison else ()
     if traced:
         yield _section(limits, "kernels", "Kernels", folds=kernel_table.kernel_folds(runs, root, limits))
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Kernels against the card", short="Against the card", blocks=against)
     if timeline_chart.known(profile.runs):
-        drawn = timeline_chart.step_charts(runs, limits)
-        yield _section(limits, "step", "One step", drawings={"charts": drawn})
+        steps = {"folds": timeline_chart.step_folds(runs, limits)}
+        yield _section(limits, "step", "One step", as_it_is=steps)
     if timed:
         yield _section(limits, "host", "Host functions", short="Host", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        differences = {"charts": flame_difference_charts(compared, root, limits), "legend": FLAME_DIFFERENCES}
+        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits))}
         title = "Host stacks, base and head"
-        yield _section(limits, "flame-difference", title, short="Stacks, both", drawings=differences)
+        yield _section(limits, "flame-difference", title, short="Stacks, both", as_it_is=differences)
     if drawable(profile.runs):
-        flames = {"charts": flame_charts(runs, root, limits)}
-        yield _section(limits, "flame", "Host stacks", short="Stacks", drawings=flames)
+        flames = {"folds": flame_folds(runs, root, limits)}
+        yield _section(limits, "flame", "Host stacks", short="Stacks", as_it_is=flames)
 
 
-def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Iterable[Section]:
+def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Iterator[Section]:
     runs, root = profile.runs[: limits.runs], profile.environment.source_root
     probe = profile.vector_isa_probe_s
     if not profile.trace_files:
@@ -282,7 +259,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             limits,
             "compile",
             "Compilation",
-            drawings={"bars": compile_table.stage_bars(runs, limits), "legend": compile_table.LEGEND},
+            as_it_is={"bars": compile_table.stage_bars(runs, limits), "legend": compile_table.LEGEND},
             isa_probe=f"not measured: {probe.reason}" if isinstance(probe, m.Skipped) else f"{figure(probe)} s",
             table=compile_table.compile_table(runs),
             scale_s=figure(compile_table.bar_scale_s(runs)),
@@ -295,59 +272,36 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         table = economics_table.economics_table(profile, limits)
         yield _section(limits, "economics", "Economics", table=table, units=profile.unit.plural)
     if columns := memory_table.columns(profile.runs):
-        yield _section(
-            limits,
-            "memory",
-            "Reads and memory",
-            short="Memory",
-            table=run_table.run_table(runs, columns, "Reads and memory per run"),
-            missing=run_table.missing_figures(runs)[: limits.lines],
-            contract=practices.memory_contract(profile, anchors, limits),
-        )
+        table = run_table.run_table(runs, columns, "Reads and memory per run")
+        contract = practices.memory_contract(profile, anchors, limits)
+        missing, title = memory_table.unknown(runs)[: limits.lines], "Reads and memory"
+        yield _section(limits, "memory", title, short="Memory", table=table, missing=missing, contract=contract)
     if profile.checklist:
         shown, tally = practices.practices(profile, anchors, limits), practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
 
 
-def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterable[Section]:
-    runs = profile.runs[: limits.runs]
-    yield _section(
-        limits,
-        "environment",
-        "Environment",
-        drawings={"command": one_line(" ".join(profile.command), 4 * limits.name)},
-        environment=environment_facts.environment(profile, limits),
-        options=environment_facts.options(profile),
-    )
-    yield _section(
-        limits,
-        "method",
-        "Method",
-        passes=tuple(sorted(observer_table.passes(profile))),
-        steps=profile.options.steps,
-        warmup=profile.options.warmup,
-    )
+def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
+    runs, options = profile.runs[: limits.runs], profile.options
+    machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
+    command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
+    yield _section(limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked)
+    passes = tuple(sorted(environment_facts.passes(profile)))
+    yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(limits, "cost", "What watching cost", short="-", table=observer_table.observer_table(runs))
+        yield _section(limits, "cost", "What watching cost", short="-", table=environment_facts.observer_table(runs))
     gaps = not_measured.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     if checks := holistic_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Held against HTA", short="HTA", folds=checks)
 
 
-def _compared_runs(profile: m.Profile) -> tuple[m.RunComparison, ...]:
-    return profile.comparison.runs if profile.comparison is not None else ()
-
-
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
-    runs, compared, missing = profile.runs[: limits.runs], _compared_runs(profile)[: limits.runs], []
-    for number, shown, what in (
-        (len(profile.runs), limits.runs, "runs"),
-        (len(profile.findings), limits.findings, "findings"),
-    ):
-        if number > shown:
-            missing.append(f"{count(number - shown)} of {count(number)} {what}")
+    runs = profile.runs[: limits.runs]
+    compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
+    held = ((len(profile.runs), limits.runs, "runs"), (len(profile.findings), limits.findings, "findings"))
+    missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
     broken_down = [run.kernels for run in runs if isinstance(run.kernels, m.KernelBreakdown)]

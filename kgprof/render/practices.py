@@ -14,22 +14,18 @@ from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure
 from kgprof.render.table import Fact, timed
 
-STATUSES = (
-    m.PracticeStatus.FAIL,
-    m.PracticeStatus.PASS,
-    m.PracticeStatus.NOT_OBSERVED,
-)  # in the order in which they are shown
+# In the order in which they are shown.
+STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_OBSERVED)
 MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )
-MARKS = {"fail": "\u2715", "pass": "\u2713", "not observed": "?"}
+MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Practice:
-    status: str  # a word of STATUSES, for the colour
+    status: m.PracticeStatus
     mark: str
-    word: str
     title: str
     evidence: str
     anchors: tuple[str, ...]  # of the findings that speak against it
@@ -54,13 +50,11 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    items = sorted(profile.checklist, key=lambda item: STATUSES.index(item.status) if item.status in STATUSES else 0)
-    for item in items[: limits.lines]:
+    for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status))[: limits.lines]:
         known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
         practice = Practice(
-            status=item.status if item.status in STATUSES else "not observed",
-            mark=MARKS.get(item.status, "?"),
-            word=item.status,
+            status=item.status,
+            mark=MARKS[item.status],
             title=item.title,
             evidence=item.evidence,
             anchors=tuple(dict.fromkeys(known))[: limits.lines],
@@ -88,24 +82,23 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             (guarded, trade_off.net),
             (always, trade_off.net_always),
         )
+        facts = []
+        for what, value in figures:
+            text = figure(value) if isinstance(value, float | int) else ""
+            if isinstance(value, m.Skipped):
+                text = f"{DASH} ({value.reason})"
+            elif isinstance(value, m.Spread):
+                cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
+                text = f"{cell.text} ({cell.detail})"
+            facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
-        weighed.append(
-            Weighing(
-                verdict=trade_off.verdict,
-                text=trade_off.text,
-                place=place(at, profile.environment.source_root, limits) if at else None,
-                guarded=guarded,
-                always=always,
-                figures=tuple(_fact(what, value) for what, value in figures),
-            )
+        weighing = Weighing(
+            verdict=trade_off.verdict,
+            text=trade_off.text,
+            place=place(at, profile.environment.source_root, limits) if at else None,
+            guarded=guarded,
+            always=always,
+            figures=tuple(facts),
         )
+        weighed.append(weighing)
     return tuple(weighed)
-
-
-def _fact(what: str, value: float | m.Spread | m.Skipped) -> Fact:
-    if isinstance(value, m.Skipped):
-        return Fact(name=what, value=f"{DASH} ({value.reason})", missing=True)
-    if isinstance(value, m.Spread):
-        cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
-        return Fact(name=what, value=f"{cell.text} ({cell.detail})")
-    return Fact(name=what, value=figure(value))

@@ -16,6 +16,14 @@ def milliseconds(us: float) -> str:
     return figure(us / 1000)
 
 
+def duration(us: float) -> str:
+    """In the unit that a person would choose: "6.90 µs", "2.61 ms", "1.20 s"."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if abs(us) >= size:
+            return f"{figure(us / size)} {unit}"
+    return f"{figure(us)} µs"
+
+
 def ratio(value: float) -> str:
     return f"{figure(value)}\N{MULTIPLICATION SIGN}"
 

@@ -7,17 +7,11 @@ from collections.abc import Sequence
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure
-from kgprof.render.table import Block, Cell, Column, Fold, Row, Small, Table, number, row
+from kgprof.render.table import Block, Cell, Fold, Small, number, plain
 from kgprof.wording import plural, relative
 
 OPEN = 8  # rows that stand open; the others are folded
-_COLUMNS = (
-    Column("function", style=""),
-    Column("why it was compiled again", style=""),
-    Column("run", style=""),
-    Column("call"),
-    Column("s"),
-)
+_HEADINGS = ("function", "why it was compiled again", "run", "call", "s")
 
 
 def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
@@ -28,12 +22,12 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
         if isinstance(run.compile, m.CompileSummary) and not isinstance(run.compile.recompiles, m.Skipped)
         for entry in run.compile.recompiles
     ]
-    rows = tuple(_row(run, entry, root) for run, entry in known[: limits.lines])
+    rows = [_row(run, entry, root) for run, entry in known[: limits.lines]]
     blocks: list[Block] = []
     if rows:
-        blocks.append(Table(label="Recompiles", columns=_COLUMNS, rows=rows[:OPEN], style="sortable"))
+        blocks.append(plain("Recompiles", _HEADINGS, rows[:OPEN], words=3))
     if folded := rows[OPEN:]:
-        table = Table(label="More recompiles", columns=_COLUMNS, rows=folded, style="sortable")
+        table = plain("More recompiles", _HEADINGS, folded, words=3)
         blocks.append(Fold(f"{len(folded)} more", blocks=(table,), style=""))
     if len(known) > limits.lines:
         blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
@@ -47,22 +41,17 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
     return tuple(blocks)
 
 
-def _row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Row:
+def _row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tuple[Cell | str, ...]:
     place, site = entry.location, entry.call_site
     places = (
         f"{relative(place.file, root)}:{place.line}" if place else "",
         f"called at {relative(site.file, root)}:{site.line} {site.function}" if site else "",
     )
-    function = Cell(
-        place.function if place else "a library's function",
-        below=(
-            Small((entry.compile_id or "refused",), "detail"),
-            Small(tuple(where for where in places if where), "place"),
-        ),
-    )
+    below = (Small((entry.compile_id or "refused",), "detail"), Small(tuple(filter(None, places)), "place"))
+    function = Cell(place.function if place else "a library's function", below=below)
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
     call = Cell(DASH if entry.call is None else f"{entry.call:,}", details=("after warm-up",) if entry.steady else ())
-    return row(function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s))
+    return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)
 
 
 def recompile_summary(runs: Sequence[m.RunReport]) -> str:

@@ -10,20 +10,7 @@ from kgprof.render.chart import broken_down
 from kgprof.render.kernel_table import distinct_names, name_cell
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent, size
-from kgprof.render.table import (
-    Block,
-    Cell,
-    Column,
-    Fold,
-    Small,
-    Table,
-    columns,
-    known,
-    missing,
-    number,
-    row,
-    whole,
-)
+from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, known, number, plain, row, whole
 from kgprof.wording import plural
 
 _SHORT_NAME = 60
@@ -44,20 +31,12 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
     found = placed(runs)
     if not found:
         return ()
-    first = found[0][3]
-    ceilings = Table(
-        label="Ceilings of this card",
-        columns=columns("ceiling", "median", "minimum to maximum"),
-        rows=tuple(
-            row(
-                Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)),
-                rate(ceiling.median, ceiling.unit),
-                f"{rate(ceiling.minimum, ceiling.unit)} to {rate(ceiling.maximum, ceiling.unit)}, "
-                f"n = {ceiling.samples:,}",
-            )
-            for ceiling in first.ceilings
-        ),
-    )
+    first, rows = found[0][3], []
+    for ceiling in first.ceilings:
+        name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
+        extent = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
+        rows.append((name, rate(ceiling.median, unit), extent))
+    ceilings = plain("Ceilings of this card", ("ceiling", "median", "minimum to maximum"), rows, style="")
     without = f"No ceilings: {first.without}. Rates stand below, held against nothing."
     blocks: list[Block] = [ceilings if first.ceilings else without, first.rule]
     for index, run, kernels, roofline in found:
@@ -77,11 +56,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Ta
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
     rows = (
-        row(
-            f"{rank:,}",
-            name_cell(launches.name, name, limits, Small((launches.generator,), "ops")),
-            *_cells(launches),
-        )
+        row(f"{rank:,}", name_cell(launches.name, name, limits, Small((launches.generator,), "ops")), *_cells(launches))
         for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
     )
     return Table(
@@ -152,12 +127,13 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
 
 def _bound(launches: m.KernelLaunches) -> Cell:
     """The verdict, and what of the ceiling was reached."""
-    if isinstance(launches.bound, m.Skipped):
-        return missing(launches.bound)
-    if isinstance(launches.of_ceiling, m.Skipped):
-        return missing(launches.of_ceiling)
-    reached = launches.of_ceiling
-    return Cell(launches.bound, value=reached, bar=reached, details=(f"{percent(reached)} of the ceiling",))
+    return known(
+        launches.bound,
+        lambda bound: known(
+            launches.of_ceiling,
+            lambda share: Cell(bound, value=share, bar=share, details=(f"{percent(share)} of the ceiling",)),
+        ),
+    )
 
 
 def _extent(extent: Sequence[int]) -> str:

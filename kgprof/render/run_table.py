@@ -1,4 +1,4 @@
-"""One row a run: the figures of summary.py and memory_table.py, and how each run ended."""
+"""One row a run: the figures of summary.py or memory_table.py, and how each run ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kgprof import model as m
-from kgprof.render import memory_table, summary
+from kgprof.render import summary
 from kgprof.render.limits import anchor
 from kgprof.render.table import Cell, Column, Fact, Row, Small, Table
 
@@ -53,14 +53,6 @@ def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
             notes.append((run.key.slug, f"a step is {run.script.step}; {run.script.steps:,} counted"))
         notes += [(run.key.slug, note) for note in run.notes]
     return tuple(notes)
-
-
-def missing_figures(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    """Of the table of memory, said below it: a dash alone is read by nobody who cannot hover."""
-    return tuple(
-        (", ".join(names), f"{reason} ({', '.join(slugs)})" if slugs else reason)
-        for reason, names, slugs in memory_table.reasons(runs)
-    )
 
 
 def strategies(profile: m.Profile) -> tuple[Fact, ...]:

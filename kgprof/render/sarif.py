@@ -22,8 +22,8 @@ import msgspec
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.render import compare_words
+from kgprof.render.escaping import visible
 from kgprof.render.finding_groups import with_cost
-from kgprof.render.visible import visible
 from kgprof.wording import relative
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -48,12 +48,21 @@ class Sarif:
 
     def render(self, profile: m.Profile) -> str:
         document = {"$schema": SCHEMA, "version": VERSION, "runs": [_run(profile)]}
-        return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+        return json.dumps(_visible(document), indent=2, ensure_ascii=True) + "\n"
+
+
+def _visible(value: Any) -> Any:
+    """No string is empty, which the schema forbids in places; lone surrogates, which JSON has not, are spelt out."""
+    if isinstance(value, str):
+        return visible(value, keep="\n\t") or "-"
+    if isinstance(value, dict):
+        return {name: _visible(part) for name, part in value.items()}
+    return [_visible(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _run(profile: m.Profile) -> dict[str, Any]:
     rules = [*profile.rules, *_strangers(profile)]
-    automation = {"id": f"kgprof/{_text(profile.workload)}/{_text(profile.device)}/"}
+    automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
     baseline, compared = {}, {}
     if profile.comparison is not None:
         automation["guid"] = _guid(profile.comparison.head)
@@ -61,11 +70,7 @@ def _run(profile: m.Profile) -> dict[str, Any]:
         compared["comparison"] = _comparison(profile.comparison)
     return {
         "tool": {
-            "driver": {
-                "name": "kgprof",
-                "version": _text(profile.kgprof_version),
-                "rules": [_rule(rule) for rule in rules],
-            }
+            "driver": {"name": "kgprof", "version": profile.kgprof_version, "rules": [_rule(rule) for rule in rules]}
         },
         "automationDetails": automation,
         **baseline,
@@ -75,15 +80,15 @@ def _run(profile: m.Profile) -> dict[str, Any]:
             {
                 "executionSuccessful": profile.exit_code in _FINISHED,
                 "exitCode": profile.exit_code,
-                "exitCodeDescription": _text(profile.verdict.text),
-                "commandLine": _text(" ".join(profile.command)),
+                "exitCodeDescription": profile.verdict.text,
+                "commandLine": " ".join(profile.command),
                 "toolExecutionNotifications": _notifications(profile),
             }
         ],
         "results": _results(profile, {rule.id: number for number, rule in enumerate(rules)}),
         "properties": {
             "exitCode": profile.exit_code,
-            "verdict": {"status": _text(profile.verdict.status), "text": _text(profile.verdict.text)},
+            "verdict": {"status": profile.verdict.status, "text": profile.verdict.text},
             "findings": len(profile.findings),
             "levels": {level.value: sum(f.level is level for f in profile.findings) for level in m.Level},
             **compared,
@@ -102,44 +107,45 @@ def _strangers(profile: m.Profile) -> list[m.Rule]:
 def _guid(side: m.ComparedSide) -> str:
     """The same recording always has the same."""
     commit = side.git_commit if isinstance(side.git_commit, str) else ""
-    identity = _text("\n".join((side.source, side.created_utc, commit)))
+    identity = _visible("\n".join((side.source, side.created_utc, commit)))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{identity}"))
 
 
 def _comparison(comparison: m.Comparison) -> dict[str, Any]:
     base, head = compare_words.sides(comparison)
-    findings = comparison.findings
-    metrics = [
-        {
-            "name": _text(metric.name),
-            "run": _text(metric.run.slug),
-            "verdict": _text(metric.verdict),
-            "decides": metric.decides,
-            "text": _text(compare_words.sentence(metric)),
-        }
-        for metric in compare_words.metrics_of(comparison)[:LIMIT]
-    ]
     return {
-        "base": _text(base),
-        "head": _text(head),
+        "base": base,
+        "head": head,
         "comparable": comparison.comparable,
-        "findings": {status: len(compare_words.of_status(findings, status)) for status in m.FindingStatus},
-        "metrics": metrics,
+        "findings": {status: len(found) for status, found in compare_words.by_status(comparison).items()},
+        "metrics": [
+            {
+                "name": metric.name,
+                "run": metric.run.slug,
+                "verdict": metric.verdict,
+                "decides": metric.decides,
+                "text": compare_words.sentence(metric),
+            }
+            for metric in compare_words.metrics_of(comparison)[:LIMIT]
+        ],
     }
 
 
 def _rule(rule: m.Rule) -> dict[str, Any]:
     text = f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
     markdown = f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** {rule.example}\n\n**What to do.** {rule.remedy}"
-    tags = {"problem.severity": _SEVERITY[rule.level], "precision": "very-high", "tags": ["torch.compile"]}
     return {
-        "id": _text(rule.id),
-        "name": _text(rule.name),
-        "shortDescription": {"text": _text(rule.summary)},
-        "fullDescription": {"text": _text(rule.why)},
-        "help": {"text": _text(text), "markdown": _text(markdown)},
-        "defaultConfiguration": {"level": rule.level.value},
-        "properties": tags,
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": text, "markdown": markdown},
+        "defaultConfiguration": {"level": rule.level},
+        "properties": {
+            "problem.severity": _SEVERITY[rule.level],
+            "precision": "very-high",
+            "tags": ["torch.compile"],
+        },
     }
 
 
@@ -153,12 +159,12 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
         for gap in profile.omissions
     ]
     if profile.comparison is not None:
-        fixed = [row.finding for row in compare_words.of_status(profile.comparison.findings, m.FindingStatus.FIXED)]
-        lines += [("note", f"fixed: {finding.rule}: {finding.alone}") for finding in fixed[:LIMIT]]
+        fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
+        lines += [("note", f"fixed: {row.finding.rule}: {row.finding.alone}") for row in fixed[:LIMIT]]
         lines += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
     if (cut := len(profile.findings) - LIMIT) > 0:
         lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
-    return [{"level": level, "message": {"text": _text(text)}} for level, text in lines]
+    return [{"level": level, "message": {"text": text}} for level, text in lines]
 
 
 # ---------------------------------------------------------------- findings
@@ -166,59 +172,53 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
 
 def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
     """``rules``: the index of each id. What is new comes first, so that the limit cuts what is unchanged."""
-    compared = profile.comparison.findings if profile.comparison is not None else ()
-    states = {
-        row.finding: "updated" if row.grew else row.status
-        for row in compared
-        if row.status is not m.FindingStatus.FIXED
-    }
-    new = {row.finding for row in compare_words.of_status(compared, m.FindingStatus.NEW)}
+    states: dict[m.Finding, str] = {}
+    for row in profile.comparison.findings if profile.comparison is not None else ():
+        if row.status is not m.FindingStatus.FIXED:
+            states[row.finding] = "updated" if row.grew else row.status
+    root = profile.environment.source_root
     seen: Counter[str] = Counter()
     results = []
-    for finding in sorted(profile.findings, key=lambda finding: finding not in new)[:LIMIT]:
+    for finding in sorted(profile.findings, key=lambda finding: states.get(finding) != m.FindingStatus.NEW)[:LIMIT]:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
-        result = _result(finding, rules[finding.rule], f"{_text(mark)}:{seen[mark]}", profile)
-        results.append(result | ({"baselineState": states[finding]} if finding in states else {}))
+        result: dict[str, Any] = {
+            "ruleId": finding.rule,
+            "ruleIndex": rules[finding.rule],
+            "level": finding.level,
+            "message": {"text": with_cost(finding)},
+            "locations": [_location(finding.location, root)],
+            "partialFingerprints": dict.fromkeys(("primaryLocationLineHash", "kgprof/v1"), f"{mark}:{seen[mark]}"),
+            "occurrenceCount": max(1, finding.count),
+            "properties": _measured(finding),
+        }
+        if finding.related:
+            result["relatedLocations"] = [_location(place, root, related=True) for place in finding.related]
+        if profile.gate is not None:
+            # An empty list says that suppressions were looked for and none applies. One without a status is accepted.
+            accepted = {"kind": "external", "justification": finding.accepted}
+            result["suppressions"] = [accepted] if finding.accepted else []
+        if finding in states:
+            result["baselineState"] = states[finding]
+        results.append(result)
     return results
-
-
-def _result(finding: m.Finding, rule: int, mark: str, profile: m.Profile) -> dict[str, Any]:
-    root = profile.environment.source_root
-    result: dict[str, Any] = {
-        "ruleId": _text(finding.rule),
-        "ruleIndex": rule,
-        "level": finding.level.value,
-        "message": {"text": _text(with_cost(finding))},
-        "locations": [_location(finding.location, root)],
-        "partialFingerprints": {"primaryLocationLineHash": mark, "kgprof/v1": mark},
-        "occurrenceCount": max(1, finding.count),
-        "properties": _measured(finding),
-    }
-    if finding.related:
-        result["relatedLocations"] = [_location(place, root, related=True) for place in finding.related]
-    if profile.gate is not None:
-        # An empty list says that suppressions were looked for and none applies. One without a status is accepted.
-        accepted = {"kind": "external", "justification": _text(finding.accepted)}
-        result["suppressions"] = [accepted] if finding.accepted else []
-    return result
 
 
 def _measured(finding: m.Finding) -> dict[str, Any]:
     """In which run, and what it cost there, as figures: the message says it in words, at three digits."""
     cost: dict[str, Any]
     if isinstance(finding.cost, m.Skipped):
-        cost = {"notMeasured": _text(finding.cost.reason)}
+        cost = {"notMeasured": finding.cost.reason}
     else:
         cost = {
             "value": finding.cost.value,
-            "unit": _text(finding.cost.unit),
-            "what": _text(finding.cost.what),
-            "measuredIn": [name.value for name in finding.cost.measured_in],
+            "unit": finding.cost.unit,
+            "what": finding.cost.what,
+            "measuredIn": finding.cost.measured_in,
             "samples": finding.cost.samples,
-            **({"extremes": list(finding.cost.extremes)} if finding.cost.extremes else {}),
+            **({"extremes": finding.cost.extremes} if finding.cost.extremes else {}),
         }
-    return {**({"run": _text(finding.run.slug)} if finding.run else {}), "cost": cost}
+    return {**({"run": finding.run.slug} if finding.run else {}), "cost": cost}
 
 
 def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
@@ -228,9 +228,9 @@ def _location(place: m.Location | None, root: str, *, related: bool = False) -> 
         "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
     }
     if place.function and related:
-        location["message"] = {"text": f"in {_text(place.function)}"}
+        location["message"] = {"text": f"in {place.function}"}
     elif place.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": _text(place.function), "kind": "function"}]
+        location["logicalLocations"] = [{"fullyQualifiedName": place.function, "kind": "function"}]
     return location
 
 
@@ -247,16 +247,12 @@ def _artifact(place: m.Location, root: str) -> dict[str, str]:
 
 def _region(line: int, text: str) -> dict[str, Any]:
     """Lines and columns count from 1; the end column is the one after the last character."""
-    number = max(1, line)
-    stripped = text.rstrip()
+    number, stripped = max(1, line), text.rstrip()
     start = len(stripped) - len(stripped.lstrip()) + 1
-    region: dict[str, Any] = {"startLine": number, "endLine": number, "startColumn": start}
-    region["endColumn"] = max(start + 1, len(stripped) + 1)
-    if stripped:
-        region["snippet"] = {"text": _text(stripped)}
-    return region
-
-
-def _text(text: str) -> str:
-    """Never empty, which the schema forbids in places; lone surrogates, which JSON cannot carry, spelt out."""
-    return visible(text, keep="\n\t") or "-"
+    return {
+        "startLine": number,
+        "endLine": number,
+        "startColumn": start,
+        "endColumn": max(start, len(stripped)) + 1,
+        **({"snippet": {"text": stripped}} if stripped else {}),
+    }

@@ -4,14 +4,15 @@ templates/partials/macros.html.jinja. A cell holds what its figure is, what qual
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kgprof import model as m
+from kgprof.render.escaping import escaped, one_line
 from kgprof.render.quantity import DASH, figure, of_width, percent
 from kgprof.render.spread import EXTREMES, ranged, sampled
-from kgprof.render.visible import escaped, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -123,6 +124,7 @@ class Fold:
     title: str = field(kw_only=False)
     blocks: tuple[Block, ...] = ()
     caption: str = ""
+    lead: str = ""
     anchor: str = ""
     style: str = "per-run"
     open: bool = False
@@ -141,7 +143,14 @@ class Facts:
     facts: tuple[Fact, ...]
 
 
-Block = Table | Fold | Facts | str | tuple[str, str]  # a text is a note
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """What a macro of its kind's name draws."""
+
+    kind: ClassVar[str]
+
+
+Block = Table | Fold | Facts | Drawing | str | tuple[str, str]  # a text is a note
 
 
 # ---------------------------------------------------------------- making
@@ -194,28 +203,45 @@ def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
 
 
 def plain(
-    label: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, style: str = "sortable", first: str = ""
+    label: str,
+    headings: Sequence[str],
+    rows: Iterable[Row | Sequence[Cell | str]],
+    *,
+    style: str = "sortable",
+    first: str = "",
+    words: int = 1,
 ) -> Table:
-    """A table of texts, the first of each row its name; ``first``: the style of the names."""
-    made = tuple(row(*cells) for cells in rows)
-    return Table(label=label, columns=columns(*headings, first=first), rows=made, style=style)
+    """The first ``words`` cells of each row are words, the others numbers; ``first``: the style of the first ones."""
+    made = tuple(cells if isinstance(cells, Row) else row(*cells) for cells in rows)
+    return Table(label=label, columns=columns(*headings, words=words, first=first), rows=made, style=style)
 
 
 # ---------------------------------------------------------------- printing
 
 
 def bounded(content: _Value, limits: Limits) -> _Value:
-    """What the page has room for: every text in it visible, on one line, and no longer than two names."""
+    """What the page has room for: every text in it visible, on one line, and no longer than two names. Most of it is as
+    it should be, and is given back as it came."""
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple):
-        made = tuple(bounded(part, limits) for part in content)
+        made = tuple([bounded(part, limits) if part else part for part in content])
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
-    elif is_dataclass(content) and not isinstance(content, type):
-        made = replace(content, **{part.name: bounded(getattr(content, part.name), limits) for part in fields(content)})
-    return made  # type: ignore[no-any-return]
+    elif names := _fields(made.__class__):
+        changed = {}
+        for name in names:
+            if (part := getattr(content, name)) and (shown := bounded(part, limits)) is not part:
+                changed[name] = shown
+        return replace(made, **changed) if changed else content
+    return content if made == content else made
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """None of what is no dataclass."""
+    return tuple(part.name for part in fields(kind)) if is_dataclass(kind) else ()
 
 
 def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[str, ...]]:

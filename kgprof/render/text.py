@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,14 +23,13 @@ from kgprof.render import (
     summary,
     trace_table,
 )
+from kgprof.render.escaping import one_line, visible
 from kgprof.render.finding_groups import grouped
 from kgprof.render.kernel_table import kernel_table
 from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.table import Block, Table, terminal
-from kgprof.render.visible import one_line, visible
-from kgprof.wording import relative
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,9 +55,9 @@ class Text:
 
     def render(self, profile: m.Profile) -> str:
         if profile.comparison is not None:
-            return "".join(f"{_inert(visible(line))}\n" for line in compare_text.lines(profile, profile.comparison))
+            return _document(map(visible, compare_text.lines(profile, profile.comparison)))
         if profile.gate is not None:
-            return "".join(f"{_inert(visible(line))}\n" for line in gate_text.lines(profile, profile.gate))
+            return _document(map(visible, gate_text.lines(profile, profile.gate)))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         if profile.trace_files:
@@ -72,18 +72,16 @@ class Text:
             _say(console, "not measured", "bold")
         for gap in gaps:
             runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
-            console.print("  " + one_line(f"{', '.join(gap.what)}: {gap.reason}{runs}", 2000))
+            _say(console, f"{', '.join(gap.what)}: {gap.reason}{runs}", indent="  ")
         file = console.file
         assert isinstance(file, io.StringIO)
-        return "".join(f"{_inert(line.rstrip())}\n" for line in file.getvalue().splitlines())
+        return _document(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _inert(line: str) -> str:
+def _document(lines: Iterable[str]) -> str:
     """In a CI job GitHub takes ``::name::`` at the start of a line, and ``##[name]`` anywhere, for its own commands."""
-    indent = len(line) - len(line.lstrip())
-    if line.startswith("::", indent):
-        line = f"{line[:indent]}\\{line[indent:]}"
-    return line.replace("##[", "#\\#[")
+    inert = (re.sub(r"^(\s*)::", r"\1\\::", line).replace("##[", "#\\#[") for line in lines)
+    return "".join(f"{line}\n" for line in inert)
 
 
 def _console(color: bool, width: int) -> Console:
@@ -103,8 +101,8 @@ def _console(color: bool, width: int) -> Console:
     )
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(one_line(text, 2000), style=style or None)
+def _say(console: Console, text: str, style: str = "", *, indent: str = "") -> None:
+    console.print(indent + one_line(text, 2000), style=style or None)
 
 
 def _head(console: Console, profile: m.Profile) -> None:
@@ -115,9 +113,9 @@ def _head(console: Console, profile: m.Profile) -> None:
     _say(console, f"{profile.verdict.status.upper()}: {profile.verdict.text}", _STYLES.get(profile.verdict.status, ""))
     said, more = summary.reasons(profile)
     for reason in said:
-        console.print(f"  {one_line(reason, 2000)}")
+        _say(console, reason, indent="  ")
     if more:
-        console.print(f"  {count(more)} more")
+        _say(console, f"{count(more)} more", indent="  ")
     console.print()
 
 
@@ -144,7 +142,7 @@ def _traces(console: Console, profile: m.Profile) -> None:
         _say(console, f"{name}: {path} ({size}), rank {rank}, steps {steps}")
         for note in files.notes:
             if note[0] == name:
-                console.print(f"  note: {one_line(note[1], 2000)}")
+                _say(console, f"note: {note[1]}", indent="  ")
     console.print()
     if profile.rank_balance is not None:
         _say(console, f"ranks: {profile.rank_balance.text}", "bold")
@@ -169,11 +167,9 @@ def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
         _say(console, "no finding")
     for same in grouped(profile.findings):
-        level, place = same.first.level, same.first.location
-        where = f"{relative(place.file, profile.environment.source_root)}:{place.line}: " if place else ""
-        times = f" ({same.times})" if same.times else ""
-        cost = f"; costs {same.cost}" if same.cost else ""
-        _say(console, f"{level.value} {same.first.rule}: {where}{same.message}{times}{cost}", _LEVELS[level])
+        level, cost = same.first.level, f"; costs {same.cost}" if same.cost else ""
+        line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}"
+        _say(console, line, _LEVELS[level])
     console.print()
 
 
@@ -182,14 +178,14 @@ def _watched(console: Console, profile: m.Profile) -> None:
     for weighed in profile.trade_offs:
         _say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
     earned = economics_table.sentences(profile)
-    for said_of_it in earned:
-        _say(console, f"economics: {said_of_it}")
+    for sentence in earned:
+        _say(console, f"economics: {sentence}")
     if profile.checklist:
         failed = ", ".join(item.title for item in profile.checklist if item.status == "fail")
         _say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
-    if said := {run.key.slug: line for run in profile.runs if (line := memory_table.line(run))}:
-        _say(console, f"memory: {'; '.join(f'{slug} {line}' for slug, line in said.items())}")
-    if profile.trade_offs or earned or profile.checklist or said:
+    if memory := "; ".join(f"{run.key.slug} {line}" for run in profile.runs if (line := memory_table.line(run))):
+        _say(console, f"memory: {memory}")
+    if profile.trade_offs or earned or profile.checklist or memory:
         console.print()
 
 
@@ -205,17 +201,17 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     table = kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
     table = table.only("kernel", "kind", "count", "total ms", "share")
     console.print(terminal(replace(table, totals=table.totals[:-1])))  # what all of them take is said above
-    _say(console, f"  {one_line(origin_table.known(kernels), 2000)}")
+    _say(console, origin_table.known(kernels))
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
         if row.lines:
             more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
-            _say(console, f"    kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
+            _say(console, f"kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
     for sentence in origin_table.sentences(kernels):
-        _say(console, f"  {one_line(sentence, 2000)}")
+        _say(console, sentence)
     if isinstance(kernels.roofline, m.Roofline):
-        _say(console, f"  against the card: {one_line(roofline_table.sentence(kernels, kernels.roofline), 2000)}")
+        _say(console, f"against the card: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        _say(console, f"  held against HTA: {holistic_table.sentence(run.holistic)}")
+        _say(console, f"held against HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:
-        console.print(f"  note: {one_line(warning, 2000)}")
+        _say(console, f"note: {warning}", indent="  ")
     console.print()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
+from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import size
-from kgprof.render.visible import one_line
 
 EMBEDDED_BYTES = 400_000  # gzipped, of all traces together
 _TEXT_OF_3_BYTES = 4  # base64
@@ -65,14 +65,13 @@ def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits
         carried, address = trace.run in which, trace.link
         if carried and trace.data is not None:
             address = f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}"
-        links.append(
-            TraceLink(
-                run=one_line(trace.run.slug, limits.name),
-                measured_in=trace.measured_in.upper(),
-                size=size(trace.size_bytes),
-                file_name=one_line(trace.file_name, limits.name),
-                address=address,
-                carried=carried,
-            )
+        link = TraceLink(
+            run=one_line(trace.run.slug, limits.name),
+            measured_in=trace.measured_in.upper(),
+            size=size(trace.size_bytes),
+            file_name=one_line(trace.file_name, limits.name),
+            address=address,
+            carried=carried,
         )
+        links.append(link)
     return tuple(links)

@@ -10,7 +10,7 @@ from kgprof.render import breakdown, holistic_table
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, percent, ratio, size
-from kgprof.render.table import Block, Column, Row, Table, columns, row
+from kgprof.render.table import Block, Column, Table, columns, plain, row
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -43,11 +43,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
     files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
     return Table(
         label="Traces",
-        columns=(
-            Column("run", style="strategy"),
-            Column("file", style="name"),
-            *columns(*_FILE_HEADINGS, words=0),
-        ),
+        columns=(Column("run", style="strategy"), Column("file", style="name"), *columns(*_FILE_HEADINGS, words=0)),
         rows=tuple(
             row(
                 file.key.strategy,
@@ -78,31 +74,26 @@ def _of_window(kernels: m.KernelBreakdown | m.Skipped) -> tuple[str, ...]:
 
 def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
     """One row a rank, then median, largest and their ratio; then HTA's figures beside ours, or why there are none."""
-    rows = [
-        row(
-            f"rank {load.rank}",
-            *map(figure, (load.step_us, load.busy_us, load.compute_us)),
-            *map(figure, (load.communication_us, load.exposed_us, load.idle_us)),
-        )
-        for load in balance.ranks[: limits.lines]
-    ]
+    rows: list[tuple[str, ...]] = []
+    for load in balance.ranks[: limits.lines]:
+        parts = (load.compute_us, load.communication_us, load.exposed_us, load.idle_us)
+        rows.append((f"rank {load.rank}", *map(figure, (load.step_us, load.busy_us, *parts))))
     if spreads := balance.spreads[: len(_RANK_HEADINGS) - 1]:
         over = (DASH if isinstance(spread.ratio, m.Skipped) else ratio(spread.ratio) for spread in spreads)
-        rows.append(row("median", *(figure(spread.median_us) for spread in spreads)))
-        rows.append(row("largest", *(figure(spread.max_us) for spread in spreads)))
-        rows.append(row("largest over median", *over))
+        rows.append(("median", *(figure(spread.median_us) for spread in spreads)))
+        rows.append(("largest", *(figure(spread.max_us) for spread in spreads)))
+        rows.append(("largest over median", *over))
     blocks: list[Block] = []
     if rows:
-        heads = columns(*_RANK_HEADINGS, first="name")
-        blocks += [_RANKS_MEAN, Table(label="Ranks", columns=heads, rows=tuple(rows))]
+        blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
     blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
     hta = balance.hta
     if isinstance(hta, m.Skipped):
         return (*blocks, f"HolisticTraceAnalysis' figures of the ranks: {hta.reason}.")
     if hta.figures:
-        rows = [holistic_table.figure_row(each) for each in hta.figures[: limits.lines]]
-        heads = columns("by HolisticTraceAnalysis", *holistic_table.SIDES, first="name")
-        blocks += [_HTA_MEANS, Table(label="Ranks by HolisticTraceAnalysis", columns=heads, rows=tuple(rows))]
+        label, heading = "Ranks by HolisticTraceAnalysis", "by HolisticTraceAnalysis"
+        shown = hta.figures[: limits.lines]
+        blocks += [_HTA_MEANS, holistic_table.figure_table(label, heading, shown, first="name")]
     for call in hta.calls:
         blocks.append(f"HolisticTraceAnalysis' {call.name}: {call.outcome}{f', {call.reason}' if call.reason else ''}.")
     return tuple(blocks)
@@ -152,31 +143,26 @@ def _changes(
 ) -> Table:
     shown, rest = changes[:rows], changes[rows:]
     names = distinct_names([change.name for change in shown], length, limits.name)
-    lines = [
-        _change_row(name if change.status == "both" else f"{name} ({change.status})", [change])
+    lines: list[tuple[str, Sequence[m.Change]]] = [
+        (name if change.status == "both" else f"{name} ({change.status})", [change])
         for name, change in zip(names, shown, strict=True)
     ]
-    if rest:
-        lines.append(_change_row(f"{count(len(rest))} more", rest))
-    if label != "the window" and found.total is not None:
-        lines.append(_change_row("all", [found.total]))
+    lines += [(f"{count(len(rest))} more", rest)] if rest else []
+    lines += [("all", [found.total])] if label != "the window" and found.total is not None else []
+    cells = (
+        (
+            name,
+            figure(sum(change.before_us for change in group)),
+            figure(sum(change.after_us for change in group)),
+            signed(sum(change.delta_us for change in group)),
+            _counted(change.before_count for change in group),
+            _counted(change.after_count for change in group),
+        )
+        for name, group in lines
+    )
     per, title = f"\N{MICRO SIGN}s/{found.per}", f"{found.run.strategy} against {found.against.strategy}"
-    return Table(
-        label=f"{title}, by {label}",
-        columns=columns(label, f"was, {per}", f"is, {per}", "difference", "calls were", "calls are", first="name"),
-        rows=tuple(lines),
-    )
-
-
-def _change_row(name: str, changes: Sequence[m.Change]) -> Row:
-    return row(
-        name,
-        figure(sum(change.before_us for change in changes)),
-        figure(sum(change.after_us for change in changes)),
-        signed(sum(change.delta_us for change in changes)),
-        _counted(change.before_count for change in changes),
-        _counted(change.after_count for change in changes),
-    )
+    headings = (label, f"was, {per}", f"is, {per}", "difference", "calls were", "calls are")
+    return plain(f"{title}, by {label}", headings, cells, style="", first="name")
 
 
 def _counted(counts: Iterable[float | None]) -> str:

@@ -108,27 +108,16 @@ class Guard:
         if not self._watched:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
         ids = {rule.id for rule in rules}
-        against = [
-            line_of(finding)
-            for watched in self._watched
-            for finding in watched.findings
-            if finding.rule in ids and (notes or finding.level is not m.Level.NOTE)
-        ]
+        found = [each for watched in self._watched for each in watched.findings if each.rule in ids]
+        against = [line_of(each) for each in found if notes or each.level is not m.Level.NOTE]
         if against:
             raise AssertionError("\n".join((f"demanded: {demand}", *against)))
-        unseen = [
-            why
-            for watched in self._watched
-            for why in _unseen(watched, compiled=compiled and not (or_buffers and watched.declares_buffers))
-        ]
+        unseen: list[str] = []  # why an empty list of findings would prove nothing
+        for watched in self._watched:
+            if not watched.steps_after_warmup:
+                unseen.append(f"{plural(watched.steps, 'step')} taken, none of them after warm-up")
+            if compiled and not (or_buffers and watched.declares_buffers) and not watched.compilations:
+                unseen.append("nothing was compiled while it was watched; what was compiled before is not looked into")
+            unseen += watched.unavailable
         if unseen:
             raise AssertionError("\n".join((f"demanded: {demand}; that was not observed", *unseen)))
-
-
-def _unseen(watched: Watch, *, compiled: bool) -> Iterator[str]:
-    """Why an empty list of findings would prove nothing."""
-    if not watched.steps_after_warmup:
-        yield f"{plural(watched.steps, 'step')} taken, none of them after warm-up"
-    if compiled and not watched.compilations:
-        yield "nothing was compiled while it was watched; what was compiled before is not looked into"
-    yield from watched.unavailable

@@ -142,10 +142,19 @@ class Watch:
             return self
         if self._over:
             raise UsageError(f"{self._name} was watched already", hint="Call kgprof.watch again.")
-        if self._listening is None:
-            listening = self._begin(())
-            if self._function is None:
-                self._take_steps(listening)
+        if self._listening is not None:
+            return self
+        listening = self._begin(())
+
+        def stepped() -> None:
+            listening.step_ends()
+            if listening.steps >= STEPS:
+                self.stop()
+            else:
+                listening.step_begins()
+
+        if self._function is None:
+            replace(kgprof, "_on_step", stepped, self._undo)
         return self
 
     def __exit__(
@@ -156,16 +165,6 @@ class Watch:
         if self._listening is not None and self._function is None:
             self._listening.step_ends(error)
         self.stop()
-
-    def _take_steps(self, listening: InProcess) -> None:
-        def stepped() -> None:
-            listening.step_ends()
-            if listening.steps >= STEPS:
-                self.stop()
-            else:
-                listening.step_begins()
-
-        replace(kgprof, "_on_step", stepped, self._undo)
 
     def _begin(self, values: tuple[object, ...]) -> InProcess:
         known = (*values, self._function, None if self._buffers is None else self._buffers())
@@ -234,10 +233,8 @@ class Watch:
     @property
     def unavailable(self) -> tuple[str, ...]:
         """What this torch does not offer to listen to, and why."""
-        if (recording := self.recording) is None:
-            return ()
-        run = recording.runs[0]
-        passes = [found for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
+        runs = () if self.recording is None else self.recording.runs[:1]
+        passes = [found for run in runs for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
         return tuple(lost.words for found in passes for lost in found.capture_unavailable)
 
     @property
@@ -266,11 +263,8 @@ class Watch:
         return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {words}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(place_of(f))}</td><td>{f.rule}</td><td>{f.level}</td>"
-            f"<td>{html.escape(f.message)}</td></tr>"
-            for f in self.findings
-        )
+        cells = ((html.escape(place_of(f)), f.rule, f.level, html.escape(f.message)) for f in self.findings)
+        rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = "<tr><th>line</th><th>rule</th><th>level</th><th>finding</th></tr>"
         table = f"<table>{head}{rows}</table>" if rows else ""

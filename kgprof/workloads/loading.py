@@ -104,7 +104,7 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
     from kgprof.workloads import user
 
     sys.argv = [target.place, *args]
-    module = _import_file(target.file) if target.file else _import_module(target.module)
+    module = _imported(target)
     return user.as_workload(_attribute(module, target), name=workload, module=module)
 
 
@@ -117,6 +117,25 @@ def is_comparable(workload: Workload, runs: Sequence[m.RunKey]) -> bool:
     return isinstance(workload, protocol.ComparableWorkload)
 
 
+def _imported(target: Target) -> ModuleType:
+    try:
+        if target.file:
+            return _import_file(target.file)
+        sys.path.insert(0, os.getcwd())
+        return importlib.import_module(target.module)
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        # A module that is missing itself, or a package above it; one that *it* imports is its own failure.
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and target.module and f"{target.module}.".startswith(f"{missing}."):
+            hint = f"looked for from {os.getcwd()} and on sys.path; a file is path/file.py:name"
+            raise UsageError(f"no module named {missing!r}", hint=hint) from None
+        place = str(target.file) if target.file else f"module {target.module}"
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise WorkloadError(f"{place} raised {type(error).__name__} while it was imported: {first}") from error
+
+
 def _import_file(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     # Its stem is its name, so that what it defines can be pickled; but it must not hide a module that is already in.
@@ -126,30 +145,8 @@ def _import_file(file: Path) -> ModuleType:
         raise UsageError(f"{file} is no Python file", hint=f"a workload is one of: {FORMS}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise _raised(str(file), error) from error
+    spec.loader.exec_module(module)
     return module
-
-
-def _import_module(name: str) -> ModuleType:
-    sys.path.insert(0, os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        # A module that is missing itself, or a package above it; one that *it* imports is its own failure.
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(
-                f"no module named {error.name!r}",
-                hint=f"looked for from {os.getcwd()} and on sys.path; a file is path/file.py:name",
-            ) from None
-        raise _raised(f"module {name}", error) from error
-
-
-def _raised(what: str, error: BaseException) -> WorkloadError:
-    said = str(error).strip().splitlines() or [""]
-    return WorkloadError(f"{what} raised {type(error).__name__} while it was imported: {said[0]}")
 
 
 def _attribute(module: ModuleType, target: Target) -> Any:
@@ -158,9 +155,8 @@ def _attribute(module: ModuleType, target: Target) -> Any:
         if not hasattr(found, part):
             known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
             near = difflib.get_close_matches(part, known, n=1, cutoff=0.5)
-            raise UsageError(
-                f"{target.place} has no {target.name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint="name a function without arguments, or an object with strategies",
-            )
+            near_by = f"; did you mean {near[0]!r}?" if near else ""
+            hint = "name a function without arguments, or an object with strategies"
+            raise UsageError(f"{target.place} has no {target.name!r}{near_by}", hint=hint)
         found = getattr(found, part)
     return found

@@ -35,10 +35,6 @@ class Program:
     def name(self) -> str:
         return self.file.stem if self.file else self.module
 
-    @property
-    def place(self) -> str:
-        return str(self.file) if self.file else f"module {self.module}"
-
 
 def is_program(workload: str) -> bool:
     """Whether it can be nothing else: a module's name after -m, or a file without the name of anything in it."""
@@ -49,33 +45,29 @@ def find(workload: str) -> Program:
     """Raises InputError or UsageError for what ``python`` itself would refuse to start."""
     if workload.startswith(MODULE_OPTION):
         module = workload.removeprefix(MODULE_OPTION)
-        _find_module(module)
+        _check_module(module)
         return Program(module=module)
     file = Path(workload)
     if file.is_dir():
         raise InputError("is a folder, not a script", path=file, hint="name the script in it, or a module with -m")
     if not file.is_file():
-        raise InputError(
-            "no such file", path=file, hint="a script is path/script.py; a workload in a file is file.py:name"
-        )
+        hint = "a script is path/script.py; a workload in a file is file.py:name"
+        raise InputError("no such file", path=file, hint=hint)
     if not os.access(file, os.R_OK):
         raise InputError("cannot be read: permission denied", path=file)
     return Program(file=file)
 
 
-def _find_module(name: str) -> ModuleSpec:
-    """Of ``name``, or of its ``__main__`` where it is a package; the packages above it are not imported for it."""
+def _check_module(name: str) -> None:
+    """And its ``__main__`` where it is a package; the packages above it are not imported for it."""
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"-m {name!r} is no module name", hint="-m takes pkg.mod; a file stands without -m")
     spec = _spec(name)
     if spec is None:
         raise UsageError(f"no module named {name!r}", hint=f"looked for from {os.getcwd()} and on sys.path")
-    if spec.submodule_search_locations is None:
-        return spec
-    main = PathFinder.find_spec(f"{name}.__main__", list(spec.submodule_search_locations))
-    if main is None:
+    inside = spec.submodule_search_locations
+    if inside is not None and PathFinder.find_spec(f"{name}.__main__", list(inside)) is None:
         raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
-    return main
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -136,20 +128,19 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
         sys.argv = [str(program.file), *args]
         sys.path.insert(0, str(program.file.resolve().parent))
         file = str(program.file.absolute())
-        code = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
-        return code, _main_module(file=file, spec=None)
+        script = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
+        return script, _main_module(file=file, spec=None)
     sys.argv = ["-m", *args]
     sys.path.insert(0, os.getcwd())
     name = program.module
     found = importlib.util.find_spec(name)
     if found is not None and found.submodule_search_locations is not None:
         found = importlib.util.find_spec(f"{name}.__main__")
-    if found is None or found.loader is None or not hasattr(found.loader, "get_code"):
+    get_code = getattr(found.loader, "get_code", None) if found else None
+    code = get_code(found.name) if found and get_code else None
+    if found is None or code is None:
         raise UsageError(f"no code for module {name!r}")
     sys.argv[0] = found.origin or name
-    code = found.loader.get_code(found.name)
-    if code is None:
-        raise UsageError(f"no code for module {name!r}")
     return code, _main_module(file=found.origin or "", spec=found)
 
 

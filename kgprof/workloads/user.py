@@ -7,13 +7,10 @@
         unit, units_per_step = "token", 4096              # optional: what the work is counted in; or a function of none
     attention = Attention()
 
-For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. Reports then have
-ms/token and tokens/s. Where steps differ, ``evaluate`` returns how many units the job was, or a mapping from the names
-of its metrics to numbers or to ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``, in which
-``units`` is that count.
-
-A strategy may say which tensors live from step to step: ``buffers``, a mapping from name to tensor or a method that
-gives one; an nn.Module says so by its registered buffers.
+For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. A metric that
+``evaluate`` returns is a number or ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``; the count
+under ``units`` says how many the job was. ``buffers``, a mapping from name to tensor or a method that gives one, says
+which tensors live from step to step; an nn.Module says so by its registered buffers.
 
 A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named arrays. Otherwise
 the result of a run is what its *first* step returned: every run starts from the same seed and the same state, and
@@ -127,11 +124,17 @@ class UserWorkload:
         self._baseline = baseline
         if not strategies:
             raise UsageError(f"{name}: strategies is empty")
+        has = f"it has: {', '.join(strategies)}"
         if baseline is not None and baseline not in self._strategies:
-            raise UsageError(
-                f"{name}: baseline {baseline!r} is none of its strategies", hint=f"it has: {', '.join(strategies)}"
-            )
-        self._alternatives = _alternatives(name, alternatives, strategies)
+            raise UsageError(f"{name}: baseline {baseline!r} is none of its strategies", hint=has)
+        if alternatives is not None and not isinstance(alternatives, Mapping):
+            kind = f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to the other"
+            raise UsageError(f"{name}: alternatives is {kind}")
+        declared = dict(alternatives or {})
+        self._alternatives = tuple(m.Alternative(guarded=first, always=other) for first, other in declared.items())
+        for label in (label for pair in declared.items() for label in pair):
+            if not isinstance(label, str) or label not in strategies:
+                raise UsageError(f"{name}: alternatives name {label!r}, which is none of its strategies", hint=has)
         for label, strategy in self._strategies.items():
             _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
@@ -165,33 +168,27 @@ class UserWorkload:
             step = torch.compile(step, mode=run.mode)
         evaluate = getattr(strategy, "evaluate", None)
         result = getattr(strategy, "result", None)
-        session = (
-            UserSession(step, result) if evaluate is None else UserEvaluationSession(step, evaluate, result, self.unit)
-        )
+        session = UserSession(step, result)
+        if evaluate is not None:
+            session = UserEvaluationSession(step, evaluate, result, self.unit)
         if (buffers := _buffers(strategy)) is not None:
             session.buffers = buffers  # type: ignore[attr-defined]  # on the instance: only some are a BufferSession
         return session
 
     def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
         """Every run against the baseline run, within assert_close's tolerance for each dtype."""
-        judged = tuple((run, _judge(run, found, results, baseline)) for run, found in results.items())
-        return m.Agreement(baseline=baseline, runs=judged)
-
-
-def _alternatives(name: str, declared: object, strategies: Mapping[str, object]) -> tuple[m.Alternative, ...]:
-    if declared is None:
-        return ()
-    if not isinstance(declared, Mapping):
-        raise UsageError(
-            f"{name}: alternatives is a {type(declared).__name__}, not a mapping from the guarded strategy to the other"
-        )
-    for label in (label for pair in declared.items() for label in pair):
-        if not isinstance(label, str) or label not in strategies:
-            raise UsageError(
-                f"{name}: alternatives name {label!r}, which is none of its strategies",
-                hint=f"it has: {', '.join(strategies)}",
-            )
-    return tuple(m.Alternative(guarded=guarded, always=always) for guarded, always in declared.items())
+        expected, runs = results.get(baseline) if baseline else None, []
+        drawn = "its steps draw random numbers, and compiled code draws others from the same seed"
+        for run, found in results.items():
+            judged: m.RunAgreement | m.Skipped
+            if expected is None:
+                judged = m.Skipped(reason="there is no baseline's result to compare with")
+            elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
+                judged = m.Skipped(reason=drawn)
+            else:
+                judged = compare(found, expected, note="the baseline itself" if run == baseline else "")
+            runs.append((run, judged))
+        return m.Agreement(baseline=baseline, runs=tuple(runs))
 
 
 def _step(strategy: object) -> Callable[[], object]:
@@ -219,18 +216,15 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
 def _check_strategy(what: str, strategy: object) -> None:
     if inspect.isclass(strategy):
         raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
-    step = _step(strategy)
+    step: object = _step(strategy)
     if not callable(step):
-        raise UsageError(
-            f"{what} is a {type(strategy).__name__}, which cannot be called",
-            hint="name a function without arguments, an object with step(), or one with strategies",
-        )
+        hint = "name a function without arguments, an object with step(), or one with strategies"
+        raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
     try:
         inspect.signature(step).bind()
     except TypeError as error:
-        raise UsageError(
-            f"{what} cannot be called without arguments: {error}", hint="wrap it: def step(): return f(x, y)"
-        ) from None
+        hint = "wrap it: def step(): return f(x, y)"
+        raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
     except ValueError:
         pass  # a builtin without a signature: calling it will show
 
@@ -301,9 +295,8 @@ class UserEvaluationSession(UserSession):
             units = steps * self._unit.per_step
         if units is None and not given:
             return None
-        metrics = [
-            _metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in enumerate(given.items())
-        ]
+        named = enumerate(given.items())
+        metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
         broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
         return m.Evaluation(
             units=units or 0,
@@ -321,14 +314,11 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
         unit, better = str(known.pop("unit", "")), m.Better(known.pop("better", ""))
         tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"evaluate() returns {given!r} for the metric {label!r}: {error}",
-            hint='a metric is a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}',
-        ) from None
+        hint = 'a metric is a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}'
+        raise UsageError(f"evaluate() returns {given!r} for the metric {label!r}: {error}", hint=hint) from None
     if known:
-        raise UsageError(
-            f"the metric {label!r} that evaluate() returns has unknown keys: {', '.join(map(repr, known))}"
-        )
+        keys = ", ".join(map(repr, known))
+        raise UsageError(f"the metric {label!r} that evaluate() returns has unknown keys: {keys}")
     title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
     return m.Metric(
         label=label, value=value, unit=unit, better=better, headline=headline, title=title, tolerance=tolerance
@@ -354,7 +344,15 @@ def _random_state() -> tuple[object, ...]:
 def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.ndarray]]:
     """Tensors, arrays and numbers in ``value`` and in its lists, tuples and dicts; anything else is not compared."""
     if isinstance(value, torch.Tensor):
-        yield from _tensor(value, name)
+        dense = value.detach()
+        if dense.layout is not torch.strided:
+            dense = dense.to_dense()
+        dense = dense.resolve_conj().resolve_neg().cpu()
+        try:
+            yield name, dense.numpy().copy()
+        except TypeError:  # bfloat16 and the eight-bit floats: numpy has none of them
+            yield name, dense.to(torch.float32).numpy()
+            yield f"{DTYPE}{name}", np.asarray(str(value.dtype).removeprefix("torch."))
     elif isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
         array = np.asarray(value)
         if array.dtype.kind in "biufc":
@@ -367,51 +365,27 @@ def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.
             yield from named_arrays(entry, f"{name}[{index}]")
 
 
-def _tensor(value: torch.Tensor, name: str) -> Iterable[tuple[str, np.ndarray]]:
-    dense = value.detach()
-    if dense.layout is not torch.strided:
-        dense = dense.to_dense()
-    dense = dense.resolve_conj().resolve_neg().cpu()
-    try:
-        yield name, dense.numpy().copy()
-    except TypeError:  # bfloat16 and the eight-bit floats: numpy has none of them
-        yield name, dense.to(torch.float32).numpy()
-        yield f"{DTYPE}{name}", np.asarray(str(value.dtype).removeprefix("torch."))
-
-
-def _judge(
-    run: m.RunKey, found: Arrays, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
-) -> m.RunAgreement | m.Skipped:
-    if baseline is None or baseline not in results:
-        return m.Skipped(reason="there is no baseline's result to compare with")
-    expected = results[baseline]
-    if run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-        return m.Skipped(reason="its steps draw random numbers, and compiled code draws others from the same seed")
-    return compare(found, expected, note="the baseline itself" if run == baseline else "")
-
-
 def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
     """Entry by entry. Another set of names, another shape or another dtype is a difference of every entry there."""
-    ours, theirs = (
-        {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
-        for arrays in (found, expected)
-    )
+    sides = (found, expected)
+    ours, theirs = ({n: array for n, array in side.items() if not n.startswith("kgprof.")} for side in sides)
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):
-        size = max(ours[name].size if name in ours else 0, theirs[name].size if name in theirs else 0)
+        mine, other = ours.get(name), theirs.get(name)
+        size = max(array.size for array in (mine, other) if array is not None)
         compared += size
-        if name not in ours or name not in theirs:
-            differing += max(1, size)
-            remarks.append(f"{name} is in one of the two only")
-        elif (mismatch := _mismatch(ours[name], theirs[name])) is not None:
-            differing += max(1, size)
-            remarks.append(f"{name}: {mismatch}")
+        if mine is None or other is None:
+            wrong, remark = max(1, size), f"{name} is in one of the two only"
+        elif mine.shape != other.shape:
+            wrong, remark = max(1, size), f"{name}: shape {mine.shape} against the baseline's {other.shape}"
+        elif mine.dtype != other.dtype:
+            wrong, remark = max(1, size), f"{name}: dtype {mine.dtype} against the baseline's {other.dtype}"
         else:
-            dtype = str(found.get(f"{DTYPE}{name}", ours[name].dtype))
-            wrong, remark = _differences(ours[name], theirs[name], dtype)
-            differing += wrong
-            remarks.append(remark if len(ours) == 1 else f"{name}: {remark}")
+            wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
+            remark = remark if len(ours) == 1 else f"{name}: {remark}"
+        differing += wrong
+        remarks.append(remark)
     return m.RunAgreement(
         verdict=m.AgreementVerdict.DIFFERENT if differing else m.AgreementVerdict.EQUAL,
         compared=compared,
@@ -422,14 +396,6 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         reference_near_ties=0,
         note="; ".join(remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])),
     )
-
-
-def _mismatch(ours: np.ndarray, theirs: np.ndarray) -> str | None:
-    if ours.shape != theirs.shape:
-        return f"shape {ours.shape} against the baseline's {theirs.shape}"
-    if ours.dtype != theirs.dtype:
-        return f"dtype {ours.dtype} against the baseline's {theirs.dtype}"
-    return None
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.analysis.buffer_copies import BufferCopies, CopyCost
-from kgprof.analysis.checklist import Seen, _copies_together, checklist
+from kgprof.analysis.checklist import checklist, copies_together
 from kgprof.model import (
     ChecklistItem,
     Level,
@@ -261,11 +261,9 @@ def copies(kernels: float, buffers: int) -> BufferCopies:
 def test_copies_one_by_one_fail_on_a_gpu_alone(
     program: tuple[str, str], buffers: tuple[BufferCopies, ...], status: str, load: Load
 ) -> None:
-    seen = Seen(
-        evidence=Evidence(load(*program)), runs=(), findings=(), trade_offs=(), tensors=(), buffers=buffers, compiled=()
-    )
+    on_cuda = Evidence(load(*program)).device == "cuda"
 
-    assert _copies_together(seen).status == status
+    assert copies_together(buffers, on_cuda=on_cuda).status == status
 
 
 def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:

@@ -21,7 +21,7 @@ from kgprof.model import (
     TimingPass,
     TradeOff,
 )
-from kgprof.model.sync_records import SyncRecord
+from kgprof.model.memory_records import SyncRecord
 from tests.analysis.recordings import GONE, agreed, agreement, died
 from tests.analysis.recordings import recording as recorded
 from tests.analysis.recordings import run as timed

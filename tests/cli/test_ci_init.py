@@ -16,13 +16,13 @@ import yaml
 
 from kgprof import cli
 from kgprof._version import __version__
-from kgprof.cli.ci_init import PATHS, Wanted, workflow
+from kgprof.cli.ci_init import PATHS, workflow
 
 HOSTILE = 'my model.py:step" # ${{ secrets.X }} --> $(touch pwned)'
 
 
 def written(place: str, workload: str = "model.py:step") -> Any:
-    return yaml.safe_load(workflow(Wanted(place=place, workload=workload, torch="2.13.0", path=PATHS[place])))
+    return yaml.safe_load(workflow(place, workload=workload, torch="2.13.0", path=PATHS[place]))
 
 
 def steps() -> dict[str, dict[str, Any]]:

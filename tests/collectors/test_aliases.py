@@ -11,7 +11,7 @@ import torch
 from kgprof.collectors import aliases, compilations
 from kgprof.collectors.aliases import Alias
 from kgprof.model import Level
-from kgprof.model.tensor_records import HeldOutput
+from kgprof.model.memory_records import HeldOutput
 from kgprof.reading.evidence import Evidence
 from kgprof.record.job import describe_failure
 from tests.analysis import recordings

@@ -9,7 +9,7 @@ import pytest
 
 from kgprof.collectors import disagreements
 from kgprof.model import Finding, Level, Unavailable
-from kgprof.model.sync_records import SyncRecord
+from kgprof.model.memory_records import SyncRecord
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written, written_syncs

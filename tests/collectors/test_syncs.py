@@ -14,7 +14,7 @@ import pytest
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass, Unavailable
-from kgprof.model.sync_records import Frame, SyncRecord
+from kgprof.model.memory_records import Frame, SyncRecord
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.collectors.tensor_facts import last_name, overlaps_itself, relation, said, share_an_element
-from kgprof.model.tensor_records import Memory
+from kgprof.model.memory_records import Memory
 from tests.collectors.written_tensors import lies, overlap
 
 dimensions = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=3)

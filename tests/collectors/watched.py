@@ -9,7 +9,7 @@ import torch
 
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord, Skipped
 from kgprof.model.compile_records import CompileRecords
-from kgprof.model.tensor_records import TensorRecords
+from kgprof.model.memory_records import TensorRecords
 from kgprof.record import project_sources
 from kgprof.record.call_index import CallIndex
 from kgprof.record.tensor_probe import TensorProbe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,27 @@ def steps(
 
     ``launches``: calls of the launch API in a step; None: one for each kernel.
     """
+    events = _events(kernels, kernel_us, kernels if launches is None else launches)
+    return traced(events, step_us=step_us, mode=mode)
+
+
+def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str = "default") -> Recording:
+    """A run on an H100 with these events in its TRACE."""
     folder = tempfile.TemporaryDirectory(prefix="kgprof-written-")
     _FOLDERS.append(folder)
     key = msgspec.structs.replace(RUN, mode=mode)
     path = layout.run_folder(Path(folder.name), key) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
-    events = list(_events(kernels, kernel_us, kernels if launches is None else launches))
-    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    card = {"name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0}
+    text = json.dumps({"deviceProperties": [card], "traceEvents": list(events)})
+    path.write_bytes(gzip.compress(text.encode()))
     timing = TimingPass(clock="cuda events", step_us=((step_us or 0.0,) * 5,), evaluation_s=())
-    traced = msgspec.structs.replace(
+    run = msgspec.structs.replace(
         recordings.run(key, evaluation_s=None),
         timing=Skipped(reason="TIMING was not asked for") if step_us is None else timing,
         trace=TracePass(step_us=(TRACED_US,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False),
     )
-    whole = recordings.recording(traced, baseline=None)
+    whole = recordings.recording(run, baseline=None)
     plan = msgspec.structs.replace(whole.header.plan, device="cuda")
     return msgspec.structs.replace(whole, folder=folder.name, header=msgspec.structs.replace(whole.header, plan=plan))
 
@@ -61,3 +68,36 @@ def _events(kernels: int, kernel_us: float, launches: int) -> Iterator[dict[str,
             made = {"args": {"correlation": 1_000 * step + number + 1, "stream": 7}, "tid": 7}
             at = start + (number + 0.5) * TRACED_US / kernels
             yield {**event, **made, "cat": "kernel", "name": "k", "ts": at, "dur": kernel_us}
+
+
+def launched_in(
+    span: tuple[str, str], *kernels: tuple[str, str, float], span_us: float = 100.0, late_us: float = 0.0
+) -> Iterator[dict[str, Any]]:
+    """In each step a host event (category, name) of ``span_us`` that launches these (category, name, microseconds), one
+    after the other from ``late_us`` behind its start."""
+    event = {"ph": "X", "pid": 1, "tid": 1}
+    for step in range(STEPS):
+        start = step * TRACED_US
+        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
+        yield {**event, "cat": span[0], "name": span[1], "ts": start + 1, "dur": span_us}
+        at = start + 1 + late_us
+        for number, (category, name, us) in enumerate(kernels):
+            linked = {"args": {"correlation": 1_000 * step + number + 1}}
+            call = "cudaMemcpyAsync" if category == "gpu_memcpy" else "cudaLaunchKernel"
+            yield {**event, **linked, "cat": "cuda_runtime", "name": call, "ts": start + 2 + number, "dur": 0.5}
+            linked["args"]["stream"] = 7
+            yield {**event, **linked, "tid": 7, "cat": category, "name": name, "ts": at, "dur": us}
+            at += us
+
+
+def replays(graphs: int, kernel_us: float) -> Iterator[dict[str, Any]]:
+    """In each step so many CUDA graphs, evenly over it, with one kernel each."""
+    event = {"ph": "X", "pid": 1, "tid": 1}
+    for step in range(STEPS):
+        start = step * TRACED_US
+        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
+        for number in range(graphs):
+            at, linked = start + number * TRACED_US / graphs, {"correlation": 1_000 * step + number + 1}
+            yield {**event, "args": linked, "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": at, "dur": 5.0}
+            made = {"args": {**linked, "stream": 7}, "tid": 7, "cat": "kernel", "name": "k"}
+            yield {**event, **made, "ts": at + 6, "dur": kernel_us}

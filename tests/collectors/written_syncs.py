@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord
-from kgprof.model.sync_records import Frame, SyncRecord, SyncRecords
+from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from kgprof.model import MemoryPass, Recording
-from kgprof.model.sync_records import Frame
-from kgprof.model.tensor_records import (
+from kgprof.model.memory_records import (
+    Frame,
     GraphInput,
     Held,
     InPlace,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kgprof.model import Recording
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written, written_device, written_syncs, written_tensors
+from tests.collectors import written, written_device, written_gpu_time, written_syncs, written_tensors
 
 CLEAN = recording(run(EAGER), written.run(*written.compiled_once()), agreement=agreement(agreed(EAGER), agreed(FUSED)))
 
@@ -88,5 +88,12 @@ CASES: dict[str, Case] = {
         dirty="batched.default",
         clean="batched.reduce-overhead",
     ),
+    "KGP604": Case(written=written_gpu_time.exact_float32(), dirty="exact_float32", clean="tf32"),
+    "KGP605": Case(written=written_gpu_time.math_attention(), dirty="math_attention", clean="fused_attention"),
+    "KGP606": Case(written=written_gpu_time.only_tf32()),
+    "KGP607": Case(written=written_gpu_time.slow_loader(), dirty="loaded_in_the_step", clean="normalised"),
+    "KGP608": Case(written=written_gpu_time.pageable_copy(), dirty="pageable", clean="pinned"),
+    "KGP609": Case(written=written_gpu_time.unfused_optimizer(), dirty="adamw", clean="adamw_fused"),
+    "KGP610": Case(written=written_gpu_time.small_graphs(), dirty="graph_for_each_layer", clean="graph_for_all_layers"),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
 }

@@ -23,9 +23,9 @@ from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profil
 from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
+from kgprof.render.escaping import visible
 from kgprof.render.finding_groups import grouped
 from kgprof.render.html import MAX_BYTES
-from kgprof.render.visible import visible
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)

@@ -43,6 +43,10 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
         with tarfile.open(RECORDINGS / f"{corpus}.tgz") as archive:
             archive.extractall(folder, filter="data")
         kept.append(recordings.load(folder))
+    folder = tmp_path_factory.mktemp("gpu_time")
+    with tarfile.open(RECORDINGS / "gpu_time_h200.tgz") as archive:
+        archive.extractall(folder, filter="data")
+    kept += [recordings.load(folder / "recording"), recordings.load(folder / "graphs")]
     return lambda name: next(
         msgspec.structs.replace(recording, runs=(run,))
         for recording in kept
@@ -79,6 +83,9 @@ def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, l
         ("KGP201", "read_item", "us/step", (PassName.MEMORY,)),
         ("KGP202", "while_loop_predicate", "us/step", (PassName.MEMORY,)),
         ("KGP305", "replay_copies_input", "us/step", (PassName.TRACE,)),
+        ("KGP604", "exact_float32", "us/step", (PassName.TRACE,)),
+        ("KGP607", "loaded_in_the_step", "us/step", (PassName.TIMING, PassName.TRACE)),
+        ("KGP609", "adamw", "us/step", (PassName.TIMING, PassName.TRACE)),
         ("KGP602", "batched.default", "us/step", (PassName.TIMING, PassName.TRACE)),
     ],
 )

@@ -12,8 +12,7 @@ import pytest
 
 from kgprof import collectors
 from kgprof.model import MemoryPass, Recording
-from kgprof.model.sync_records import SyncRecords
-from kgprof.model.tensor_records import TensorRecords
+from kgprof.model.memory_records import SyncRecords, TensorRecords
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime import found

@@ -18,7 +18,7 @@ from kgprof.errors import (
 from kgprof.gate import judge
 from kgprof.gate.verdict import amount
 from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped, Unavailable
-from kgprof.model.sync_records import SyncRecord
+from kgprof.model.memory_records import SyncRecord
 from kgprof.render import by_name
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs

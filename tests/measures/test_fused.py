@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kgprof.measures.fused import GeneratedName, parse, split_operators
-from kgprof.measures.operator_names import MULTI_WORD_OPERATORS
+from kgprof.measures.fused import MULTI_WORD_OPERATORS, GeneratedName, parse, split_operators
 
 
 @pytest.mark.parametrize(

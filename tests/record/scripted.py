@@ -23,7 +23,7 @@ from kgprof.model import (
 )
 from kgprof.reading import layout, recordings
 from kgprof.record import children, store
-from kgprof.record.children import Caches, Interrupted
+from kgprof.record.children import Caches
 from kgprof.record.job import Job, Task
 from tests.record.handmade import ENVIRONMENT
 
@@ -106,12 +106,8 @@ def ran(
         plan=header.plan,
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
-    try:
-        ended = children.run(
-            job, scratch=folder, log=log, caches=Caches(folder=folder / "caches"), echo=echoed.append
-        ).exit
-    except Interrupted as interrupted:
-        ended = interrupted.ended
+    caches = Caches(folder=folder / "caches")
+    ended = children.run(job, scratch=folder, log=log, caches=caches, echo=echoed.append).exit
     store.write_exit(recording, KEY, ended)
     (run,) = recordings.load(recording).runs
     return Ran(exit=ended, run=run, echoed=b"".join(echoed).decode(), folder=recording)

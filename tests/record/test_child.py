@@ -13,7 +13,7 @@ from tests.record.sessions import Stepping
 
 def raised_by(work: object) -> BaseException:
     try:
-        timed_steps(Stepping(work), StepClock(), 1)  # type: ignore[arg-type]
+        timed_steps(Stepping(work).step, StepClock(), 1)  # type: ignore[arg-type]
     except BaseException as error:  # noqa: BLE001  SystemExit among them
         return error
     raise AssertionError("it did not raise")

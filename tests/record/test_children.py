@@ -19,7 +19,7 @@ import pytest
 
 from kgprof.model import Exit, Options
 from kgprof.record import children
-from kgprof.record.children import Caches, Ended, Interrupted
+from kgprof.record.children import Caches, Ended
 from kgprof.record.job import Failed, Job, Task
 
 PROLOGUE = """
@@ -219,11 +219,11 @@ def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp
     pressing = threading.Thread(target=press)
     pressing.start()
 
-    with pytest.raises(Interrupted) as caught:
-        laboratory.run("time.sleep(3600)")
+    ended = laboratory.run("time.sleep(3600)")
 
     pressing.join()
-    assert without_time(caught.value.ended) == Exit(
+    assert ended.interrupted
+    assert without_time(ended.exit) == Exit(
         outcome="interrupted", message="Ctrl-C", during="compile", exit_code=-signal.SIGTERM
     )
     assert not (tmp_path / "caches").exists()
@@ -239,22 +239,22 @@ def test_a_second_ctrl_c_while_a_deaf_child_is_ended_leaves_nobody_of_its_group(
     pressing = threading.Thread(target=press_twice)
     pressing.start()
 
-    with pytest.raises(Interrupted) as caught:
-        laboratory.run(
-            """
-            grandchild = os.fork()
-            if not grandchild:
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                time.sleep(120)
-            print(grandchild, flush=True)
-            signal.signal(signal.SIGTERM, lambda *_: send(event="phase", name="told to end"))
-            send(event="phase", name="deaf")
+    ended = laboratory.run(
+        """
+        grandchild = os.fork()
+        if not grandchild:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(120)
-            """
-        )
+        print(grandchild, flush=True)
+        signal.signal(signal.SIGTERM, lambda *_: send(event="phase", name="told to end"))
+        send(event="phase", name="deaf")
+        time.sleep(120)
+        """
+    )
 
     pressing.join()
-    assert (caught.value.ended.outcome, caught.value.ended.exit_code) == ("interrupted", -signal.SIGKILL)
+    assert ended.interrupted
+    assert (ended.exit.outcome, ended.exit.exit_code) == ("interrupted", -signal.SIGKILL)
     grandchild = int(laboratory.log.read_text(encoding="utf-8").splitlines()[0])
     wait_until(lambda: is_gone(grandchild))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -273,10 +273,10 @@ def test_ctrl_c_just_after_the_start_ends_the_child_all_the_same(
 
     monkeypatch.setattr(children.subprocess, "Popen", Interrupting)
 
-    with pytest.raises(Interrupted) as caught:
-        laboratory.run("time.sleep(120)")
+    ended = laboratory.run("time.sleep(120)")
 
-    assert caught.value.ended.outcome == "interrupted"
+    assert ended.interrupted
+    assert ended.exit.outcome == "interrupted"
     assert is_gone(started[0])
 
 
@@ -291,10 +291,10 @@ def test_ctrl_c_while_a_child_that_did_its_work_is_ended_is_not_lost(
 
     monkeypatch.setattr(children.BoundedLog, "close", close)
 
-    with pytest.raises(Interrupted) as caught:
-        laboratory.run("send(event='done')")
+    ended = laboratory.run("send(event='done')")
 
-    assert without_time(caught.value.ended) == Exit(outcome="ok", exit_code=0)
+    assert ended.interrupted
+    assert without_time(ended.exit) == Exit(outcome="ok", exit_code=0)
 
 
 def test_a_child_ends_when_its_parent_is_killed_outright(tmp_path: Path) -> None:

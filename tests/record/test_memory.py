@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kgprof.model.sync_records import SyncRecords
-from kgprof.model.tensor_records import Memory, TensorRecords, WatchedBuffer
+from kgprof.model.memory_records import Memory, SyncRecords, TensorRecords, WatchedBuffer
 from kgprof.record.memory import files_named
 from kgprof.workloads.linkpred import slots
 

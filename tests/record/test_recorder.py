@@ -11,7 +11,7 @@ import pytest
 from kgprof import progress
 from kgprof.errors import EXIT_USAGE, UsageError
 from kgprof.model import Exit, Options, PassName, Skipped, encode_json
-from kgprof.model.ceiling_records import Ceilings, CeilingSamples
+from kgprof.model.roofline import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
 from kgprof.record.children import Ended

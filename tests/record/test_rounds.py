@@ -15,7 +15,7 @@ from kgprof import progress
 from kgprof.model import Exit, Options, PassName, RoundRecord, RunKey, Skipped, TimedRound, TimingPass, encode_json
 from kgprof.reading import layout, recordings
 from kgprof.record import recorder, store
-from kgprof.record.children import Ended, Interrupted
+from kgprof.record.children import Ended
 from kgprof.record.job import Job, Task
 from kgprof.record.timing import timed_round
 from tests.record import handmade
@@ -50,11 +50,9 @@ class Children:
         if job.task in (Task.MEASURE, Task.ROUND):
             self.caches.append((others["caches"].folder.name, others["caches"].kept))
         ended = self._ends.get(what, OK)
-        if ended.outcome == "interrupted":
-            raise Interrupted(ended)
         if ended.outcome == "ok":
             self._write(job, job.key)
-        return Ended(exit=ended)
+        return Ended(exit=ended, interrupted=ended.outcome == "interrupted")
 
     @staticmethod
     def _write(job: Job, key: RunKey) -> None:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import kgprof
 from kgprof.collectors.syncs import READ, cause_of
 from kgprof.model import Options, Unavailable
-from kgprof.model.sync_records import SyncRecord, SyncRecords
+from kgprof.model.memory_records import SyncRecord, SyncRecords
 from kgprof.record import project_sources, syncs
 from kgprof.record.call_index import CallIndex
 from kgprof.record.memory import memory_pass

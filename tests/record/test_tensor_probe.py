@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.output_graph import OutputGraph
 
 from kgprof.model import Unavailable
-from kgprof.model.tensor_records import GraphInput, WatchedGraph
+from kgprof.model.memory_records import GraphInput, WatchedGraph
 from kgprof.record import tensor_probe
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import unavailable

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kgprof.render.table import Block, Cell, Fold, Table
+from typing import TypeVar
+
+from kgprof.render.table import Block, Cell, Drawing, Fold, Table
+
+_Drawing = TypeVar("_Drawing", bound=Drawing)
 
 
 def texts(table: Table) -> tuple[tuple[str, ...], ...]:
@@ -18,6 +22,11 @@ def tables(blocks: tuple[Block, ...]) -> tuple[Table, ...]:
 
 def notes(blocks: tuple[Block, ...]) -> tuple[str, ...]:
     return tuple(block for block in blocks if isinstance(block, str))
+
+
+def drawn(kind: type[_Drawing], blocks: tuple[Block, ...]) -> _Drawing | None:
+    """The first drawing of that kind."""
+    return next((block for block in blocks if isinstance(block, kind)), None)
 
 
 def small(cell: Cell) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ import pytest
 
 from kgprof.model import FlameGraph, RunReport, Skipped
 from kgprof.render import by_name
-from kgprof.render.flame_chart import FlameChart, flame_charts, short_name
+from kgprof.render.flame_chart import flame_folds, short_name
 from kgprof.render.html import LEVELS
+from kgprof.render.icicle import Icicle
+from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import flame
-from tests.render.tables import texts
+from tests.render.tables import drawn, notes, tables, texts
 
 LIMITS = LEVELS[0]
 
@@ -22,23 +24,23 @@ def run(of: FlameGraph | Skipped, index: int = 0) -> RunReport:
     return msgspec.structs.replace(profiles.clean().runs[index], flame=of)
 
 
-def chart(of: FlameGraph) -> FlameChart:
-    (found,) = flame_charts([run(of)], "/src", LIMITS)
+def chart(of: FlameGraph) -> Fold:
+    (found,) = flame_folds([run(of)], "/src", LIMITS)
     return found
 
 
 def test_one_sentence_says_what_took_longest_and_what_the_recorder_took() -> None:
     found = chart(flame())
 
-    assert found.summary == (
+    assert found.lead == (
         "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
-        "the recorder's own frames took 1.3 %"
+        "the recorder's own frames took 1.3 %."
     )
     assert found.caption == "0.596 ms a step over 5 steps, STACK pass"
 
 
 def test_every_box_says_what_it_is_where_and_how_long() -> None:
-    drawing = chart(flame()).drawing
+    drawing = drawn(Icicle, chart(flame()).blocks)
 
     assert drawing is not None
     by_title = {box.title.partition("\n")[0]: box for box in drawing.boxes}
@@ -54,18 +56,19 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
 def test_what_is_not_drawn_is_said() -> None:
     found = chart(msgspec.structs.replace(flame(), other_threads_ns=5_000_000, notes=("of 9 steps the first 5",)))
 
-    assert found.notes == (
-        "Of a longer recording: of 9 steps the first 5",
-        "34 frames with less than 0.05 % each, 0.3 % of the time in all, stand together as (other)",
-        "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it",
-        "Other threads ran operators for 1.00 ms a step, which are not drawn",
+    assert notes(found.blocks) == (
+        "Of a longer recording: of 9 steps the first 5.",
+        "34 frames with less than 0.05 % each, 0.3 % of the time in all, stand together as (other).",
+        "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it.",
+        "Other threads ran operators for 1.00 ms a step, which are not drawn.",
     )
 
 
 def test_the_table_holds_the_same_functions_by_their_own_time() -> None:
     found = chart(flame(top=3))
 
-    headings = tuple(column.name for column in found.table.columns)
+    (table,) = tables(found.blocks)
+    headings = tuple(column.name for column in table.columns)
     assert headings == (
         "function",
         "self \N{MICRO SIGN}s/step",
@@ -73,12 +76,13 @@ def test_the_table_holds_the_same_functions_by_their_own_time() -> None:
         "with callees",
         "calls/step",
     )
-    assert texts(found.table) == (
+    assert texts(table) == (
         ("<built-in function kernel> (C function)", "400", "67.2 %", "400", "12.0"),
         ("aten::addmm (operator)", "60.0", "10.1 %", "60.0", "6.00"),
         ("aten::linear (operator)", "40.0", "6.7 %", "40.0", "1.00"),
     )
-    assert found.table_rest == "38 more functions: 93.5 \N{MICRO SIGN}s a step"
+    assert isinstance(found.blocks[-1], Fold)
+    assert notes(found.blocks[-1].blocks) == ("38 more functions: 93.5 \N{MICRO SIGN}s a step.",)
 
 
 def test_kgprofs_wrapper_of_a_workload_is_the_recorders_and_what_it_calls_is_not() -> None:
@@ -94,19 +98,18 @@ def test_kgprofs_wrapper_of_a_workload_is_the_recorders_and_what_it_calls_is_not
         )
     )
 
-    assert found.summary.endswith("the recorder's own frames took 50.0 %")
+    assert found.lead.endswith("the recorder's own frames took 50.0 %.")
 
 
 def test_runs_beyond_the_limit_keep_their_table() -> None:
     runs = [run(flame()), run(Skipped(reason="killed")), run(flame(), 1)]
 
-    first, second = flame_charts(runs, "", replace(LIMITS, flames=1))
+    first, second = flame_folds(runs, "", replace(LIMITS, flames=1))
 
-    assert (first.anchor, second.anchor) == ("run-1", "run-3")
-    assert first.drawing is not None
-    assert second.drawing is None
-    assert second.missing == "left out of this page to keep it small; report.json holds it"
-    assert second.table.rows == first.table.rows
+    assert (first.anchor, second.anchor) == ("flame-run-1", "flame-run-3")
+    assert drawn(Icicle, first.blocks) is not None
+    assert second.blocks[0] == "No flame graph: left out of this page to keep it small; report.json holds it."
+    assert texts(tables(second.blocks)[0]) == texts(tables(first.blocks)[0])
 
 
 @pytest.mark.parametrize(

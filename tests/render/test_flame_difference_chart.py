@@ -9,24 +9,25 @@ import pytest
 from kgprof.compare.flame_diff import flame_difference
 from kgprof.model import Presence, RunComparison
 from kgprof.render import by_name
-from kgprof.render.flame_difference_chart import (
-    FlameDifferenceChart,
+from kgprof.render.flame_chart import (
     change,
     differing,
-    flame_difference_charts,
+    flame_difference_folds,
     style_of,
 )
 from kgprof.render.html import LEVELS
+from kgprof.render.icicle import Icicle
+from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import SLOWER, flame
-from tests.render.tables import texts
+from tests.render.tables import drawn, tables, texts
 
 LIMITS = LEVELS[0]
 RUN = RunComparison(run=profiles.KEYS[1], status=Presence.BOTH, flame=flame_difference(flame(), flame(SLOWER, steps=3)))
 
 
-def chart() -> FlameDifferenceChart:
-    (found,) = flame_difference_charts([RUN], "/src", LIMITS)
+def chart() -> Fold:
+    (found,) = flame_difference_folds([RUN], "/src", LIMITS)
     return found
 
 
@@ -34,11 +35,11 @@ def test_a_sentence_and_a_table_say_what_changed_most() -> None:
     found = chart()
 
     assert found.caption == "0.596 to 0.661 ms a step under STACK, +0.0660 ms; 5 steps of base, 3 of head"
-    assert found.summary == (
+    assert found.lead == (
         "Of what functions took themselves, most changed <built-in function kernel> (+0.0800 ms), "
-        "aten::linear (\N{MINUS SIGN}0.0400 ms), mask (+0.0300 ms)"
+        "aten::linear (\N{MINUS SIGN}0.0400 ms), mask (+0.0300 ms)."
     )
-    assert texts(found.table)[:4] == (
+    assert texts(tables(found.blocks)[0])[:4] == (
         ("<built-in function kernel> (C function)", "400", "480", "+80.0"),
         ("aten::linear (operator)", "40.0", "0", "\N{MINUS SIGN}40.0"),
         ("mask (policy.py:90)", "0", "30.0", "+30.0"),
@@ -47,7 +48,7 @@ def test_a_sentence_and_a_table_say_what_changed_most() -> None:
 
 
 def test_each_box_says_its_change_in_its_name_and_in_its_title() -> None:
-    drawing = chart().drawing
+    drawing = drawn(Icicle, chart().blocks)
 
     assert drawing is not None
     boxes = {box.title.partition("\n")[2].partition(",")[0]: box for box in drawing.boxes}
@@ -76,11 +77,11 @@ def test_a_change_has_a_sign_unless_there_is_none() -> None:
 
 
 def test_runs_beyond_the_limit_keep_their_table() -> None:
-    first, second = flame_difference_charts([RUN, RUN], "/src", replace(LIMITS, flames=1))
+    first, second = flame_difference_folds([RUN, RUN], "/src", replace(LIMITS, flames=1))
 
-    assert first.drawing is not None
-    assert (second.drawing, second.missing) == (None, "left out of this page to keep it small; report.json holds it")
-    assert second.table == first.table
+    assert drawn(Icicle, first.blocks) is not None
+    assert second.blocks[0] == "No flame graph: left out of this page to keep it small; report.json holds it."
+    assert tables(second.blocks) == tables(first.blocks)
 
 
 def test_runs_of_which_a_side_has_no_stacks_are_left_away() -> None:

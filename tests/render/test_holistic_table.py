@@ -10,6 +10,7 @@ import pytest
 
 from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
 from kgprof.render import by_name
+from kgprof.render.escaping import one_line
 from kgprof.render.holistic_table import (
     caption,
     difference,
@@ -17,10 +18,9 @@ from kgprof.render.holistic_table import (
     outcomes,
     quantity,
     sentence,
-    versions,
 )
 from kgprof.render.html import LEVELS
-from kgprof.render.visible import one_line
+from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
 
@@ -70,7 +70,8 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
     assert texts(kernels.only("kernels that differ", "difference")) == (("triton_poi_fused_index_mul_0", "+710.00 %"),)
     assert notes(fold.blocks) == ("19 more kernels that differ in report.json.",)
     assert [outcome for _, outcome in texts(calls)] == ["ok", "empty", "raised", "not called"]
-    assert calls.notes == ("HolisticTraceAnalysis 0.5.0, pandas 3.1.1",)
+    assert isinstance(fold.blocks[-1], Fold)
+    assert notes(fold.blocks[-1].blocks) == ("HolisticTraceAnalysis 0.5.0, pandas 3.1.1",)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,6 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
     nothing = msgspec.structs.replace(AGREEING, figures=AGREEING.figures[2:3], kernels=0)
     assert caption(nothing) == "nothing could be compared"
     assert outcomes(AGREEING) == "1 ok, 1 empty, 1 raised, 1 not called"
-    assert versions(AGREEING) == "HolisticTraceAnalysis 0.5.0, pandas 3.1.1"
 
 
 def test_a_small_page_says_what_it_leaves_out() -> None:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from kgprof.model import LogExcerpt, Profile, Skipped
-from kgprof.render import html, resources
+from kgprof.render import html, page, resources
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
@@ -93,22 +93,31 @@ def test_the_first_level_that_fits_is_found_without_trying_them_all(monkeypatch:
     huge = profiles.huge()
     profile = msgspec.structs.replace(huge, runs=huge.runs[:16])
     packs = {share: packed(profile, share) for share in Share}
-    sizes = [len(html._rendered(profile, limits, packs[limits.carries]).encode()) for limits in LEVELS]
+    pages = [page.build(profile, limits, packs[limits.carries]) for limits in LEVELS]
+    sizes = [len(html.Layout().text(made).encode()) for made in pages]
     first = next(level for level, size in enumerate(sizes) if size <= MAX_BYTES)
     tried = []
-    rendered = html._rendered
+    build = page.build
 
-    def counted(given: Profile, limits: Limits, *others: Any) -> str:
+    def counted(given: Profile, limits: Limits, *others: Any) -> page.Page:
         tried.append(LEVELS.index(limits))
-        return rendered(given, limits, *others)
+        return build(given, limits, *others)
 
-    monkeypatch.setattr(html, "_rendered", counted)
-    page = Html().render(profile)
+    monkeypatch.setattr(page, "build", counted)
+    text = Html().render(profile)
 
     assert sizes == sorted(sizes, reverse=True)
-    assert len(page.encode()) == sizes[first]
+    assert len(text.encode()) == sizes[first]
     assert len(tried) <= 5
     assert first in tried
+
+
+def test_a_page_that_follows_another_is_as_if_it_were_the_first() -> None:
+    # given: two pages of which many sections are the same
+    profile, layout = profiles.cuda(), html.Layout()
+    pages = [page.build(profile, limits, packed(profile, limits.carries)) for limits in (LEVELS[3], LEVELS[5])]
+
+    assert [layout.text(made) for made in pages] == [html.Layout().text(made) for made in pages]
 
 
 def test_logs_are_the_first_to_go() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
 from kgprof.render import by_name
-from kgprof.render.memory_table import COLUMNS, columns, line, reasons, signed
+from kgprof.render.memory_table import COLUMNS, columns, line, signed, unknown
 from tests.render import profiles
 
 NONE = Skipped(reason="not asked for")
@@ -27,14 +27,14 @@ def test_only_columns_with_a_figure_are_shown() -> None:
 
 
 def test_each_reason_is_said_once_with_its_columns() -> None:
-    assert reasons(profiles.watched().runs) == (
-        ("a CPU has no caching allocator", ("peak allocated", "peak reserved"), ()),
-        ("this run is in mode eager", ("over eager",), ("batched.eager", "torch_cond.eager", "fused.eager")),
+    assert unknown(profiles.watched().runs) == (
+        ("peak allocated, peak reserved", "a CPU has no caching allocator"),
+        ("over eager", "this run is in mode eager (batched.eager, torch_cond.eager, fused.eager)"),
     )
 
 
 def test_a_pass_that_is_missing_is_missing_in_every_column() -> None:
-    assert reasons((with_memory(NONE),)) == (("not asked for", tuple(column.name for column in COLUMNS), ()),)
+    assert unknown((with_memory(NONE),)) == ((", ".join(column.name for column in COLUMNS), "not asked for"),)
 
 
 def test_a_cell_says_what_was_held_before() -> None:

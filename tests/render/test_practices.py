@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-
 import msgspec
 
+from kgprof.analysis.checklist import TITLES
+from kgprof.model import PracticeStatus
 from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
 from kgprof.render.html import LEVELS
@@ -23,9 +22,8 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
     shown = practices(profile, finding_list(profile, LIMITS).anchors, LIMITS)
 
     assert shown[0] == Practice(
-        status="fail",
+        status=PracticeStatus.FAIL,
         mark="\N{MULTIPLICATION X}",
-        word="fail",
         title="No value is read back in the step",
         evidence="11 places read 22 values a step",
         anchors=("KGP201-read000", "KGP305-copied"),
@@ -91,6 +89,4 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:
-    source = inspect.getsource(importlib.import_module("kgprof.analysis.checklist"))
-
-    assert [item for item in MEMORY_CONTRACT if f'"{item}",' not in source] == []
+    assert set(MEMORY_CONTRACT) <= set(TITLES)

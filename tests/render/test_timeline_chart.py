@@ -14,9 +14,10 @@ from kgprof.measures import kernels
 from kgprof.model import KernelBreakdown, Lane, LaneBlock, PassName, Profile, Skipped, StepTimeline
 from kgprof.reading import kineto
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.timeline_chart import Drawing, step_charts
+from kgprof.render.table import Fold
+from kgprof.render.timeline_chart import Lanes, step_folds
 from tests.render import profiles
-from tests.render.tables import texts
+from tests.render.tables import drawn, notes, tables, texts
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200" / "breaks" / "runs"
 LIMITS = LEVELS[0]
@@ -35,10 +36,9 @@ def profile_with(broken_down: KernelBreakdown, runs: int = 1) -> Profile:
     return msgspec.structs.replace(profile, runs=(run,) * runs, device="cuda")
 
 
-def drawing_of(broken_down: KernelBreakdown) -> Drawing:
-    (chart,) = step_charts(profile_with(broken_down).runs, LIMITS)
-    assert chart.drawing is not None
-    return chart.drawing
+def fold_of(broken_down: KernelBreakdown) -> Fold:
+    (fold,) = step_folds(profile_with(broken_down).runs, LIMITS)
+    return fold
 
 
 def timeline_of(*blocks: LaneBlock, content: str = "operators", owner: str = "thread 1") -> StepTimeline:
@@ -65,8 +65,10 @@ def test_a_drawing_by_hand() -> None:
         LaneBlock(name="aten::mm", kind="gemm", start_us=10.0, duration_us=25.0),
         LaneBlock(name="aten::add", kind="pointwise", start_us=60.0, duration_us=2.0, events=7),
     )
-    drawing = drawing_of(msgspec.structs.replace(h200(), timeline=timeline_of(*blocks)))
+    made = fold_of(msgspec.structs.replace(h200(), timeline=timeline_of(*blocks))).blocks
 
+    drawing = drawn(Lanes, made)
+    assert drawing is not None
     (row,) = drawing.rows
     assert (row.label, row.busy) == ("thread 1: operators", "0.0270 ms, 27.0 %")
     assert [(one.style, one.x, one.width, one.title) for one in row.rectangles] == [
@@ -74,15 +76,15 @@ def test_a_drawing_by_hand() -> None:
         ("k-pointwise", "60.000%", "2.000%", "7 together, 2.00 us from 60.0 us on; the longest: aten::add"),
     ]
     assert drawing.step_end == "80.000%"
-    assert drawing.notes == (
+    assert notes(made)[:5] == (
         "7 events shorter than 0.500 us are drawn as 1 block: neighbours pushed together, kind by kind, so that the "
-        "blocks of a kind are together as long as its events",
-        "The dashed line is the step's end on the host; beyond it the device finishes what the step launched",
-        "2 of the device's events were not launched by this step",
-        "3 device events that the step launched began later than is drawn",
-        "1 lane with 4.00 us in all left out",
+        "blocks of a kind are together as long as its events.",
+        "The dashed line is the step's end on the host; beyond it the device finishes what the step launched.",
+        "2 of the device's events were not launched by this step.",
+        "3 device events that the step launched began later than is drawn.",
+        "1 lane with 4.00 us in all left out.",
     )
-    assert texts(drawing.table) == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
+    assert texts(tables(made)[0]) == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
 
 
 def test_the_rectangles_of_a_real_step_add_up_to_what_stands_beside_them() -> None:
@@ -92,13 +94,13 @@ def test_the_rectangles_of_a_real_step_add_up_to_what_stands_beside_them() -> No
     page = Html().render(profile_with(broken_down))
 
     (svg,) = re.findall(r'<svg class="lanes".*?</svg>', page, re.DOTALL)
-    drawn = ET.fromstring(svg)
-    rectangles = [float(one.attrib["width"].rstrip("%")) for one in drawn.iter("rect")]
+    shown = ET.fromstring(svg)
+    rectangles = [float(one.attrib["width"].rstrip("%")) for one in shown.iter("rect")]
     busy_us = sum(lane.busy_us for lane in broken_down.timeline.lanes)
     # Each width is rounded to a thousandth of a per cent.
     rounding = 0.0005 * len(rectangles)
     assert sum(rectangles) == pytest.approx(100 * busy_us / broken_down.timeline.window_us, rel=1e-3, abs=rounding)
-    assert all(one.find("title") is not None for one in drawn.iter("rect"))
+    assert all(one.find("title") is not None for one in shown.iter("rect"))
     assert svg == re.findall(r'<svg class="lanes".*?</svg>', Html().render(profile_with(h200())), re.DOTALL)[0]
 
 
@@ -129,6 +131,6 @@ def test_more_runs_than_the_page_has_room_for_are_drawn_only_at_first_and_that_i
     page = Html().render(profile_with(h200(), runs=runs))
 
     assert len(page.encode()) <= MAX_BYTES
-    drawn = page.count('<svg class="lanes"')
-    assert 0 < drawn < runs
-    assert f"the timelines of {runs - drawn} runs" in page
+    shown = page.count('<svg class="lanes"')
+    assert 0 < shown < runs
+    assert f"the timelines of {runs - shown} runs" in page

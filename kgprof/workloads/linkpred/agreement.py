@@ -107,12 +107,9 @@ class Judge:
         """Why these arrays cannot be compared, or ''."""
         if sorted(arrays) != ["outcome", "steps"]:
             return f"the result holds {', '.join(sorted(arrays)) or 'nothing'}, expected outcome and steps"
-        wrong = [name for name, array in arrays.items() if array.shape != (self.replays.candidates,)]
-        if wrong:
-            return (
-                f"{wrong[0]} has shape {arrays[wrong[0]].shape}, the workload has {self.replays.candidates} candidates"
-            )
-        return ""
+        number = self.replays.candidates
+        wrong = [(name, array.shape) for name, array in arrays.items() if array.shape != (number,)]
+        return f"{wrong[0][0]} has shape {wrong[0][1]}, the workload has {number} candidates" if wrong else ""
 
     def _rows_to_replay(self, results: Mapping[m.RunKey, Result], baseline: Result) -> Rows:
         """The sample, some of each class, and what differs anywhere, the latter up to ``most_replays``."""

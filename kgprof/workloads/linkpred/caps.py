@@ -138,18 +138,16 @@ def _leftmost_free_goals(rules: tuple[Rule, ...], called: frozenset[int]) -> fro
     while pending:
         call = pending.pop()
         for rule in rules:
-            if rule.head[0] == call.predicate:
-                new = set(_calls(rule, call)) - seen
-                seen |= new
-                pending += new
+            if rule.head[0] != call.predicate:
+                continue
+            bound = {term for term, is_bound in zip(rule.head[1:], call[1:], strict=True) if is_bound}
+            for predicate, first, second in rule.body:
+                new = _Call(predicate, first > 0 or first in bound, second > 0 or second in bound)
+                bound |= {first, second}
+                if new not in seen:
+                    seen.add(new)
+                    pending.append(new)
     return called & {call.predicate for call in seen if not (call.first_bound or call.second_bound)}
-
-
-def _calls(rule: Rule, call: _Call) -> Iterable[_Call]:
-    bound = {term for term, is_bound in zip(rule.head[1:], call[1:], strict=True) if is_bound}
-    for predicate, first, second in rule.body:
-        yield _Call(predicate, first > 0 or first in bound, second > 0 or second in bound)
-        bound |= {first, second}
 
 
 def _variables(atoms: Iterable[Atom]) -> set[int]:

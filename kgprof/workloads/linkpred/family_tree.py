@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -219,26 +218,22 @@ def _uncles(person: Person) -> list[Person]:
     return [man for sibling in siblings for man in (sibling, sibling.spouse) if man and man.is_male]
 
 
-QUESTIONS: Mapping[str, Question] = MappingProxyType(
-    {
-        "father_line": Question(
-            percent=20, asked=lambda y: _line(y, male=True)[2:], easy=lambda y: _line(y, male=True)[:2]
-        ),
-        "mother_line": Question(
-            percent=20, asked=lambda y: _line(y, male=False)[2:], easy=lambda y: _line(y, male=False)[:2]
-        ),
-        "agnate": Question(percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings),
-        "enate": Question(percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings),
-        "parent_in_law": Question(percent=10, asked=lambda y: y.spouse.parents if y.spouse else ()),
-        "sibling_in_law": Question(percent=5, asked=lambda y: y.spouse.siblings if y.spouse else ()),
-        "cousin": Question(
-            percent=5, asked=lambda y: [c for p in y.parents for sibling in p.siblings for c in sibling.children]
-        ),
-        "great_grandparent": Question(percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]),
-        "great_uncle": Question(percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]),
-        "co_parent_in_law": Question(
-            percent=4, asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents]
-        ),
-        "ancestor": Question(percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents),
-    }
-)
+QUESTIONS: Mapping[str, Question] = {
+    "father_line": Question(
+        percent=20, asked=lambda y: _line(y, male=True)[2:], easy=lambda y: _line(y, male=True)[:2]
+    ),
+    "mother_line": Question(
+        percent=20, asked=lambda y: _line(y, male=False)[2:], easy=lambda y: _line(y, male=False)[:2]
+    ),
+    "agnate": Question(percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings),
+    "enate": Question(percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings),
+    "parent_in_law": Question(percent=10, asked=lambda y: y.spouse.parents if y.spouse else ()),
+    "sibling_in_law": Question(percent=5, asked=lambda y: y.spouse.siblings if y.spouse else ()),
+    "cousin": Question(percent=5, asked=lambda y: [c for p in y.parents for s in p.siblings for c in s.children]),
+    "great_grandparent": Question(percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]),
+    "great_uncle": Question(percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]),
+    "co_parent_in_law": Question(
+        percent=4, asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents]
+    ),
+    "ancestor": Question(percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents),
+}

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -92,18 +93,15 @@ def build(
     """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
     splits = {"train": list(train), "valid": list(valid), "test": list(test)}
     atoms = [atom for rule in rules for atom in rule.atoms]
-    predicates = sorted(
-        {relation for triples in splits.values() for _, relation, _ in triples} | {name for name, _, _ in atoms}
-    )
-    constants = sorted(
-        {text for triples in splits.values() for head, _, tail in triples for text in (head, tail)}
-        | {term.text for atom in atoms for term in atom[1:] if not term.is_variable}
-    )
+    triples = [triple for split in splits.values() for triple in split]
+    predicates = sorted({relation for _, relation, _ in triples} | {name for name, _, _ in atoms})
+    named = {term.text for atom in atoms for term in atom[1:] if not term.is_variable}
+    constants = sorted({text for head, _, tail in triples for text in (head, tail)} | named)
     predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
     constant_ids = {text: 1 + index for index, text in enumerate(constants)}
     rows: dict[str, Triples] = {}
-    for split, triples in splits.items():
-        ids = [(predicate_ids[relation], constant_ids[head], constant_ids[tail]) for head, relation, tail in triples]
+    for split, given in splits.items():
+        ids = [(predicate_ids[relation], constant_ids[head], constant_ids[tail]) for head, relation, tail in given]
         rows[split] = np.unique(np.array(ids, dtype=np.int64).reshape(-1, 3), axis=0)
     numbered = tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules)
     return KnowledgeGraph(
@@ -144,11 +142,8 @@ def load_directory(path: Path) -> KnowledgeGraph:
 
 def _read_rules(path: Path) -> list[RuleText]:
     if not path.exists():
-        raise InputError(
-            "no such file, and this version does not mine rules from the triples",
-            path=path,
-            hint="write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y).",
-        )
+        hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
+        raise InputError("no such file, and this version does not mine rules from the triples", path=path, hint=hint)
     lines = _data_lines(_text(path))
     if not lines:
         raise InputError("no rule in it; expected at least one", path=path)
@@ -158,9 +153,8 @@ def _read_rules(path: Path) -> list[RuleText]:
         rules: list[RuleText] = []
         for at.line, line in lines:
             if rule_format(line) is not form:
-                raise MalformedTextError(
-                    f"expected `{form.value}` as on line {lines[0][0]}; a file holds one form of rules, not both"
-                )
+                wanted = f"expected `{form.value}` as on line {lines[0][0]}"
+                raise MalformedTextError(f"{wanted}; a file holds one form of rules, not both")
             rules.append(parse_rule(line, form, index=len(rules)))
     return rules
 
@@ -209,19 +203,15 @@ _PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s()
 def _read_fact(line: str) -> Triple:
     """A Prolog fact: the common form by one regular expression, everything else (and every error) by the parser."""
     match = _PLAIN_FACT.fullmatch(line)
-    if match is None or not (match[2][0].isdigit() or match[2][0].islower()):
-        return parse_fact(line)
-    if not (match[3][0].isdigit() or match[3][0].islower()):
+    if match is None or not all(match[name][0].isdigit() or match[name][0].islower() for name in (2, 3)):
         return parse_fact(line)
     return match[2], match[1], match[3]
 
 
 def _read_columns(line: str) -> Triple:
     if line.startswith(COMMENT_MARKS):
-        raise MalformedTextError(
-            "a comment, or a triple? A comment holds no tab; a name that begins with % or # can be written in a file "
-            "of Prolog facts, quoted"
-        )
+        quote = "a name that begins with % or # can be written in a file of Prolog facts, quoted"
+        raise MalformedTextError(f"a comment, or a triple? A comment holds no tab; {quote}")
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != 3:
         raise MalformedTextError(f"found {len(columns)} column{'s' * (len(columns) > 1)}")
@@ -234,14 +224,10 @@ def _read_columns(line: str) -> Triple:
 _READ: dict[TripleForm, Callable[[str], Triple]] = {TripleForm.COLUMNS: _read_columns, TripleForm.PROLOG: _read_fact}
 
 
-class _Place:
-    line = 0
-
-
 @contextmanager
-def _located(path: Path) -> Iterator[_Place]:
+def _located(path: Path) -> Iterator[SimpleNamespace]:
     """Turns a MalformedTextError into an InputError that says where; the body keeps ``line`` up to date."""
-    place = _Place()
+    place = SimpleNamespace(line=0)
     try:
         yield place
     except MalformedTextError as error:

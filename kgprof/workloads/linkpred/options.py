@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -60,10 +59,8 @@ class LinkpredOptions:
         if not self.children_width:
             object.__setattr__(self, "children_width", self.max_children)
         if self.children_width < self.max_children:
-            raise UsageError(
-                f"--children-width {self.children_width} is below --max-children {self.max_children}",
-                hint="the width is padding around the children; --max-children is the cap",
-            )
+            below = f"--children-width {self.children_width} is below --max-children {self.max_children}"
+            raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
             raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
@@ -97,44 +94,38 @@ _UNSET = {
     "near_tie_threshold": "none (float64)",
 }
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "small": MappingProxyType({}),
-        "seed": MappingProxyType(
-            {
-                "embedding": 250,
-                "hidden": 256,
-                "layers": 8,
-                "dtype": "float32",
-                "max_children": 120,
-                "max_atoms": 6,
-                "depth": 20,
-                "batch_size": 256,
-            }
-        ),
-    }
-)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "small": {},
+    "seed": {
+        "embedding": 250,
+        "hidden": 256,
+        "layers": 8,
+        "dtype": "float32",
+        "max_children": 120,
+        "max_atoms": 6,
+        "depth": 20,
+        "batch_size": 256,
+    },
+}
 
 # What a graph from outside starts from; the family tree's own caps would drop much of its search.
-DIRECTORY_CAPS: Mapping[str, int] = MappingProxyType({"max_atoms": 6, "max_children": 32})
+DIRECTORY_CAPS: Mapping[str, int] = {"max_atoms": 6, "max_children": 32}
 
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
-LATER: Mapping[str, str] = MappingProxyType(
-    {
-        "--layout": "result layouts come with the strategy `recycled`",
-        "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
-        "--checkpoint": "an evaluation runs from start to end in one process",
-        "--resume": "an evaluation runs from start to end in one process",
-        "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
-        "--mine-rules": "write the rules into rules.txt of the --data directory",
-        "--tensordict": "the state lives in plain tensors",
-    }
-)
+LATER: Mapping[str, str] = {
+    "--layout": "result layouts come with the strategy `recycled`",
+    "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
+    "--checkpoint": "an evaluation runs from start to end in one process",
+    "--resume": "an evaluation runs from start to end in one process",
+    "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
+    "--mine-rules": "write the rules into rules.txt of the --data directory",
+    "--tensordict": "the state lives in plain tensors",
+}
 
 
 def parse(args: Sequence[str]) -> LinkpredOptions:
     """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
-    if asks_for_help(args):
+    if "--help" in args or "-h" in args:
         raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
@@ -150,10 +141,6 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
     return _options(given)
-
-
-def asks_for_help(args: Sequence[str]) -> bool:
-    return "--help" in args or "-h" in args
 
 
 def help_text() -> str:
@@ -191,15 +178,11 @@ def _family_tree_size(dataset: str) -> int:
     """The size in ``family-tree[:size]``. Raises UsageError for any other dataset."""
     name, colon, size = dataset.partition(":")
     if name in WITHOUT_RULES:
-        raise UsageError(
-            f"dataset {name!r} comes without rules, and rule mining is not in this version",
-            hint="use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt",
-        )
+        hint = "use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt"
+        raise UsageError(f"dataset {name!r} comes without rules, and rule mining is not in this version", hint=hint)
     if name != FAMILY_TREE:
-        raise UsageError(
-            unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)),
-            hint=f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own",
-        )
+        hint = f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own"
+        raise UsageError(unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)), hint=hint)
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
@@ -213,19 +196,13 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     return f"no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def _positive(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
+def _number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    """From 1 on, or ALL where the option takes it."""
+    if value is None or (value == ALL and ALL in str(parameter.metavar)):
+        return value
     if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1):
         raise click.BadParameter(f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter)
     return int(value)
-
-
-def _count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
-    return ALL if value == ALL else _positive(context, parameter, value)
-
-
-_CALLBACKS = {"N": _positive, "N|all": _count}
 
 
 def _option(name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str) -> click.Option:
@@ -240,7 +217,7 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
         type=kind,
         default=None,
         metavar=metavar,
-        callback=_CALLBACKS.get(metavar),
+        callback=_number if metavar in ("N", f"N|{ALL}") else None,
         help=f"{meaning}  [{default}]",
     )
 

@@ -154,9 +154,7 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
     except Exception as error:  # torch.load raises whatever the bytes provoke
         reason = str(error).partition("\n")[0]
         raise InputError(f"not a file that torch.load(weights_only=True) reads: {reason}", path=path) from error
-    expected = policy.state_dict()
-    problem = _mismatch(weights, expected)
-    if problem:
+    if problem := _mismatch(weights, policy.state_dict()):
         hint = "the weights must fit the data set and the options --embedding, --hidden, --layers and --max-atoms"
         raise InputError(problem, path=path, hint=hint)
     policy.load_state_dict(weights)

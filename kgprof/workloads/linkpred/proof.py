@@ -79,7 +79,10 @@ class Prover:
         """The children of ``state`` while ``own`` is being proved, and what the caps dropped."""
         if not state:
             return (FALSE_STATE,), Dropped()
-        goal, rest = self._select(state)
+        selected = 0
+        if self.selection is Selection.MOST_BOUND:
+            selected = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
+        goal, rest = state[selected], state[:selected] + state[selected + 1 :]
         first, second = (term if self._is_constant(term) else ANY for term in goal[1:])
         facts = self.facts.get((goal[0], first, second), [])
         rules = self.rules.get(goal[0], [])
@@ -93,7 +96,12 @@ class Prover:
             if resolvent is not None
         ]
         short = [atoms for atoms in pruned if len(atoms) <= self.caps.atoms]
-        children = self._distinct(short, state)
+        different = dict.fromkeys(self._canonical(atoms) for atoms in short)
+        if () in different:
+            children: tuple[State, ...] = (TRUE_STATE,)
+        else:
+            different.pop(state, None)
+            children = tuple(different) or (FALSE_STATE,)
         dropped = Dropped(
             atoms=len(pruned) - len(short),
             children=max(0, len(children) - self.caps.children),
@@ -118,12 +126,6 @@ class Prover:
             outcome = FAILED if path[-1] == FALSE_STATE else TRUNCATED
         return Proof(outcome=outcome, steps=len(path) - 1, dropped=dropped, path=tuple(path))
 
-    def _select(self, state: State) -> tuple[Atom, State]:
-        index = 0
-        if self.selection is Selection.MOST_BOUND:
-            index = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
-        return state[index], state[:index] + state[index + 1 :]
-
     def _resolve(self, goal: Atom, head: Atom, body: Iterable[Atom], rest: State) -> State | None:
         """``body`` and ``rest`` under the unifier of ``goal`` and ``head``; None where there is none."""
         unifier: dict[int, int] = {}
@@ -138,14 +140,6 @@ class Prover:
             if left != right:
                 unifier.update({left: right} if self._is_constant(right) else {right: left})
         return tuple((predicate, value(first), value(second)) for predicate, first, second in (*body, *rest))
-
-    def _distinct(self, resolvents: Iterable[State], parent: State) -> tuple[State, ...]:
-        """Canonical children in order, without repeats and without ``parent``; TRUE alone, or FALSE, where due."""
-        children = dict.fromkeys(self._canonical(atoms) for atoms in resolvents)
-        if () in children:
-            return (TRUE_STATE,)
-        children.pop(parent, None)
-        return tuple(children) or (FALSE_STATE,)
 
     def _canonical(self, atoms: State) -> State:
         names: dict[int, int] = {}

@@ -59,16 +59,12 @@ def _places(scores: Floats, slots: Places) -> tuple[Places, Places]:
     return first, last
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sums:
-    """What a rule for ties makes of the places: sums over the queries, to be divided once."""
-
-    reciprocal_sum: float
-    hit_sums: tuple[float, ...]
+# What a rule for ties makes of the places: sums over the queries, of 1/rank and of the hits at each of HITS_AT.
+_Sums = tuple[float, tuple[float, ...]]
 
 
 def _at_rank(ranks: Floats) -> _Sums:
-    return _Sums(reciprocal_sum=float((1.0 / ranks).sum()), hit_sums=tuple(float((ranks <= k).sum()) for k in HITS_AT))
+    return float((1.0 / ranks).sum()), tuple(float((ranks <= k).sum()) for k in HITS_AT)
 
 
 def _expected(first: Places, last: Places) -> _Sums:
@@ -77,7 +73,7 @@ def _expected(first: Places, last: Places) -> _Sums:
     # Summed place by place: a difference of two harmonic numbers would lose the digits that they share.
     means = [reciprocals[low - 1 : high].mean() for low, high in zip(first, last, strict=True)]
     hits = (np.clip(k - first + 1, 0, places) / places for k in HITS_AT)
-    return _Sums(reciprocal_sum=float(np.sum(means)), hit_sums=tuple(float(share.sum()) for share in hits))
+    return float(np.sum(means)), tuple(float(share.sum()) for share in hits)
 
 
 TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
@@ -89,13 +85,13 @@ TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
 
 
 def _metrics(side: str, ties: str, first: Places, last: Places) -> RankMetrics:
-    sums = TIES[ties](first, last)
-    hits_at_1, hits_at_3, hits_at_10 = (hits / len(first) for hits in sums.hit_sums)
+    reciprocal_sum, hit_sums = TIES[ties](first, last)
+    hits_at_1, hits_at_3, hits_at_10 = (hits / len(first) for hits in hit_sums)
     return RankMetrics(
         side=side,
         ties=ties,
         queries=len(first),
-        mrr=sums.reciprocal_sum / len(first),
+        mrr=reciprocal_sum / len(first),
         hits_at_1=hits_at_1,
         hits_at_3=hits_at_3,
         hits_at_10=hits_at_10,

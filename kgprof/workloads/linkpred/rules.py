@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
+T = TypeVar("T")
 Atom = tuple[int, int, int]  # (predicate, first argument, second argument)
 
 PAD = 0
@@ -123,9 +125,8 @@ def parse_fact(line: str) -> tuple[str, str, str]:
     atoms.expect_nothing()
     for term in (first, second):
         if term.is_variable:
-            raise MalformedTextError(
-                f"{term.text!r} is a Prolog variable, a fact needs constants; quote it: '{term.text}'"
-            )
+            hint = f"a fact needs constants; quote it: '{term.text}'"
+            raise MalformedTextError(f"{term.text!r} is a Prolog variable, {hint}")
     return first.text, name, second.text
 
 
@@ -137,29 +138,24 @@ def quoted(text: str) -> str:
 
 
 def _parse_arrow(line: str) -> RuleText:
-    name, weight, clause = _split_prefix(line)
-    reader = _AtomReader(clause, lambda word: _ARROW_VARIABLE.fullmatch(word) is not None)
-    if reader.at("arrow"):
-        raise MalformedTextError("a rule without a body; expected `name:weight:p(x,z), q(z,y) -> h(x,y)`")
-    body = reader.atoms()
-    reader.expect("arrow", "`->` after the body")
-    head = reader.atom()
-    reader.expect_nothing()
-    return RuleText(name=name, weight=weight, head=head, body=body)
-
-
-def _split_prefix(line: str) -> tuple[str, float, str]:
-    parts = line.split(":", 2)
-    if len(parts) < 3 or not parts[0].strip():
+    parts = [part.strip() for part in line.split(":", 2)]
+    if len(parts) < 3 or not parts[0]:
         raise MalformedTextError(f"expected `{RuleFormat.ARROW.value}`, a name and a weight before the body")
-    name, number, clause = (part.strip() for part in parts)
+    name, number, clause = parts
     try:
         weight = float(number)
     except ValueError:
         raise MalformedTextError(f"expected a number as the rule's weight, found {number!r}") from None
     if not math.isfinite(weight) or weight < 0:
         raise MalformedTextError(f"expected a finite weight that is not negative, found {number!r}")
-    return name, weight, clause
+    reader = _AtomReader(clause, lambda word: _ARROW_VARIABLE.fullmatch(word) is not None)
+    if reader.at("arrow"):
+        raise MalformedTextError("a rule without a body; expected `name:weight:p(x,z), q(z,y) -> h(x,y)`")
+    body = reader.listed(reader.atom)
+    reader.expect("arrow", "`->` after the body")
+    head = reader.atom()
+    reader.expect_nothing()
+    return RuleText(name=name, weight=weight, head=head, body=body)
 
 
 def _parse_prolog(line: str, name: str) -> RuleText:
@@ -168,7 +164,7 @@ def _parse_prolog(line: str, name: str) -> RuleText:
     reader.expect("neck", "`:-` after the head")
     if reader.at("end"):
         raise MalformedTextError("a rule without a body; expected `h(X,Y) :- p(X,Z), q(Z,Y).`")
-    body = reader.atoms()
+    body = reader.listed(reader.atom)
     reader.expect("end", "`.` after the body")
     reader.expect_nothing()
     return RuleText(name=name, weight=1.0, head=head, body=body)
@@ -206,55 +202,51 @@ class _AtomReader:
 
     def __init__(self, text: str, is_variable: Callable[[str], bool]) -> None:
         self._is_variable = is_variable
-        self._tokens = list(_tokens(text))
+        self._tokens = [*_tokens(text), _END_OF_LINE]
         self._next = 0
         self._anonymous = 0
 
-    def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._next] if self._next < len(self._tokens) else _END_OF_LINE
-
     def at(self, kind: str, text: str | None = None) -> bool:
-        found_kind, found = self._peek()
+        found_kind, found = self._tokens[self._next]
         return found_kind == kind and (text is None or found == text)
 
     def expect(self, kind: str, meaning: str, text: str | None = None) -> str:
+        found = self._tokens[self._next][1]
         if not self.at(kind, text):
-            raise MalformedTextError(f"expected {meaning}, found {self._peek()[1]!r}")
+            raise MalformedTextError(f"expected {meaning}, found {found!r}")
         self._next += 1
-        return self._tokens[self._next - 1][1]
+        return found
 
     def expect_nothing(self) -> None:
-        if self._next < len(self._tokens):
-            raise MalformedTextError(f"expected one clause on a line, found {self._peek()[1]!r} after its end")
+        kind, found = self._tokens[self._next]
+        if (kind, found) != _END_OF_LINE:
+            raise MalformedTextError(f"expected one clause on a line, found {found!r} after its end")
 
-    def atoms(self) -> tuple[AtomText, ...]:
-        found = [self.atom()]
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """One or more of what ``read`` reads, with commas between them."""
+        found = [read()]
         while self.at("mark", ","):
             self._next += 1
-            found.append(self.atom())
+            found.append(read())
         return tuple(found)
 
     def atom(self) -> AtomText:
         name = self._name("a predicate")
         self.expect("mark", f"`(` after {name!r}", "(")
-        terms = [self._term()]
-        while self.at("mark", ","):
-            self._next += 1
-            terms.append(self._term())
+        terms = self.listed(self._term)
         self.expect("mark", f"`)` after the arguments of {name!r}", ")")
         if len(terms) != ARITY:
             raise MalformedTextError(f"expected two arguments of {name!r}, found {len(terms)}")
         return name, terms[0], terms[1]
 
     def _term(self) -> Term:
-        is_word = self.at("word")
+        is_variable = self.at("word")  # a quoted one is a constant
         text = self._name("an argument")
-        if not is_word or not self._is_variable(text):
-            return Term(text, False)
-        if text == "_":
+        is_variable = is_variable and self._is_variable(text)
+        if is_variable and text == "_":
             self._anonymous += 1
-            return Term(f"_ {self._anonymous}", True)  # the space keeps it apart from any written name
-        return Term(text, True)
+            text = f"_ {self._anonymous}"  # the space keeps it apart from any written name
+        return Term(text, is_variable)
 
     def _name(self, meaning: str) -> str:
         if self.at("quoted"):

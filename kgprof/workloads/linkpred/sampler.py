@@ -56,10 +56,10 @@ def sample(graph: KnowledgeGraph, *, queries: int | None, corruptions: int | Non
     width = int(available.max()) if corruptions is None else corruptions
     counts = np.minimum(available, width)
     if counts.size * (1 + width) > MOST_SLOTS:
-        raise UsageError(
-            f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once",
-            hint="lower --queries or --corruptions; chunks are not in this version",
+        wanted = (
+            f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
         )
+        raise UsageError(wanted, hint="lower --queries or --corruptions; chunks are not in this version")
     # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
     filled = np.arange(1 + width) <= counts[:, :, None]
     slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)

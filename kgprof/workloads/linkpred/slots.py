@@ -89,15 +89,7 @@ class Carried(NamedTuple):
 
 
 # The buffers' names, in the order of Carried.tensors.
-BUFFERS = (
-    *Slots._fields,
-    "head",
-    *Tally._fields,
-    "done",
-    "child_states",
-    "child_number",
-    "child_dropped",
-)
+BUFFERS = (*Slots._fields, "head", *Tally._fields, "done", "child_states", "child_number", "child_dropped")
 
 
 class Stepped(NamedTuple):

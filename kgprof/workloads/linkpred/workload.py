@@ -82,10 +82,8 @@ class LinkPrediction:
         """Raises UsageError for a strategy or mode that is not there, InputError for weights that do not fit."""
         strategy = by_name(run.strategy)
         if run.mode not in strategy.modes:
-            raise UsageError(
-                f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
-                hint=f"it runs in: {', '.join(strategy.modes)}",
-            )
+            hint = f"it runs in: {', '.join(strategy.modes)}"
+            raise UsageError(f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint)
         # Process-wide, like the option it stands for; each run has a process of its own.
         torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
         if issubclass(strategy, SlotStrategy):

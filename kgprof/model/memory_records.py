@@ -1,8 +1,8 @@
-"""What the tensor probe of the MEMORY pass wrote down about addresses, aliases and versions, before anyone has made
-sense of it.
+"""What the probes of the MEMORY pass wrote down of syncs, addresses, aliases and versions, before it is interpreted.
 
-``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first. The size is
-bounded by graphs x tensors x distinct states, never by calls: see the constants of ``record/tensor_probe.py``.
+``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first. The size of
+TensorRecords is bounded by graphs x tensors x distinct states, never by calls: see the constants of
+``record/tensor_probe.py``.
 
 What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves no trace in a
 tensor's version, and an inference tensor has none. ``unobservable`` says so where it is known.
@@ -10,8 +10,41 @@ tensor's version, and an inference tensor has none. ``unobservable`` says so whe
 
 from __future__ import annotations
 
+import msgspec
+
 from kgprof.model.structs import Model
-from kgprof.model.sync_records import Frame
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One Python frame above a read, torch's own left out."""
+
+    file: str
+    line: int
+    function: str
+    first_line: int = 0  # of the code object
+
+
+class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One place from which something read a tensor's value on the host or waited for the device, as a source saw it."""
+
+    source: str  # "dispatch", "sync-debug", "python-call", "captured graph"
+    op: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize", ...
+    device: str  # of the tensor that was read: "cpu", "cuda"; of the process, where there is none
+    frames: tuple[Frame, ...]  # of the project, innermost first
+    calls: dict[int, int]  # call -> how often in it
+    compile_id: str = ""  # of the compiled graph that was running, empty outside
+    operator: str = ""  # in it: what Dynamo captured that reads, "item", "cond", "getitem"
+    instruction: str = ""  # of the innermost frame: Python's name for what it was doing, "CALL", "POP_JUMP_IF_FALSE"
+    expression: str = ""  # and the source of it
+    waited_us: dict[int, float] = {}  # call -> microseconds that the host spent in it; CUDA only
+    text: str = ""  # torch's own words (sync-debug)
+
+
+class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="syncs"):
+    """All of one MEMORY pass."""
+
+    records: tuple[SyncRecord, ...] = ()
+    left_out: int = 0
 
 
 class Memory(Model, frozen=True, kw_only=True):
@@ -69,13 +102,10 @@ class InPlace(Model, frozen=True, kw_only=True):
 
 
 class Overlap(Model, frozen=True, kw_only=True):
-    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say.
+    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say."""
 
-    ``left`` and ``right`` are "input 0", "output 1".
-    """
-
-    left: str
-    right: str
+    left: str  # "input 0"
+    right: str  # "output 1"
     same_object: bool
     left_memory: Memory
     right_memory: Memory

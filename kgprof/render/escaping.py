@@ -15,14 +15,14 @@ def visible(text: str, *, keep: str = "") -> str:
     """The text with every invisible character as its escape, except those in ``keep`` (a log keeps its line ends)."""
     if text.isprintable():  # true of none of _INVISIBLE
         return text
-    return _NOT_PLAIN.sub(lambda found: _spelt(found[0], keep), text)
 
+    def spelt(found: re.Match[str]) -> str:
+        character, code = found[0], ord(found[0])
+        if character in keep or unicodedata.category(character) not in _INVISIBLE:
+            return character
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
-def _spelt(character: str, keep: str) -> str:
-    if character in keep or unicodedata.category(character) not in _INVISIBLE:
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return _NOT_PLAIN.sub(spelt, text)
 
 
 def one_line(text: str, limit: int) -> str:

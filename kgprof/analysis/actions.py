@@ -1,0 +1,73 @@
+"""What to do next: at most three fixes for the run that a reader would choose, those first that could save most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kgprof import model as m
+from kgprof.collectors import device_idle, rule_of, weight
+from kgprof.reading.evidence import Evidence
+
+MOST = 3
+WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
+# A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the report anyway.
+NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
+
+
+def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]) -> tuple[m.Action, ...]:
+    """Those with a bound by its size, then errors and warnings without one in the order of the report."""
+    run = _chosen(runs)
+    if run is None:
+        return ()
+    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(run.key)
+    step_us = run.step.median if isinstance(run.step, m.Spread) else None
+    found = list(_found(run, findings, idle_us, step_us))
+    bounded = [action for action in found if isinstance(action.saves, m.Saving)]
+    bounded.sort(key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0)
+    return (*bounded, *(action for action in found if isinstance(action.saves, m.Skipped)))[:MOST]
+
+
+def _chosen(runs: Sequence[m.RunReport]) -> m.RunReport | None:
+    """The fastest of those whose results may be believed; without times, the first."""
+    sound = [run for run in runs if not run.results_differ and run.exit.outcome == m.Outcome.OK]
+    timed = [(run.step.median, index) for index, run in enumerate(sound) if isinstance(run.step, m.Spread)]
+    return sound[min(timed)[1]] if timed else next(iter(sound), None)
+
+
+def _found(
+    run: m.RunReport, findings: Sequence[m.Finding], idle_us: float | None, step_us: float | None
+) -> Iterator[m.Action]:
+    for finding in sorted(findings, key=weight):
+        rule = rule_of(finding)
+        if finding.run not in (run.key, None) or finding.accepted or rule.topic in NOT_ABOUT_SPEED:
+            continue
+        saves = _bound(finding, rule, idle_us)
+        if isinstance(saves, m.Skipped):
+            if finding.level is m.Level.NOTE:
+                continue
+        elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
+            continue
+        yield m.Action(
+            run=run.key,
+            rule=rule.id,
+            finding=finding.fingerprint,
+            text=finding.message,
+            location=finding.location,
+            fix=finding.fix,
+            saves=saves,
+            share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
+        )
+
+
+def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving | m.Skipped:
+    """The finding's own; a sync is worth at most the idle time that it leaves behind it."""
+    cost = finding.cost
+    if isinstance(finding.saves, m.Saving) or rule.topic is not m.Topic.SYNCS or isinstance(cost, m.Skipped):
+        return finding.saves
+    if idle_us is None or cost.unit != "us/step":
+        return finding.saves
+    return m.Saving(
+        us_per_step=min(cost.value, idle_us),
+        how="the time that the CPU waited here, at most the step's GPU idle time",
+        measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
+    )

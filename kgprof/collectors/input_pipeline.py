@@ -1,0 +1,152 @@
+"""Whether the GPU waits for its input: for the DataLoader, and for copies out of memory that is not pinned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import traced_steps
+from kgprof.reading import launches
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.timeline import NOBODY
+from kgprof.wording import plural
+
+WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
+_LOADER = "enumerate(DataLoader)#"
+_WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
+_PAGEABLE = re.compile(r"Memcpy HtoD \(Pageable")
+_COPIES = ("aten::copy_", "aten::_to_copy")
+
+SLOW_DATA_LOADER = m.Rule(
+    id="KGP607",
+    name="gpu-waits-for-data",
+    level=m.Level.WARNING,
+    summary="The GPU is idle while the step waits for the next batch of its DataLoader.",
+    why=(
+        "next() on the loader's iterator stands in the step, and the GPU has nothing to do meanwhile. Only the part of "
+        "that time in which the GPU was idle counts: a loader that is slow while the GPU still works costs nothing."
+    ),
+    example="A DataLoader with num_workers=0 whose dataset decodes images.",
+    remedy=(
+        "Load in worker processes (num_workers), keep them (persistent_workers=True), and prefetch; move decoding and "
+        "augmentation to the GPU, or prepare the data once and keep it."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.HOST,),
+    judged_from_times=True,
+    symptom_of=(),
+)
+PAGEABLE_COPY = m.Rule(
+    id="KGP608",
+    name="copy-from-pageable-memory",
+    level=m.Level.WARNING,
+    summary="Tensors are copied to the GPU from memory that is not pinned, so the CPU waits for each copy.",
+    why=(
+        "The driver can read pinned memory by itself. Pageable memory goes through a staging buffer, at about half the "
+        "rate, and .to(device) returns only when the copy is done, even with non_blocking=True."
+    ),
+    example="for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches.",
+    remedy="DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then .to(device, non_blocking=True).",
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
+    judged_from_times=True,
+    symptom_of=(),
+)
+RULES = (SLOW_DATA_LOADER, PAGEABLE_COPY)
+
+
+class InputWait(m.Model, frozen=True, kw_only=True):
+    """What one run's GPU lost to its input."""
+
+    run: m.RunKey
+    rule: str
+    idle_us: float  # a step; the GPU's, inside the loader or the copying call
+    copy_us: float  # a step; device time of the copies
+    step_us: float
+    count: int  # batches, or copies, in all traced steps
+    steps: int
+    workers: bool  # of a loader: it has worker processes
+    measured_in: tuple[m.PassName, ...]
+
+    @property
+    def lost_us(self) -> float:
+        return self.idle_us + self.copy_us
+
+
+def collect(evidence: Evidence) -> tuple[InputWait, ...]:
+    """Of the runs on a GPU whose TRACE can be read."""
+    if evidence.device != "cuda":
+        return ()
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[InputWait]:
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return
+    columns, number = traced.columns, len(traced.steps)
+    loading = np.flatnonzero(columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op"))
+    if len(loading):
+        without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
+        yield InputWait(
+            run=run.key,
+            rule=SLOW_DATA_LOADER.id,
+            idle_us=traced.idle_us(loading),
+            copy_us=0.0,
+            step_us=traced.step_us,
+            count=len(loading),
+            steps=number,
+            workers=not without,
+            measured_in=traced.measured_in,
+        )
+    pageable = traced.matching(_PAGEABLE)
+    if pageable.any():
+        calls = traced.work.calls[pageable & (traced.work.calls != NOBODY)]
+        operators = launches.innermost(columns, columns.named(*_COPIES) & columns.of_category("cpu_op"), calls)
+        yield InputWait(
+            run=run.key,
+            rule=PAGEABLE_COPY.id,
+            idle_us=traced.idle_us(np.unique(operators[operators != NOBODY])),
+            copy_us=traced.device_us(pageable),
+            step_us=traced.step_us,
+            count=int(pageable.sum()),
+            steps=number,
+            workers=False,
+            measured_in=traced.measured_in,
+        )
+
+
+def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
+    return tuple(_finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.step_us)
+
+
+def _finding(event: InputWait) -> m.Finding:
+    share, steps = f"{100 * event.lost_us / event.step_us:.0f} % of the step", plural(event.steps, "step")
+    if event.rule == SLOW_DATA_LOADER.id:
+        level, fix = SLOW_DATA_LOADER.level, "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
+        message = f"the GPU waits for the DataLoader: {share}, {plural(event.count, 'batch', 'batches')} in {steps}"
+        what, how = "the GPU was idle while the next batch was loaded", "GPU idle time while the next batch was loaded"
+        if event.workers:
+            fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
+    else:
+        level, fix = PAGEABLE_COPY.level, 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
+        message = f"copies to the GPU from pageable memory: {share}, {plural(event.count, 'copy', 'copies')} in {steps}"
+        what, how = "copying, and GPU idle meanwhile", "the copies' time and GPU idle time inside the calls that copy"
+    return m.Finding(
+        rule=event.rule,
+        level=level,
+        message=message,
+        run=event.run,
+        fingerprint=fingerprint(event.rule, event.run),
+        cost=m.FindingCost(
+            value=event.lost_us, unit="us/step", what=what, measured_in=event.measured_in, samples=event.steps
+        ),
+        saves=m.Saving(us_per_step=event.lost_us, how=how, measured_in=event.measured_in),
+        fix=fix,
+    )

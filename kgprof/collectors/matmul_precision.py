@@ -1,0 +1,198 @@
+"""Whether matmuls and attention run on the tensor cores that the card has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import traced_steps
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import plural
+
+WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
+FIRST_WITH_TF32 = (8, 0)  # compute capability
+# cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and "tf32" are on them.
+_ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
+_COMPLEX = re.compile("cf32")
+_ON_TENSOR_CORES_AS_TF32 = re.compile(r"tf32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)")
+_IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w+?_[th]s[th]|nvjet_\w+?_hsh", re.IGNORECASE)
+_MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
+
+FLOAT32_ON_CUDA_CORES = m.Rule(
+    id="KGP604",
+    name="float32-without-tensor-cores",
+    level=m.Level.WARNING,
+    summary="Float32 matmuls run on CUDA cores, although the GPU has tensor cores for TF32.",
+    why=(
+        "torch multiplies float32 matrices exactly unless it is told otherwise. From compute capability 8.0 on, TF32 "
+        "keeps float32's range, rounds the inputs to 10 bits of mantissa and is several times as fast (8 times on "
+        "an H100). The rule looks at the kernels' names (simt_sgemm, ffma). A Triton template's name does not say "
+        "which of the two it uses, so max-autotune's own matmuls are not counted."
+    ),
+    example="A transformer trained in float32 without torch.set_float32_matmul_precision.",
+    remedy=(
+        "torch.set_float32_matmul_precision('high') before the first compile, or bfloat16 under torch.autocast. Check "
+        "the results: both change the last digits."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.KERNEL,),
+    judged_from_times=True,
+    symptom_of=(),
+)
+MATH_ATTENTION = m.Rule(
+    id="KGP605",
+    name="attention-in-math-backend",
+    level=m.Level.WARNING,
+    summary="scaled_dot_product_attention runs as separate matmuls and a softmax, not as one fused kernel.",
+    why=(
+        "The math backend writes the whole matrix of scores to memory, and multiplies in float32 even where the inputs "
+        "are float16. torch takes it when no fused backend accepts the call: an explicit mask with a gradient, a head "
+        "dimension or dtype that none supports, or a sdpa_kernel context that allows nothing else. Attention written "
+        "out by hand is not recognised."
+    ),
+    example="F.scaled_dot_product_attention under sdpa_kernel(SDPBackend.MATH).",
+    remedy=(
+        "Ask torch why: torch.backends.cuda.can_use_flash_attention(params, debug=True). Use float16 or bfloat16, "
+        "is_causal=True in place of a mask, and a head dimension that is a multiple of 8."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.KERNEL,),
+    judged_from_times=True,
+    symptom_of=(),
+)
+NO_AUTOCAST = m.Rule(
+    id="KGP606",
+    name="no-half-precision",
+    level=m.Level.NOTE,
+    summary="All matmuls run in float32 or TF32; the GPU multiplies bfloat16 at a higher rate.",
+    why=(
+        "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. Whether a model can stand "
+        "it is for its owner to say, so this is a note."
+    ),
+    example="A training loop with TF32 on and without torch.autocast.",
+    remedy="Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16); check the results.",
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.KERNEL,),
+    judged_from_times=True,
+    symptom_of=(),
+)
+RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)
+
+
+class SlowProducts(m.Model, frozen=True, kw_only=True):
+    """Device time of one run's matmuls, or of its attention's forward pass, that could run on faster units."""
+
+    run: m.RunKey
+    rule: str
+    device_us: float  # a step
+    step_us: float
+    launches: int  # in all traced steps
+    steps: int
+    largest: str  # the kernel that took most of it
+    rate: float | None  # how many times as fast the card was measured to multiply otherwise; None: not measured
+    backward: bool  # of attention: more of its work runs in the backward pass, which is not told apart
+    measured_in: tuple[m.PassName, ...]
+
+
+def collect(evidence: Evidence) -> tuple[SlowProducts, ...]:
+    """Of the runs whose step is bound by a GPU that has tensor cores for TF32."""
+    if evidence.device != "cuda":
+        return ()
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped) or not traced.is_gpu_bound or run.compute_capability < FIRST_WITH_TF32:
+        return
+    columns, ceilings = traced.columns, run.whole.recording.ceilings
+    math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
+    simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math
+    kinds = [(FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")), (MATH_ATTENTION, math, None)]
+    if not traced.matching(_IN_HALF).any():
+        kinds.append((NO_AUTOCAST, traced.matching(_ON_TENSOR_CORES_AS_TF32), _ratio(ceilings, "bfloat16", "tf32")))
+    for rule, which, rate in kinds:
+        events = traced.work.events[which]
+        if not len(events):
+            continue
+        totals = np.bincount(columns.name[events], columns.duration_ns[events])
+        yield SlowProducts(
+            run=run.key,
+            rule=rule.id,
+            device_us=traced.device_us(which),
+            step_us=traced.step_us,
+            launches=len(events),
+            steps=len(traced.steps),
+            largest=columns.names[int(np.argmax(totals))],
+            rate=rate,
+            backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
+            measured_in=traced.measured_in,
+        )
+
+
+def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | None:
+    """Of the measured rates of a matmul in two types."""
+    if isinstance(ceilings, m.Skipped):
+        return None
+    rates = {one.dtype: float(np.median(one.per_s)) for one in ceilings.measured if one.operation == m.MATMUL}
+    return rates[fast] / rates[slow] if fast in rates and rates.get(slow) else None
+
+
+_TEXTS = {
+    FLOAT32_ON_CUDA_CORES.id: "float32 matmuls run without tensor cores",
+    MATH_ATTENTION.id: "scaled_dot_product_attention runs in the math backend",
+    NO_AUTOCAST.id: "all matmuls run in TF32, none in bfloat16 or float16",
+}
+_FIXES = {
+    FLOAT32_ON_CUDA_CORES.id: 'torch.set_float32_matmul_precision("high")',
+    MATH_ATTENTION.id: "torch.backends.cuda.can_use_flash_attention(params, debug=True)",
+    NO_AUTOCAST.id: 'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+}
+_BY_ID = {rule.id: rule for rule in RULES}
+
+
+def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
+    return tuple(_finding(event) for event in events if event.device_us >= WORTH_SHARE * event.step_us)
+
+
+def _finding(event: SlowProducts) -> m.Finding:
+    share = 100 * event.device_us / event.step_us
+    kernels = f"{plural(event.launches, 'kernel')} in {plural(event.steps, 'step')}, {share:.0f} % of the step"
+    return m.Finding(
+        rule=event.rule,
+        level=_BY_ID[event.rule].level,
+        message=f"{_TEXTS[event.rule]}: {kernels}",
+        run=event.run,
+        fingerprint=fingerprint(event.rule, event.run),
+        detail=f"the largest: {event.largest}",
+        cost=m.FindingCost(
+            value=event.device_us,
+            unit="us/step",
+            what="GPU time of these kernels",
+            measured_in=(m.PassName.TRACE,),
+            samples=event.steps,
+        ),
+        saves=_saving(event),
+        fix=_FIXES[event.rule],
+    )
+
+
+def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
+    if event.backward:
+        return m.Skipped(reason="the attention's part of the backward pass is not told apart")
+    if event.rate is None:
+        return m.Saving(
+            us_per_step=event.device_us, how="all of these kernels' GPU time", measured_in=event.measured_in
+        )
+    return m.Saving(
+        us_per_step=event.device_us * max(0.0, 1 - 1 / event.rate),
+        how=f"these kernels' GPU time at {event.rate:.1f} times the rate, as measured on this card's matmuls",
+        measured_in=event.measured_in,
+    )

@@ -1,0 +1,121 @@
+"""How the optimizer's step reaches the GPU: as one kernel for all parameters, or as many."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import traced_steps
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import plural
+
+WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
+_STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
+_FUSED = re.compile(r"FusedOptimizer|^triton_|fused_(?:adam|sgd|adagrad)", re.IGNORECASE)
+WITH_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")  # of torch.optim: those that take fused=True
+
+UNFUSED_OPTIMIZER = m.Rule(
+    id="KGP609",
+    name="optimizer-not-fused",
+    level=m.Level.WARNING,
+    summary="The optimizer updates the parameters by many kernels, each of which reads and writes all of them.",
+    why=(
+        "By default torch.optim applies each operation of the update to all parameters at once (foreach), and to one "
+        "parameter after the other on a CPU or with foreach=False. Each operation is a pass over the GPU's memory and "
+        "at least one launch. fused=True does the whole update in one pass."
+    ),
+    example="torch.optim.AdamW(model.parameters()) without fused=True.",
+    remedy=(
+        "fused=True for Adam, AdamW, SGD and Adagrad; for another optimizer foreach=True, or compile its step: "
+        "torch.compile(optimizer.step)."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(m.CostKind.LAUNCHES, m.CostKind.KERNEL, m.CostKind.HOST),
+    judged_from_times=True,
+    symptom_of=(),
+)
+RULES = (UNFUSED_OPTIMIZER,)
+
+
+class OptimizerTime(m.Model, frozen=True, kw_only=True):
+    """What the optimizer's step took of one run's traced steps."""
+
+    run: m.RunKey
+    optimizer: str  # its class
+    device_us: float  # a step
+    idle_us: float  # a step; the GPU's, while the optimizer ran on the CPU
+    step_us: float
+    launches: int  # in all traced steps
+    fused: int  # of them
+    steps: int
+    measured_in: tuple[m.PassName, ...]
+
+
+def collect(evidence: Evidence) -> tuple[OptimizerTime, ...]:
+    """Of the runs on a GPU in whose TRACE an optimizer of torch.optim steps."""
+    if evidence.device != "cuda":
+        return ()
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return
+    columns = traced.columns
+    spans = columns.named("Optimizer.step#") & columns.of_category("user_annotation", "cpu_op")
+    under = traced.launched_under(spans)
+    if not under.any():
+        return
+    classes = Counter(found[1] for row in columns.name[spans] if (found := _STEP.match(columns.names[row])))
+    yield OptimizerTime(
+        run=run.key,
+        optimizer=classes.most_common(1)[0][0] if classes else "",
+        device_us=traced.device_us(under),
+        idle_us=traced.idle_us(np.flatnonzero(spans)),
+        step_us=traced.step_us,
+        launches=int(under.sum()),
+        fused=int((under & traced.matching(_FUSED)).sum()),
+        steps=len(traced.steps),
+        measured_in=traced.measured_in,
+    )
+
+
+def diagnose(events: tuple[OptimizerTime, ...]) -> tuple[m.Finding, ...]:
+    return tuple(
+        _finding(event)
+        for event in events
+        if not event.fused and event.device_us + event.idle_us >= WORTH_SHARE * event.step_us
+    )
+
+
+def _finding(event: OptimizerTime) -> m.Finding:
+    taken_us, name = event.device_us + event.idle_us, event.optimizer or "the optimizer"
+    kernels = f"{plural(event.launches, 'kernel')} in {plural(event.steps, 'step')}"
+    named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
+    return m.Finding(
+        rule=UNFUSED_OPTIMIZER.id,
+        level=UNFUSED_OPTIMIZER.level,
+        message=f"{name}.step() is not fused: {kernels}, {100 * taken_us / event.step_us:.0f} % of the step",
+        run=event.run,
+        fingerprint=fingerprint(UNFUSED_OPTIMIZER.id, event.run, event.optimizer),
+        cost=m.FindingCost(
+            value=taken_us,
+            unit="us/step",
+            what="GPU time of the optimizer, and GPU idle while it ran",
+            measured_in=event.measured_in,
+            samples=event.steps,
+        ),
+        saves=m.Saving(
+            us_per_step=taken_us,
+            how="all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
+            measured_in=event.measured_in,
+        ),
+        fix=named or "torch.compile(optimizer.step)",
+    )

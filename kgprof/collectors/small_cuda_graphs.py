@@ -1,0 +1,105 @@
+"""Whether a step replays many CUDA graphs with little in each, so that the launches are back that graphs save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kgprof import model as m
+from kgprof.collectors import cuda_graphs, graph_breaks, skipped_frames
+from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import traced_steps
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES
+from kgprof.wording import figure
+
+MANY = 8  # graphs a step
+SMALL_US = 50.0  # of device work in each: a graph's launch costs the CPU about 10 us, and as much between two
+IDLE_SHARE = 0.2  # of the step: below it the launches are hidden behind the work
+
+SMALL_GRAPHS = m.Rule(
+    id="KGP610",
+    name="many-small-cuda-graphs",
+    level=m.Level.WARNING,
+    summary="Each step replays many CUDA graphs with little work in each, and the GPU idles between them.",
+    why=(
+        "A CUDA graph saves the launches inside it, and its own launch remains. Graph breaks, partitions and functions "
+        f"compiled one by one split a step into many graphs. The rule: at least {MANY} a step, less than "
+        f"{SMALL_US:g} us of GPU work in each, and the GPU idle for at least {100 * IDLE_SHARE:.0f} % of the step."
+    ),
+    example="mode='reduce-overhead' on each of forty layers, in place of on the model.",
+    remedy="Compile the function around them, and remove the graph breaks and partitions between them.",
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    can_cost=(),
+    judged_from_times=True,
+    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
+)
+RULES = (SMALL_GRAPHS,)
+
+
+class GraphReplays(m.Model, frozen=True, kw_only=True):
+    """How one run's traced steps replay their CUDA graphs. Times are microseconds a step."""
+
+    run: m.RunKey
+    replays: float  # a step
+    in_graphs_us: float  # device time of what they launched
+    step_us: float
+    busy_us: float
+    steps: int
+    measured_in: tuple[m.PassName, ...]
+
+
+def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
+    """Of the runs on a GPU whose TRACE holds launches of CUDA graphs."""
+    if evidence.device != "cuda":
+        return ()
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return
+    columns = traced.columns
+    graphs = np.flatnonzero(columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
+    if len(graphs):
+        yield GraphReplays(
+            run=run.key,
+            replays=len(graphs) / len(traced.steps),
+            in_graphs_us=traced.device_us(np.isin(traced.work.calls, graphs)),
+            step_us=traced.step_us,
+            busy_us=traced.busy_us,
+            steps=len(traced.steps),
+            measured_in=traced.measured_in,
+        )
+
+
+def diagnose(events: tuple[GraphReplays, ...]) -> tuple[m.Finding, ...]:
+    return tuple(
+        _finding(event)
+        for event in events
+        if event.replays >= MANY
+        and event.in_graphs_us < SMALL_US * event.replays
+        and event.busy_us <= (1 - IDLE_SHARE) * event.step_us
+    )
+
+
+def _finding(event: GraphReplays) -> m.Finding:
+    idle_us, each_us = event.step_us - event.busy_us, event.in_graphs_us / event.replays
+    return m.Finding(
+        rule=SMALL_GRAPHS.id,
+        level=SMALL_GRAPHS.level,
+        message=f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} µs of GPU work",
+        run=event.run,
+        fingerprint=fingerprint(SMALL_GRAPHS.id, event.run),
+        cost=m.FindingCost(
+            value=idle_us,
+            unit="us/step",
+            what="the GPU was idle",
+            measured_in=event.measured_in,
+            samples=event.steps,
+        ),
+        saves=m.Saving(us_per_step=idle_us, how="the step's GPU idle time", measured_in=event.measured_in),
+    )

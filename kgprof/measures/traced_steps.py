@@ -1,0 +1,113 @@
+"""The traced steps of one run on a GPU, for rules about its time: what ran, under which span, and when nothing did."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.reading import launches, timeline
+from kgprof.reading.evidence import RunEvidence
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Indices, Launched, Mask
+from kgprof.reading.timeline import NOBODY
+
+GPU_BOUND = 0.5  # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TracedSteps:
+    """Times are microseconds a step. ``step_us`` is TIMING's median, or TRACE's where the run has no TIMING."""
+
+    columns: Columns
+    work: Launched
+    steps: timeline.Intervals  # shape [n, 2], nanoseconds of the trace
+    step_us: float
+    measured_in: tuple[m.PassName, ...]
+
+    @cached_property
+    def busy_us(self) -> float:
+        """Two kernels at once count once."""
+        return timeline.union_ns(timeline.intervals_of(self.columns, self.work.events)) / 1000 / len(self.steps)
+
+    @property
+    def is_gpu_bound(self) -> bool:
+        return self.busy_us >= GPU_BOUND * self.step_us
+
+    def device_us(self, which: Mask) -> float:
+        """Device time of these events of ``work`` (a mask of shape [events])."""
+        return float(self.columns.duration_ns[self.work.events[which]].sum()) / 1000 / len(self.steps)
+
+    def launched_under(self, spans: Mask) -> Mask:
+        """Which events of ``work`` were launched while one of these spans was open on the launching thread."""
+        under: Mask = launches.innermost(self.columns, spans, self.work.calls) != NOBODY
+        return under
+
+    def matching(self, pattern: re.Pattern[str]) -> Mask:
+        """Which events of ``work`` have it in their name."""
+        known = np.array([pattern.search(name) is not None for name in self.columns.names], np.bool_)
+        found: Mask = known[self.columns.name[self.work.events]]
+        return found
+
+    def idle_us(self, spans: Indices) -> float:
+        """Time inside these host events in which the GPU did nothing.
+
+        The profiler makes the host slower and so the idle time longer: it is scaled to the idle time of ``step_us``.
+        """
+        traced_ns = timeline.union_ns(self._idle)
+        if not traced_ns:
+            return 0.0
+        inside = timeline.union_ns(_overlaps(self._idle, timeline.intervals_of(self.columns, spans)))
+        true_us = max(0.0, self.step_us - self.busy_us)
+        return min(inside / 1000 / len(self.steps), true_us * inside / traced_ns)
+
+    @cached_property
+    def _idle(self) -> timeline.Intervals:
+        """The stretches of the steps without work on the device."""
+        window = timeline.window_of(self.steps)
+        busy = window.clip(timeline.intervals_of(self.columns, self.work.events))
+        busy = busy[np.argsort(busy[:, 0], kind="stable")]
+        reached = np.maximum.accumulate(np.append(window.start_ns, busy[:, 1]))
+        gaps = np.stack([reached, np.append(busy[:, 0], window.end_ns)], axis=1)
+        found: timeline.Intervals = gaps[gaps[:, 0] < gaps[:, 1]]
+        return found
+
+
+def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.NDArray[np.int64]:
+    """The part of every one of ``others`` that each of the disjoint, ordered intervals holds; shape [k, 2]."""
+    if not len(disjoint) or not len(others):
+        return np.empty((0, 2), np.int64)
+    first = np.searchsorted(disjoint[:, 1], others[:, 0], side="right")
+    last = np.searchsorted(disjoint[:, 0], others[:, 1], side="left")
+    counts = np.maximum(0, last - first)
+    mine = np.repeat(np.arange(len(others)), counts)
+    its = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    starts = np.maximum(disjoint[its, 0], others[mine, 0])
+    return np.stack([starts, np.minimum(disjoint[its, 1], others[mine, 1])], axis=1)
+
+
+def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
+    """Skipped without TRACE, without marked steps or where nothing ran on a GPU in them."""
+    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    if isinstance(trace, m.Skipped):
+        return trace
+    if isinstance(work, m.Skipped):
+        return work
+    steps = timeline.profiler_steps(trace.columns)
+    if not len(steps) or not len(work.events):
+        return m.Skipped(reason="TRACE has no step in which anything ran on a GPU")
+    timing = run.record.timing
+    samples = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    traced_us = float(np.median(steps[:, 1] - steps[:, 0])) / 1000
+    return TracedSteps(
+        columns=trace.columns,
+        work=work,
+        steps=steps,
+        step_us=statistics.median(samples) if samples else traced_us,
+        measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
+    )

@@ -1,0 +1,84 @@
+"""What is to be done next: for which run, in which order, and with which bound."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.model import Action, Profile, Recording, Saving, Skipped
+from kgprof.reading import recordings
+from tests.collectors import written, written_gpu_time
+from tests.collectors.written_device import launched_in, steps, traced
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
+
+
+def actions(recording: Recording) -> list[tuple[str, float | None]]:
+    """Rule and bound, in microseconds a step."""
+    return [(action.rule, bound_us(action)) for action in analyse(recording).actions]
+
+
+def bound_us(action: Action) -> float | None:
+    return round(action.saves.us_per_step, 3) if isinstance(action.saves, Saving) else None
+
+
+def test_a_fix_has_its_code_its_bound_and_its_share_of_the_step() -> None:
+    (action,) = analyse(written_gpu_time.exact_float32()).actions
+
+    assert (action.rule, action.fix) == ("KGP604", 'torch.set_float32_matmul_precision("high")')
+    assert bound_us(action) == 400.0
+    assert action.share == pytest.approx(0.8)
+
+
+def test_what_could_save_most_comes_first() -> None:
+    # given: 100 us of an optimizer, and 200 us of a loader in which the GPU is idle, in steps of 1,000 us
+    optimizer = launched_in(("user_annotation", "Optimizer.step#AdamW.step"), ("kernel", "k", 100.0))
+    span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    loader = (event for event in launched_in(span, span_us=200.0) if event["name"] == span[1])
+    events = [*optimizer, *({**event, "ts": event["ts"] + 500} for event in loader)]
+
+    assert actions(traced(events, step_us=None)) == [("KGP607", 200.0), ("KGP609", 100.0)]
+
+
+def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> None:
+    assert actions(steps(step_us=400.0, kernels=40, kernel_us=2.0)) == [("KGP602", 320.0)]
+    assert actions(steps(step_us=400.0, kernels=4, kernel_us=5.0)) == [("KGP601", None)]
+
+
+def test_without_a_bound_the_reports_order_stands_and_three_are_enough() -> None:
+    recording = written.recording(*written.a_break())
+
+    found = actions(recording)
+
+    assert found[0] == ("KGP101", None)
+    assert len(found) <= 3
+
+
+def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:
+    recording = written_gpu_time.exact_float32()
+    profile = analyse(recording)
+    (run,) = profile.runs
+
+    died = msgspec.structs.replace(recording.runs[0], exit=msgspec.structs.replace(run.exit, outcome="raised"))
+
+    assert analyse(msgspec.structs.replace(recording, runs=(died,))).actions == ()
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    folder = tmp_path_factory.mktemp("evaluator")
+    with tarfile.open(FIXTURES / "evaluator_h200.tgz") as packed:
+        packed.extractall(folder, filter="data")
+    return analyse(recordings.load(folder / "recording"))
+
+
+def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the_idle_time(evaluator: Profile) -> None:
+    (action,) = evaluator.actions
+
+    assert (action.run.slug, action.rule) == ("fused.reduce-overhead", "KGP201")
+    assert not isinstance(action.saves, Skipped)
+    assert action.saves.us_per_step == pytest.approx(29.0, abs=0.1)

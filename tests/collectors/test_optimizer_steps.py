@@ -1,0 +1,38 @@
+"""Which optimizers are told to be fused."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof.collectors.optimizer_steps import UNFUSED_OPTIMIZER, collect, diagnose
+from kgprof.model import Saving
+from kgprof.reading.evidence import Evidence
+from tests.collectors.written_device import launched_in, traced
+from tests.collectors.written_gpu_time import unfused_optimizer
+
+
+def test_many_kernels_are_one_finding_with_the_line_to_write() -> None:
+    (finding,) = diagnose(collect(Evidence(unfused_optimizer())))
+
+    assert (finding.rule, finding.fix) == (UNFUSED_OPTIMIZER.id, "torch.optim.AdamW(..., fused=True)")
+    assert isinstance(finding.saves, Saving)
+    assert round(finding.saves.us_per_step, 6) == 200.0  # 150 of work, 50 of the CPU's
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>>", id="fused"),
+        pytest.param("triton_for_fused_1", id="compiled"),
+    ],
+)
+def test_one_pass_over_the_parameters_is_none(kernel: str) -> None:
+    assert diagnose(collect(Evidence(unfused_optimizer(kernel)))) == ()
+
+
+def test_an_optimizer_without_fused_is_to_be_compiled() -> None:
+    span = ("user_annotation", "Optimizer.step#RAdam.step")
+
+    (finding,) = diagnose(collect(Evidence(traced(launched_in(span, ("kernel", "k", 200.0)), step_us=None))))
+
+    assert finding.fix == "torch.compile(optimizer.step)"

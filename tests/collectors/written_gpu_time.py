@@ -1,0 +1,57 @@
+"""Runs on a GPU that lose time in one known way, four steps each."""
+
+from __future__ import annotations
+
+from kgprof.model import Recording
+from tests.collectors.written_device import launched_in, replays, traced
+
+SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(Params)"
+TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_execute_kernel__5x_cublas"
+BF16 = "nvjet_sm90_tst_64x64_64x13_2x1_v_bz_bias_TNT"
+OPERATOR = ("cpu_op", "aten::mm")
+
+
+def of_kernels(
+    *kernels: tuple[str, float], span: tuple[str, str] = OPERATOR, step_us: float | None = 500.0
+) -> Recording:
+    return traced(launched_in(span, *(("kernel", name, us) for name, us in kernels)), step_us=step_us)
+
+
+def exact_float32() -> Recording:
+    """400 of 500 us on CUDA cores."""
+    return of_kernels((SIMT, 400.0))
+
+
+def only_tf32() -> Recording:
+    return of_kernels((TF32, 400.0))
+
+
+def math_attention() -> Recording:
+    """Its matmuls are float32 on CUDA cores too, and are not told twice."""
+    return of_kernels((SIMT, 300.0), ("softmax", 100.0), span=("cpu_op", "aten::_scaled_dot_product_attention_math"))
+
+
+def slow_loader(workers: bool = False) -> Recording:
+    """The batch takes 300 us in which the GPU has nothing to do, and then 100 us of work."""
+    kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    span = ("user_annotation", f"enumerate(DataLoader)#{kind}.__next__")
+    return traced(launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0), step_us=None)
+
+
+def pageable_copy() -> Recording:
+    """A copy of 200 us, and 50 us of the call in which nothing runs."""
+    span = ("cpu_op", "aten::copy_")
+    copy = ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 200.0)
+    return traced(launched_in(span, copy, span_us=250.0), step_us=None)
+
+
+def unfused_optimizer(kernel: str = "multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>") -> Recording:
+    """Three kernels of 50 us, and 50 us in which the optimizer runs on the CPU alone."""
+    span = ("user_annotation", "Optimizer.step#AdamW.step")
+    kernels = (("kernel", kernel, 50.0),) * 3
+    return traced(launched_in(span, *kernels, span_us=200.0), step_us=None)
+
+
+def small_graphs(graphs: int = 20) -> Recording:
+    """With 10 us of work in each, in a step of 500 us."""
+    return traced(replays(graphs, 10.0), step_us=500.0)
