@@ -53,7 +53,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
-    exit_code = _exit_code(recording)
+    exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     return m.Profile(
@@ -73,6 +73,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             balance=balance,
             differences=changed,
             expired=[accepted.expired_words(entry) for entry in entries if entry.status is m.AcceptedStatus.EXPIRED],
+            actions=next_actions,
         ),
         environment=plan.environment,
         device=plan.device,
@@ -83,7 +84,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         findings=findings,
         rules=collectors.RULES,
         omissions=omissions(recording, runs),
-        actions=actions(evidence, runs, findings),
+        actions=next_actions,
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,

@@ -33,10 +33,12 @@ def verdict(
     balance: m.RankBalance | None = None,
     differences: Sequence[m.TraceDifference] = (),
     expired: Sequence[str] = (),
+    actions: Sequence[m.Action] = (),
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
+    ``actions``: of a script the first of them stands in the first line.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
     results = _results(runs, uncompared)
@@ -44,6 +46,8 @@ def verdict(
     if balance is not None:
         remarks.append(Remark(text=balance.text, attention=balance.straggler is not None))
     remarks += _changed(differences)
+    if actions and any(run.script is not None and run.script.step for run in runs):
+        remarks.append(Remark(text=f"first: {actions[0].text}"))
     said = tuple(remark.text for remark in remarks)
     if not headlines:
         warned = any(finding.level is m.Level.WARNING for finding in findings)
@@ -133,13 +137,20 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
     """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
     scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
     if scripts:
-        steps = (f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}" for run, script in scripts)
-        return "; ".join(steps)
+        return "; ".join(_about(run, script) for run, script in scripts)
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
     compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
     among = f"{compilations} in {plural(len(runs), 'process', 'processes')}; a TORCH_TRACE directory holds no times"
     return _traced(runs) or (among if from_files else "no run has a time")
+
+
+def _about(run: m.RunReport, script: m.ScriptRun) -> str:
+    """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
+    steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
+    if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
+        return steps
+    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (kgprof's listeners on)"
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:

@@ -17,6 +17,7 @@ from kgprof.render import (
     gate_table,
     holistic_table,
     memory_table,
+    next_steps,
     origin_table,
     practices,
     roofline_table,
@@ -80,6 +81,9 @@ class Markdown:
         if _ADDRESS.fullmatch(self._report_url):  # of what is no address nothing is made
             sections.append(Section(head=(f"[The whole report]({self._report_url})",)))
         sections += _compared(profile)
+        if profile.actions and not compared:
+            title = f"**{next_steps.TITLE}**"
+            sections.append(_tabled(next_steps.next_steps(profile), "actions", title=(title, ""), words=2))
         sections += [] if compared else [runs]
         sections += _of_traces(profile)
         if profile.gate is not None and profile.gate.budgets:

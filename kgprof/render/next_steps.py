@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.render.quantity import duration
-from kgprof.render.table import Cell, Column, Row, Table
+from kgprof.render.table import Cell, Row, Table, columns
 from kgprof.wording import relative
 
 TITLE = "What to do next"
@@ -14,25 +14,26 @@ TITLE = "What to do next"
 
 def next_steps(profile: m.Profile) -> Table:
     """A row an action; empty where nothing is to be done."""
-    columns = (Column("do", style="text"), Column("because", style="text"), Column("saves at most"))
+    headings = columns("do", "because", "saves at most", words=2)
     rows = tuple(
         Row(cells=(_fix(profile, action), _why(profile, action), _saves(action))) for action in profile.actions
     )
-    return Table(columns=columns, rows=rows, label=TITLE)
+    return Table(columns=headings, rows=rows, label=TITLE)
 
 
-def lines(profile: m.Profile) -> Iterator[str]:
+def lines(profile: m.Profile) -> Iterator[tuple[str, str]]:
+    """Indentation and text."""
     for number, action in enumerate(profile.actions, start=1):
         why, saves = _why(profile, action), _saves(action)
-        yield f"{number}. {why.text} ({why.detail})"
-        yield f"   fix: {_fix(profile, action).text}"
-        yield f"   saves at most {saves.text} ({saves.detail})" if saves.measured else f"   saves: {saves.title}"
+        yield "", f"{number}. {why.text} ({why.detail})"
+        yield "   ", f"fix: {_fix(profile, action).text}"
+        yield "   ", f"saves at most {saves.text} ({saves.detail})" if saves.measured else f"saves: {saves.title}"
 
 
 def _fix(profile: m.Profile, action: m.Action) -> Cell:
     """Code where there is any, else what the rule says."""
     remedies = {rule.id: rule.remedy for rule in profile.rules}
-    return Cell(action.fix or remedies.get(action.rule, ""), style="code" if action.fix else "")
+    return Cell(action.fix or remedies.get(action.rule, ""), style="name" if action.fix else "")
 
 
 def _why(profile: m.Profile, action: m.Action) -> Cell:

@@ -25,8 +25,10 @@ from kgprof.render import (
     holistic_table,
     kernel_table,
     memory_table,
+    next_steps,
     not_measured,
     origin_table,
+    phase_table,
     practices,
     recompile_table,
     roofline_table,
@@ -151,6 +153,8 @@ def _sections(
     timed, gate, files = not profile.options.untimed, profile.gate, profile.trace_files
     listed = {"findings": found.groups, "rules": checked_rules(profile)}
     findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)), as_it_is=listed)
+    if profile.actions and profile.comparison is None:
+        yield _section(limits, "next", next_steps.TITLE, table=next_steps.next_steps(profile))
     if profile.comparison is not None:
         compared = {"compare": compare_part(profile, found.anchors, limits)}
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
@@ -225,6 +229,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         as_it_is={"bars": chart.bars(runs, limits), "legend": chart.legend(kinds), "scale_ms": scale},
         table=breakdown.time_table(runs),
         devices=origin_table.device_folds(runs, limits),
+        phases=phase_table.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
     )

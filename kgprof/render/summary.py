@@ -45,10 +45,17 @@ def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
     return tuple(shown.values())
 
 
+def _about(run: m.RunReport) -> m.Spread | m.Skipped:
+    return run.compile if isinstance(run.compile, m.Skipped) else run.compile.steady
+
+
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
     step = "TIMING: median, range, n steps"
     yield RunColumn("ms/step", step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
+    if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
+        about = "COMPILE: median of the steps before the profiler was on; kgprof's listeners were"
+        yield RunColumn("about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2)
 
     # Whole evaluations are timed by their units of work where these are known.
     counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in profile.runs)

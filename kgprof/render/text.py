@@ -16,6 +16,7 @@ from kgprof.render import (
     gate_text,
     holistic_table,
     memory_table,
+    next_steps,
     origin_table,
     practices,
     roofline_table,
@@ -60,6 +61,10 @@ class Text:
             return _document(map(visible, gate_text.lines(profile, profile.gate)))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
+        for indent, line in next_steps.lines(profile):
+            _say(console, line, indent=indent)
+        if profile.actions:
+            console.print()
         if profile.trace_files:
             _traces(console, profile)
         else:
