@@ -63,6 +63,8 @@ def _look(
     profile: m.Profile, findings: FindingList, chosen: tuple[m.RunReport, m.KernelBreakdown] | None
 ) -> tuple[str, str, str]:
     """What to look at first, where it stands, and the words of that link: "first of 2 errors, 3 warnings"."""
+    if profile.actions:
+        return profile.actions[0].text, "next", "What to do next"
     if findings.groups:
         group = findings.groups[0]
         line = group.lines[0]

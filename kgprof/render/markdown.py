@@ -82,8 +82,8 @@ class Markdown:
             sections.append(Section(head=(f"[The whole report]({self._report_url})",)))
         sections += _compared(profile)
         if profile.actions and not compared:
-            title = f"**{next_steps.TITLE}**"
-            sections.append(_tabled(next_steps.next_steps(profile), "actions", title=(title, ""), words=2))
+            shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in next_steps.lines(profile))
+            sections.append(_points(f"**{next_steps.TITLE}**", shown, "actions"))
         sections += [] if compared else [runs]
         sections += _of_traces(profile)
         if profile.gate is not None and profile.gate.budgets:

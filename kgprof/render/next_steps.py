@@ -1,4 +1,4 @@
-"""What to do next, at most three things: as a table on the page and in Markdown, as lines on a terminal."""
+"""What to do next, at most three things: as a table on the page, as lines in Markdown and on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.render.quantity import duration
-from kgprof.render.table import Cell, Row, Table, columns
+from kgprof.render.table import Cell, Small, Table, plain
 from kgprof.wording import relative
 
 TITLE = "What to do next"
@@ -14,37 +14,38 @@ TITLE = "What to do next"
 
 def next_steps(profile: m.Profile) -> Table:
     """A row an action; empty where nothing is to be done."""
-    headings = columns("do", "because", "saves at most", words=2)
-    rows = tuple(
-        Row(cells=(_fix(profile, action), _why(profile, action), _saves(action))) for action in profile.actions
-    )
-    return Table(columns=headings, rows=rows, label=TITLE)
+    rows = []
+    for action in profile.actions:
+        what, (amount, share, how) = _what(profile, action), _saves(action)
+        about = ", ".join(part for part in (*_about(profile, action), how) if part)
+        saves = Cell(amount, details=(share,) if share else (), measured=isinstance(action.saves, m.Saving))
+        rows.append((Cell(action.text, below=(Small((what,), "place"), Small((about,)))), saves))
+    return plain(TITLE, ("what happens, and what to write", "saves at most"), rows, style="")
 
 
-def lines(profile: m.Profile) -> Iterator[tuple[str, str]]:
-    """Indentation and text."""
-    for number, action in enumerate(profile.actions, start=1):
-        why, saves = _why(profile, action), _saves(action)
-        yield "", f"{number}. {why.text} ({why.detail})"
-        yield "   ", f"fix: {_fix(profile, action).text}"
-        yield "   ", f"saves at most {saves.text} ({saves.detail})" if saves.measured else f"saves: {saves.title}"
+def lines(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
+    """Of each action what happens, what to do, and what that saves at most."""
+    for action in profile.actions:
+        amount, share, how = _saves(action)
+        bound = f"saves at most {amount} ({', '.join(part for part in (share, how) if part)})"
+        saves = bound if isinstance(action.saves, m.Saving) else f"saves: {amount} ({how})"
+        yield f"{action.text} ({', '.join(_about(profile, action))})", _what(profile, action), saves
 
 
-def _fix(profile: m.Profile, action: m.Action) -> Cell:
+def _what(profile: m.Profile, action: m.Action) -> str:
     """Code where there is any, else what the rule says."""
-    remedies = {rule.id: rule.remedy for rule in profile.rules}
-    return Cell(action.fix or remedies.get(action.rule, ""), style="name" if action.fix else "")
+    return action.fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
 
 
-def _why(profile: m.Profile, action: m.Action) -> Cell:
-    place, root = action.location, profile.environment.source_root
-    where = (f"{relative(place.file, root)}:{place.line}",) if place else ()
-    return Cell(action.text, details=(action.run.slug, action.rule, *where))
+def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
+    place = action.location
+    where = (f"{relative(place.file, profile.environment.source_root)}:{place.line}",) if place else ()
+    return (action.run.slug, action.rule, *where)
 
 
-def _saves(action: m.Action) -> Cell:
+def _saves(action: m.Action) -> tuple[str, str, str]:
+    """How much, its share of the step (empty where that is not known), and what the bound is made of or why none is."""
     if isinstance(action.saves, m.Skipped):
-        return Cell("not known", measured=False, title=action.saves.reason)
-    share = () if action.share is None else (f"{100 * action.share:.0f} % of the step",)
-    amount = f"{duration(action.saves.us_per_step)} per step"
-    return Cell(amount, details=(*share, action.saves.how), value=action.saves.us_per_step)
+        return "not known", "", action.saves.reason
+    share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"
+    return f"{duration(action.saves.us_per_step)} per step", share, action.saves.how

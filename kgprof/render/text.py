@@ -61,8 +61,10 @@ class Text:
             return _document(map(visible, gate_text.lines(profile, profile.gate)))
         console = _console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
-        for indent, line in next_steps.lines(profile):
-            _say(console, line, indent=indent)
+        for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
+            _say(console, f"{number}. {what}")
+            _say(console, f"fix: {fix}", indent="   ")
+            _say(console, saves, indent="   ")
         if profile.actions:
             console.print()
         if profile.trace_files:
