@@ -425,7 +425,7 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
         if once:
-            note = _finding(IN_STEADY_STATE, event, once, " and not again", "once" if again else "")
+            note = _finding(IN_STEADY_STATE, event, once, ", and not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
         if event.before:
             yield _finding(IN_STEADY_STATE, event, event.before, f" and {CONVERGED}", CONVERGED)
