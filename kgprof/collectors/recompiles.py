@@ -14,6 +14,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, user_function
@@ -409,7 +410,11 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
 
 
 def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
-    return tuple(finding for event in events for finding in _judge(event))
+    return tuple(
+        finding
+        for event, ordinal in numbered(events)
+        for finding in _judge(msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}"))
+    )
 
 
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
