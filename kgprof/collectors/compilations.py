@@ -17,7 +17,15 @@ from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
-from kgprof.collectors.graph_breaks import because, cause_of, detail_of, library_of, refusal_of, stack_in
+from kgprof.collectors.graph_breaks import (
+    because,
+    cause_of,
+    detail_of,
+    library_of,
+    outside_dynamo,
+    refusal_of,
+    stack_in,
+)
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
@@ -217,7 +225,7 @@ def _failed(
     traced = _traced(seen, text, metrics)
     stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
     location = trace.source.innermost(stack) or (definition if is_own else None)
-    library = library_of(trace, stack[-1] if traced else None)
+    library = library_of(trace, (outside_dynamo(traced) or (None,))[-1])
     where = trace.source.identity(location)[:2] or (user_function(code[2]),)
     inside = (library.package, library.file, library.function) if library else ()
     return FailedCompile(
