@@ -52,7 +52,8 @@ _IN_STACK = re.compile(
     r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
 )
 STACK = 24  # innermost lines of a stack that a finding keeps
-_DYNAMO = "/torch/_dynamo/"  # whose wrappers and stand-ins are between a call and what it calls
+# Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it calls.
+_BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S)
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
@@ -187,7 +188,7 @@ def _operator(context: str) -> str:
 
 
 def outside_dynamo(stack: Sequence[m.Location]) -> tuple[m.Location, ...]:
-    return tuple(place for place in stack if _DYNAMO not in place.file)
+    return tuple(place for place in stack if not any(folder in place.file for folder in _BETWEEN))
 
 
 def library_of(trace: RunTrace, stopped: m.Location | None) -> m.PackageLine | None:

@@ -264,12 +264,13 @@ def _recompiled(
     recompiles = _told_apart(trace, again, guards)
     limit = limits[0] if limits else None
     refused = guards.get(limit.compile_id, ()) if limit else ()
-    location, function, library = definition, definition.function if definition else "", None
-    if definition is None or not trace.source.project.holds(definition.file):
+    location, function = definition, definition.function if definition else ""
+    library: m.PackageLine | None = None
+    if definition is not None and not trace.source.project.holds(definition.file):
         location = next((place for c in compiled if (place := place_of(trace, c))), None)
         rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
         function = next((row.qualified for row in rows), function)
-        library = definition and trace.source.package_line(msgspec.structs.replace(definition, function=function))
+        library = trace.source.package_line(msgspec.structs.replace(definition, function=function))
     inside = (library.package, library.file, library.function) if library else ()
     return RecompiledFunction(
         run=trace.run,
