@@ -54,6 +54,7 @@ _IN_STACK = re.compile(
 STACK = 24  # innermost lines of a stack that a finding keeps
 # Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it calls.
 _BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
+_CALLS = "/torch/nn/modules/module.py"  # a module's __call__, two lines in every stack for each module
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S)
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
@@ -206,7 +207,12 @@ def refusal_of(
     own = max((at for at, place in enumerate(lines) if holds(place.file)), default=-1)
     return m.Refusal(
         cause=cause,
-        chain=tuple(source.package_line(place) for place in lines[own + 1 : -1]),
+        chain=tuple(
+            source.package_line(place)
+            for place, below in zip(lines[own + 1 : -1], lines[own + 2 :], strict=True)
+            # What goes on behind a break is a frame of its own, of the same function.
+            if _CALLS not in place.file and (place.file, place.function) != (below.file, below.function)
+        ),
         stack=tuple(stack[-STACK:]),
         folded=folded,
     )

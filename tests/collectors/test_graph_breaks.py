@@ -256,6 +256,18 @@ def test_dynamos_own_wrappers_are_no_library() -> None:
     assert (found.location, found.library, found.refusal.chain) == (written.place(FILE, 14, "step"), None, ())
 
 
+def test_calls_of_modules_and_what_goes_on_behind_a_break_are_no_lines_of_the_way_in() -> None:
+    calls = ("/lib/site-packages/torch/nn/modules/module.py", 1778, "_call_impl")
+    forward, going_on = (LIBRARY, 30, "forward"), (LIBRARY, 31, "torch_dynamo_resume_in_forward_at_30")
+
+    (found,) = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 9, "fit"), calls, forward, going_on, (LIBRARY, 77, "loss")),
+    )
+
+    assert [(line.line, line.function) for line in found.refusal.chain] == [(9, "fit"), (31, "forward")]
+
+
 def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first() -> None:
     found = collected(
         *compiled("0/0", STEP),
