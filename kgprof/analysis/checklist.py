@@ -246,7 +246,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("no-dynamic-shapes", "every size is a constant", failed=symbolic)
     events = seen.evidence.once(graph_breaks.collect)
     breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
-    on_values = [finding for event, finding in breaks if _DATA_DEPENDENT & set(event.cause.gb_ids)]
+    on_values = [finding for event, finding in breaks if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)]
     yield in_compiled("no-branch-on-values", "no graph break for a value", on_values)
     prints = [finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)]
     yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)

@@ -6,7 +6,17 @@ import msgspec
 
 from kgprof.model.comparison import Comparison, TraceDifference
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
-from kgprof.model.findings import AcceptedFinding, Action, ChecklistItem, Finding, Gate, Location, Rule, Verdict
+from kgprof.model.findings import (
+    AcceptedFinding,
+    Action,
+    ChecklistItem,
+    Finding,
+    Gate,
+    Location,
+    PackageLine,
+    Rule,
+    Verdict,
+)
 from kgprof.model.holistic import HolisticCheck, RankBalance
 from kgprof.model.host import FlameGraph, HostBreakdown
 from kgprof.model.kernels import KernelBreakdown, KindOverride
@@ -29,6 +39,8 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     duration_s: float | Skipped
     call_site: Location | None = None
     refused: bool = False  # torch's limit was reached, so that it made none and the call ran in eager
+    function: str = ""  # the function's name, qualified where it is known: "Attention.forward"
+    library: PackageLine | None = None  # its def, where it is a library's
 
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):

@@ -259,7 +259,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
-    sources = project_sources.gather(lines, _project(file.records))
+    sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
     lost = (m.Unavailable(capture="structured trace", why=why, incomplete=True) for why in file.problems())
     compiled = m.CompilePass(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.escaping import clip, one_line, visible
-from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped, weights
+from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped, way_in, weights
 from kgprof.render.limits import Limits
 from kgprof.wording import relative
 
@@ -114,7 +114,8 @@ def _line(
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
-    detail = visible(clip(finding.detail, min(_WORDS, 8 * limits.name)), keep="\n\t")
+    said = "\n".join((*way_in(finding), finding.detail))
+    detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
     members, fails = tuple(member for member in same.members if member in failing), ""
     if members:

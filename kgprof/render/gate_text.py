@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line, visible
-from kgprof.render.finding_groups import failing, times, where
+from kgprof.render.finding_groups import failing, times, way_in, where
 from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
 from kgprof.wording import plural, relative
@@ -66,6 +66,8 @@ def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
+    if not finding.accepted:
+        yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {other.function}" if other.function else ""
         yield f"    related: {one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"

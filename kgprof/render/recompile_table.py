@@ -44,11 +44,12 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
 def _row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tuple[Cell | str, ...]:
     place, site = entry.location, entry.call_site
     places = (
+        str(entry.library) if entry.library else "",
         f"{relative(place.file, root)}:{place.line}" if place else "",
         f"called at {relative(site.file, root)}:{site.line} {site.function}" if site else "",
     )
     below = (Small((entry.compile_id or "refused",), "detail"), Small(tuple(filter(None, places)), "place"))
-    function = Cell(place.function if place else "a library's function", below=below)
+    function = Cell(entry.function or (place.function if place else "a library's function"), below=below)
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
     call = Cell(DASH if entry.call is None else f"{entry.call:,}", details=("after warm-up",) if entry.steady else ())
     return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)

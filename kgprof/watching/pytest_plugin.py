@@ -109,7 +109,7 @@ class Guard:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
         ids = {rule.id for rule in rules}
         found = [each for watched in self._watched for each in watched.findings if each.rule in ids]
-        against = [line_of(each) for each in found if notes or each.level is not m.Level.NOTE]
+        against = [line_of(each) for each in found if notes or each.one_off or each.level is not m.Level.NOTE]
         if against:
             raise AssertionError("\n".join((f"demanded: {demand}", *against)))
         unseen: list[str] = []  # why an empty list of findings would prove nothing

@@ -79,3 +79,11 @@ def test_a_graph_break_names_torchs_id_and_what_to_do(recording: Recording) -> N
     assert [f.message for f in broken if "(GB" not in f.message] == []
     assert [f.message for f in broken if "Hint: " not in f.detail] == []
     assert {finding.level for finding in broken} == {Level.WARNING}
+
+
+def test_a_recompile_that_happened_once_is_a_note(recording: Recording) -> None:
+    once = {key_of(p).slug for p in PROGRAMS for mark in p.marks if mark.rule == "KGP103" and len(mark.calls) == 1}
+    late = [f for f in collectors.findings(Evidence(recording)) if f.rule == "KGP103" and f.one_off]
+
+    assert {finding.run.slug for finding in late if finding.run} == once
+    assert {finding.level for finding in late} == {Level.NOTE}
