@@ -1,4 +1,4 @@
-"""Gradients clipped, and the norm looked at: by the loop in each step, by torch's own clipping, and every third step."""
+"""Gradients clipped, and the norm looked at: by the loop, by torch's own clipping, and every third step."""
 
 import torch
 from torch import nn

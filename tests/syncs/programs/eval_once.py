@@ -1,4 +1,4 @@
-"""Accuracy accumulated on the device and read once an epoch; predictions brought over batch by batch and joined there."""
+"""Accuracy accumulated on the device and read once an epoch; predictions brought over and joined on the host."""
 
 import numpy as np
 import torch

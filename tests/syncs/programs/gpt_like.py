@@ -1,4 +1,4 @@
-"""As nanoGPT trains: batches drawn by hand from a numpy array, losses estimated every so often, a device as a string."""
+"""As nanoGPT trains: batches drawn by hand from a numpy array, losses estimated now and then, a device as a string."""
 
 import numpy as np
 import torch
