@@ -5,6 +5,7 @@
     file = "src/model.py"      # as the findings name it: relative to git's top folder
     function = "Model.step"
     gb = "GB0059"              # optional: torch's id of the graph break
+    library = "transformers/modeling_utils.py:warn_once"  # optional: the library's function in which it happened
     reason = "the loss is printed once an epoch"
     owner = "ana"
     expires = 2027-06-30       # the last day on which it holds
@@ -23,13 +24,13 @@ from collections.abc import Sequence
 import msgspec
 
 from kgprof import model as m
+from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.wording import nearest, shared
 
 FILE = "kgprof-accepted.toml"
 REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
-OPTIONAL = ("gb",)
+OPTIONAL = ("gb", "library")
 _DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
-_GRAPH_BREAK_ID = re.compile(r"\bGB\d+\b")
 _HEAD = """\
 # Findings of `kgprof check-graphs` that this project accepts for now. Each needs a reason, an owner and a last day;
 # `kgprof check-graphs --update-baseline` adds what is new, with reason and owner left for you to fill in.
@@ -37,17 +38,29 @@ _HEAD = """\
 
 
 def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
-    """Line numbers are left out: they move with every edit above them."""
+    """Line numbers are left out: they move with every edit above them. An entry without ``library`` may be from the
+    time when all that a line leads to was one finding, and matches what that finding stood for."""
     place = finding.location
     where = (shared(place.file, root), place.function) if place else ("", "")
-    same = finding.rule == entry.rule and where == (shared(entry.file, root), entry.function)
-    return same and (not entry.gb or entry.gb == graph_break_id(finding))
+    if where != (shared(entry.file, root), entry.function):
+        return False
+    if entry.library and entry.library != library_function(finding):
+        return False
+    same = (finding.rule, graph_break_id(finding))
+    folded = finding.refusal.folded if finding.refusal and not entry.library else None
+    before = (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id) if folded else same
+    return any(entry.rule == rule and entry.gb in ("", gb) for rule, gb in (same, before))
 
 
 def graph_break_id(finding: m.Finding) -> str:
-    """torch's own id, as it stands in the message; empty for other findings."""
-    named = _GRAPH_BREAK_ID.search(finding.message)
-    return named[0] if named else ""
+    """torch's own; empty for other findings."""
+    return finding.refusal.cause.gb_id if finding.refusal else ""
+
+
+def library_function(finding: m.Finding) -> str:
+    """``transformers/modeling_utils.py:warn_once``; empty where it happened in the project."""
+    line = finding.library
+    return f"{line.package}/{line.file}:{line.function}" if line else ""
 
 
 # ---------------------------------------------------------------- reading
@@ -120,6 +133,7 @@ def _fared(entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, tod
         file=entry.file,
         function=entry.function,
         graph_break_id=entry.gb,
+        library=entry.library,
         reason=entry.reason,
         owner=entry.owner,
         expires=entry.expires,
@@ -149,6 +163,7 @@ def updated(
             file=shared(place.file, root) if place else "",
             function=place.function if place else "",
             gb=graph_break_id(finding),
+            library=library_function(finding),
             reason="",
             owner="",
             expires=expires,
@@ -161,8 +176,8 @@ def write(entries: Sequence[m.AcceptedEntry]) -> str:
     """The file's text."""
     tables = []
     for entry in entries:
-        fields = {key: getattr(entry, key) for key in ("rule", "file", "function", "gb", "reason", "owner")}
-        lines = [f"{key} = {_quoted(text)}" for key, text in fields.items() if text or key != "gb"]
+        fields = {key: getattr(entry, key) for key in ("rule", "file", "function", "gb", "library", "reason", "owner")}
+        lines = [f"{key} = {_quoted(text)}" for key, text in fields.items() if text or key not in OPTIONAL]
         tables.append("\n".join(("[[accepted]]", *lines, f"expires = {entry.expires}\n")))
     return "\n".join([_HEAD, *tables])
 

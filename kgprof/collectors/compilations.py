@@ -17,7 +17,7 @@ from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
-from kgprof.collectors.graph_breaks import Cause, cause_of, detail_of
+from kgprof.collectors.graph_breaks import because, cause_of, detail_of, library_of, refusal_of, stack_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
@@ -81,10 +81,11 @@ class FailedCompile(m.Model, frozen=True, kw_only=True):
     """One function of one run whose compilation raised."""
 
     run: m.RunKey
-    location: m.Location | None  # the line torch refused, or the def where a backend failed
+    location: m.Location | None  # the project's line that torch refused, or the def where a backend failed
+    library: m.PackageLine | None  # the line that torch refused, where that is a library's
     function: str
     error: str  # the exception's type
-    cause: Cause
+    refusal: m.Refusal
     calls: tuple[int, ...]
     identity: str
 
@@ -187,7 +188,7 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     for row in trace.all.frames:
         if row.outcome == "raised" and not refused_branch(row.text):  # that is KGP406
             failed = next(iter(trace.compilations_of(row)), None)
-            yield _failed(trace, row.file, row.first_line, row.function, row.text, failed, row.call)
+            yield _failed(trace, (row.file, row.first_line, row.function), row.text, failed, row)
     if trace.all.frames:
         return
     # Where no frame was seen: compilations that failed, and for which torch wrote no graph break to fall back at.
@@ -198,39 +199,50 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
         told = refused_by_limit or id(compiled) in broken or refused_branch(str(why))
         if compiled.failed and (frame := compiled.frame) is not None and not told:
             text = f"{compiled.metrics.get('fail_type')}: {why}"
-            yield _failed(trace, frame.file, frame.line, frame.function, text, compiled, compiled.call)
+            yield _failed(trace, (frame.file, frame.line, frame.function), text, compiled, compiled)
 
 
 def _failed(
-    trace: RunTrace, file: str, first_line: int, function: str, text: str, compiled: Compiled | None, call: int
+    trace: RunTrace,
+    code: tuple[str, int, str],
+    text: str,
+    compiled: Compiled | None,
+    seen: m.OfferedFrame | Compiled,
 ) -> FailedCompile:
+    """``code``: file, first line and name of the code object; ``seen``: in which call, and what torch traced."""
     metrics = compiled.metrics if compiled else {}
-    definition = trace.source.definition(file, first_line, function)
-    refused = _refused_line(trace, metrics)
-    if trace.source.project.holds(file):
-        location: m.Location | None = refused or definition
-    else:
-        location = refused or (trace.source.innermost(compiled.stack) if compiled else None)
+    definition = trace.source.definition(*code)
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
-    where = trace.source.identity(location)[:2] or (user_function(function),)
+    traced = _traced(seen, text, metrics)
+    stack = (*(compiled.stack[:-1] if compiled else ()), *traced)
+    location = trace.source.innermost(stack if traced or not trace.source.project.holds(code[0]) else ()) or definition
+    library = library_of(trace, stack[-1] if traced else None)
+    where = trace.source.identity(location)[:2] or (user_function(code[2]),)
+    inside = (library.package, library.file, library.function) if library else ()
     return FailedCompile(
         run=trace.run,
-        location=location,
+        location=location if trace.source.project.holds(location.file) else None,
+        library=library,
         function=definition.function,
         error=error,
-        cause=cause,
-        calls=(call,),
-        identity="\0".join((*where, error, cause.gb_id or cause.kind)),
+        refusal=refusal_of(trace, cause, stack if traced else ()),
+        calls=(seen.call,),
+        identity="\0".join((*where, error, cause.identity, *inside)),
     )
 
 
-def _refused_line(trace: RunTrace, metrics: Mapping[str, Any]) -> m.Location | None:
-    """The line that torch was tracing when it gave up, where that is the project's."""
+def _traced(seen: m.OfferedFrame | Compiled, text: str, metrics: Mapping[str, Any]) -> tuple[m.Location, ...]:
+    """The lines that torch was tracing when it gave up, outermost first: of the exception, as the frame hook kept them
+    or as its words quote them, else the innermost one alone, from the metrics. A backend fails at no line."""
+    if isinstance(seen, m.OfferedFrame) and seen.stack:
+        return tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in seen.stack)
+    if text.startswith("BackendCompilerFailed"):
+        return ()
+    if quoted := tuple(stack_in(text, anywhere=False)):
+        return quoted
     file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-    if not file or not line or not trace.source.project.holds(str(file)):
-        return None
-    return trace.source.at(str(file), int(line))
+    return (m.Location(file=str(file), line=int(line)),) if file and line else ()
 
 
 def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
@@ -239,13 +251,17 @@ def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: FailedCompile) -> m.Finding:
     times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
+    cause = event.refusal.cause
+    why = because(cause, event.library)
     return m.Finding(
         rule=COMPILE_FAILED.id,
         level=COMPILE_FAILED.level,
-        message=f"compiling {event.function} raised {event.error}{times}: {event.cause.words}",
+        message=f"compiling {event.function} raised {event.error}{times}{why}: {cause.words}",
         run=event.run,
         location=event.location,
         count=len(event.calls),
-        detail=detail_of(event.cause),
+        library=event.library,
+        refusal=event.refusal,
+        detail=detail_of(cause),
         fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
     )

@@ -1,7 +1,8 @@
 """KGP101: where a compiled function fell into several graphs, and why torch could not go on.
 
 torch writes one record (artifact ``dynamo_graph_break_reason``) for each frame that it was compiling when it met the
-break, so a line that is inlined into two callers has three. A site is a line of the project; its record count is kept.
+break, so a line that is inlined into two callers has three. A site is a line of the project, the library's line that it
+leads to where torch stopped in one, and a cause; its record count is kept.
 """
 
 from __future__ import annotations
@@ -47,35 +48,38 @@ RULES = (GRAPH_BREAK,)
 # torch puts this before the reason when what follows the line cannot become a function of its own (2.11 to 2.15).
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from"
 
-_IN_STACK = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+_IN_STACK = re.compile(
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
+)
+STACK = 24  # innermost lines of a stack that a finding keeps
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S)
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
     r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"
-    r"(?=\n\n  Developer debug context:|\n\n For more details|\Z)",
+    r"(?:\n\n  Developer debug context: (?P<context>.*?))?(?=\n\n For more details|\n+\*\*\* While|\Z)",
     re.S | re.M,
 )
 _HINT = re.compile(r"\n  Hint: (.*?)(?=\n  Hint: |\Z)", re.S)
 _GB_ID = re.compile(r"/gb/gb(\d+)\.html")
-
-
-class Cause(m.Model, frozen=True, kw_only=True):
-    """Why torch could not go on, in its own words."""
-
-    kind: str  # "Failed to trace builtin operator"
-    gb_ids: tuple[str, ...] = ()  # the root cause's first: "GB0059", "GB7000"
-    explanation: str = ""
-    hints: tuple[str, ...] = ()
-
-    @property
-    def gb_id(self) -> str:
-        return self.gb_ids[0] if self.gb_ids else ""
-
-    @property
-    def words(self) -> str:
-        return f"{self.kind} ({self.gb_id})" if self.gb_id else self.kind
+# What could not be traced, in the forms that torch's debug contexts have (2.11 to 2.15).
+_OPERATORS = tuple(
+    re.compile(form)
+    for form in (
+        r"builtin (?P<name>\w+) ",
+        r"module: (?P<owner>[\w.]+|<unknown module>), qualname: (?P<name>[\w.<>]+)",
+        r"qualname: (?P<name>[\w.<>]+), name: ",
+        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.*?\) (?P<name>\w+)(?: |$)",
+        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.*\) (?P<name>\w+)(?: |$)",
+        r"method: <?(?P<owner>\w+)[^,]*\.(?P<name>\w+), args",
+        r"(?P<owner>numpy) function: <function (?P<name>\w+) at ",
+        r"<function (?P<name>[\w.<>]+) at ",
+        r"Called `(?P<name>[\w.]+)\(",
+        r"(?P<name>[a-z_]\w*(?:\.\w+)+)(?:\(|$)",
+    )
+)
+_JUMPED = "attempted to jump with "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,8 +91,12 @@ class BreakRecord:
     site: m.Location | None  # the innermost line of the project; None where libraries were compiled by libraries
     named: m.Location | None  # the line that torch named, which may be a library's
     stack: tuple[m.Location, ...]
-    cause: Cause
+    cause: m.TorchCause
     resumable: bool  # torch did not say that it cannot go on behind the line
+
+    @property
+    def stopped(self) -> m.Location | None:
+        return self.stack[-1] if self.stack else self.named
 
 
 class GraphBreak(m.Model, frozen=True, kw_only=True):
@@ -96,12 +104,16 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     location: m.Location | None
-    cause: Cause
+    library: m.PackageLine | None  # where torch stopped, when that was in a library
+    refusal: m.Refusal
     records: int  # frames that met it, over all calls
     calls: tuple[int, ...]
     functions: tuple[str, ...]  # whose compilation met it
-    library_line: m.Location | None  # where torch stopped, when that was in a library
     identity: str  # the same in another checkout and after an edit above the line
+
+    @property
+    def cause(self) -> m.TorchCause:
+        return self.refusal.cause
 
 
 # ---------------------------------------------------------------- reading records
@@ -114,7 +126,7 @@ def break_records(trace: RunTrace) -> Iterator[BreakRecord]:
 
 def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> BreakRecord:
     text = payload.partition(_INTERNALS)[0]
-    stack = tuple(_stack(text))
+    stack = tuple(stack_in(text))
     place = _NAMED_PLACE.match(text)
     named = m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None
     found = _REASON.search(text)
@@ -132,25 +144,69 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     )
 
 
-def _stack(text: str) -> Iterator[m.Location]:
-    """The user's stack, outermost first. The lines above it attribute values to places and are no stack."""
+def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
+    """The user's stack, outermost first. The lines above it attribute values to places and are no stack; ``anywhere``:
+    a text without torch's heading for it is all of it stack."""
     found = _USER_STACK.search(text)
-    for frame in _IN_STACK.finditer(found["stack"] if found else text):
-        yield m.Location(file=frame["file"], line=int(frame["line"]), function=user_function(frame["function"]))
+    for frame in _IN_STACK.finditer(found["stack"] if found else text if anywhere else ""):
+        function, code = user_function(frame["function"]), frame["text"] or ""
+        yield m.Location(file=frame["file"], line=int(frame["line"]), function=function, text=code.strip())
 
 
-def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> Cause:
+def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
     """The root cause in a reason: the first block with an explanation. The registry fills in what the text lacks."""
     gb_ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
     known = registry.get(gb_ids[0]) if gb_ids else None
     found = _CAUSE.search(text)
     if found is not None:
         hints = tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"]))
-        explanation = " ".join(found["explanation"].split())
-        return Cause(kind=found["kind"].strip(), gb_ids=gb_ids, explanation=explanation, hints=hints)
+        context = " ".join((found["context"] or "").split())
+        return m.TorchCause(
+            kind=found["kind"].strip(),
+            gb_ids=gb_ids,
+            explanation=" ".join(found["explanation"].split()),
+            hints=hints,
+            context=context,
+            operator=_operator(context),
+        )
     if known is not None:
-        return Cause(kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints)
-    return Cause(kind=text.strip().partition("\n")[0], gb_ids=gb_ids)
+        return m.TorchCause(kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints)
+    return m.TorchCause(kind=text.strip().partition("\n")[0], gb_ids=gb_ids)
+
+
+def _operator(context: str) -> str:
+    """``print``, ``Tensor.item``, ``time.perf_counter``; empty where the context names none."""
+    if context.startswith(_JUMPED):
+        return "bool(tensor)" if "Tensor" in context else ""
+    found = next((found for form in _OPERATORS if (found := form.match(context))), None)
+    if found is None:
+        return ""
+    owner = found.groupdict().get("owner") or ""
+    name = found["name"].replace("to_list", "tolist")  # as Dynamo calls it
+    return f"{owner}.{name}" if owner and not owner.startswith("<") else name
+
+
+# ---------------------------------------------------------------- the way into a library
+
+
+def library_of(trace: RunTrace, stopped: m.Location | None) -> m.PackageLine | None:
+    """The line at which torch stopped, if it is no line of the project's."""
+    in_library = stopped is not None and not trace.source.project.holds(stopped.file)
+    return trace.source.package_line(stopped) if stopped is not None and in_library else None
+
+
+def refusal_of(
+    trace: RunTrace, cause: m.TorchCause, stack: Sequence[m.Location], folded: m.Folded | None = None
+) -> m.Refusal:
+    """The cause with the lines between the project's and the library's, both left out."""
+    holds, source = trace.source.project.holds, trace.source
+    own = max((at for at, place in enumerate(stack) if holds(place.file)), default=-1)
+    return m.Refusal(
+        cause=cause,
+        chain=tuple(source.package_line(place) for place in stack[own + 1 : -1]),
+        stack=tuple(stack[-STACK:]),
+        folded=folded,
+    )
 
 
 # ---------------------------------------------------------------- what fell back, and what did not
@@ -187,9 +243,15 @@ def _was_resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> bo
     )
 
 
-def by_site(records: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
-    """Grouped by the project's line; records without one by the line that torch named."""
-    return grouped(records, lambda record: line_of(record.site or record.named))
+def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord], m.Folded]]:
+    """The records of each line and cause at which the frame fell back (or did not), and how they were told before."""
+    for on_a_line in grouped(break_records(trace), lambda record: line_of(record.site or record.named)):
+        lost = [bool(fell_back(trace, record)) for record in on_a_line]
+        first = on_a_line[lost.index(True) if True in lost else 0]
+        folded = m.Folded(gb_id=first.cause.gb_id, into_fallen=any(lost))
+        kept = [record for record, is_lost in zip(on_a_line, lost, strict=True) if is_lost is fallen]
+        for same in grouped(kept, lambda one: (line_of(one.stopped), one.cause.identity, one.cause.operator)):
+            yield same, folded
 
 
 # ---------------------------------------------------------------- events and findings
@@ -197,27 +259,24 @@ def by_site(records: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
 
 def collect(evidence: Evidence) -> tuple[GraphBreak, ...]:
     return tuple(
-        _graph_break(trace, records)
+        _graph_break(trace, records, folded)
         for trace in evidence.compilers_and_cut_off
-        for records in by_site(break_records(trace))
-        if not any(fell_back(trace, record) for record in records)
+        for records, folded in sites(trace, fallen=False)
     )
 
 
-def _graph_break(trace: RunTrace, records: Sequence[BreakRecord]) -> GraphBreak:
+def _graph_break(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded) -> GraphBreak:
     first = records[0]
-    named = first.named
     frames = (record.compiled.frame for record in records if record.compiled is not None)
     functions = dict.fromkeys(user_function(frame.function) for frame in frames if frame is not None)
-    in_library = named is not None and not trace.source.project.holds(named.file)
     return GraphBreak(
         run=trace.run,
         location=first.site,
-        cause=first.cause,
+        library=library_of(trace, first.stopped),
+        refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
         functions=tuple(functions),
-        library_line=named if in_library else None,
         identity=identity_of(trace, first),
     )
 
@@ -227,9 +286,12 @@ def calls_of(records: Iterable[BreakRecord]) -> tuple[int, ...]:
 
 
 def identity_of(trace: RunTrace, record: BreakRecord) -> str:
-    """File, function, root cause and the line's text: line numbers move with every edit above them."""
+    """File, function, root cause and the line's text, and the same of a library's line without its version: line
+    numbers move with every edit above them."""
     where = trace.source.identity(record.site or record.named)
-    return "\0".join((*where, record.cause.gb_id or record.cause.kind))
+    library = library_of(trace, record.stopped)
+    inside = (library.package, library.file, library.function, library.text) if library else ()
+    return "\0".join((*where, record.cause.identity, *inside))
 
 
 def diagnose(events: tuple[GraphBreak, ...]) -> tuple[m.Finding, ...]:
@@ -246,22 +308,31 @@ def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
-    where = f" in {event.location.function}" if event.location and event.location.function else ""
+    place = event.library.words if event.library else event.location.function if event.location else ""
+    what = f"{event.cause.operator} breaks the graph" if event.cause.operator else "graph break"
+    where = f" in {place}" if place else ""
     met = "" if len(event.functions) < 2 else f"; met while compiling {', '.join(event.functions)}"
     return m.Finding(
         rule=GRAPH_BREAK.id,
         level=m.Level.WARNING,
-        message=f"graph break{where}: {event.cause.words}{met}",
+        message=f"{what}{where}: {event.cause.words}{met}",
         run=event.run,
         location=event.location,
         count=event.records,
-        related=(event.library_line,) if event.library_line else (),
+        library=event.library,
+        refusal=event.refusal,
         detail=detail_of(event.cause),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=UNMEASURED,
     )
 
 
-def detail_of(cause: Cause) -> str:
+def detail_of(cause: m.TorchCause) -> str:
     """torch's explanation and hints, a paragraph each."""
     return "\n".join(filter(None, (cause.explanation, *(f"Hint: {hint}" for hint in cause.hints))))
+
+
+def because(cause: m.TorchCause, library: m.PackageLine | None) -> str:
+    """`` because of print in shelf 1.4.2 layers.py:12 (clipped)``; empty where neither is known."""
+    operator = f" because of {cause.operator}" if cause.operator else ""
+    return f"{operator}{f' in {library.words}' if library else ''}"

@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.reading.evidence import Evidence
-from kgprof.reading.source_text import is_resumed
+from kgprof.reading.source_text import is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import plural
 
@@ -89,6 +89,7 @@ UNBOUNDED = m.Rule(
     symptom_of=(),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
+CONVERGED = "converged"
 UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"
 
 
@@ -101,6 +102,7 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     rejected: tuple[Guard, ...]  # of all entries, newest first
     call_site: m.Location | None  # the project's line that called
     duration_s: float | m.Skipped
+    once: bool = False  # the same guards of the same code failed in no other call, and for no other value
 
 
 class RecompiledFunction(m.Model, frozen=True, kw_only=True):
@@ -108,6 +110,8 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     location: m.Location | None  # its def; for a library's function the project's line that leads there
+    function: str = ""  # its name, qualified where it is known
+    library: m.PackageLine | None = None  # the def of a library's function
     recompiles: tuple[Recompile, ...]
     steady_from: int  # recompiles from this call on are in steady state
     limit_call: int | None  # the call in which torch refused to compile it once more
@@ -120,6 +124,10 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
         return tuple(recompile for recompile in self.recompiles if recompile.call >= self.steady_from)
+
+    @property
+    def name(self) -> str:
+        return f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
 
     @property
     def before(self) -> tuple[Recompile, ...]:
@@ -181,25 +189,41 @@ def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
 
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
-    for location, compiled in _by_function(trace):
+    for definition, compiled in _by_function(trace):
         anew = _made_anew(compiled)
         again = [c for c in compiled if not c.failed and (_is_recompile(c) or id(c) in anew)]
         worked = any(not c.failed for c in compiled)  # a function that is refused each time reaches the limit as well
         limits = [c for c in compiled if _reached_limit(trace, c) and (worked or trace.frame_rows(c))]
         if again or limits:
-            yield _recompiled(trace, location, compiled, again, limits, guards)
+            yield _recompiled(trace, definition, compiled, again, limits, guards)
 
 
 def _by_function(trace: RunTrace) -> Iterator[tuple[m.Location | None, list[Compiled]]]:
-    """A function and what follows its breaks are one place; so are the functions of a library behind one line."""
+    """A function's def with its compilations; what follows its breaks is part of it."""
     groups: dict[object, tuple[m.Location | None, list[Compiled]]] = {}
     last: dict[str, m.Location | None] = {}
+    met: dict[tuple[str, str], list[int]] = {}  # first lines of a library's functions, by file and name
     for compiled in trace.compiled:
         # The limit is checked before torch says what it compiles: such an entry is where the code object was last.
-        location = last[compiled.frame_id] = place_of(trace, compiled) or last.get(compiled.frame_id)
-        key = (location.file, location.line) if location else compiled.frame_id
-        groups.setdefault(key, (location, []))[1].append(compiled)
+        definition = last[compiled.frame_id] = _definition(trace, compiled, met) or last.get(compiled.frame_id)
+        key = (definition.file, definition.line) if definition else compiled.frame_id
+        groups.setdefault(key, (definition, []))[1].append(compiled)
     yield from groups.values()
+
+
+def _definition(trace: RunTrace, compiled: Compiled, met: dict[tuple[str, str], list[int]]) -> m.Location | None:
+    """Of a library's function there is no text: the nearest first line above stands for what a part of it is in."""
+    frame = compiled.frame
+    if frame is None:
+        return None
+    if trace.source.project.holds(frame.file):
+        return trace.source.definition(frame.file, frame.line, frame.function)
+    name = user_function(frame.function)
+    lines = met.setdefault((frame.file, name), [])
+    if not is_resumed(frame.function):
+        lines.append(frame.line)
+    line = max((line for line in lines if line <= frame.line), default=frame.line)
+    return m.Location(file=frame.file, line=line, function=name)
 
 
 def place_of(trace: RunTrace, compiled: Compiled) -> m.Location | None:
@@ -229,18 +253,27 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
 
 def _recompiled(
     trace: RunTrace,
-    location: m.Location | None,
+    definition: m.Location | None,
     compiled: Sequence[Compiled],
     again: Sequence[Compiled],
     limits: Sequence[Compiled],
     guards: dict[str, tuple[Guard, ...]],
 ) -> RecompiledFunction:
-    recompiles = tuple(_recompile(trace, c, guards.get(c.compile_id, ())) for c in again)
+    recompiles = _told_apart(trace, again, guards)
     limit = limits[0] if limits else None
     refused = guards.get(limit.compile_id, ()) if limit else ()
+    location, function, library = definition, definition.function if definition else "", None
+    if definition is None or not trace.source.project.holds(definition.file):
+        location = next((place for c in compiled if (place := place_of(trace, c))), None)
+        rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
+        function = next((row.qualified for row in rows), function)
+        library = definition and trace.source.package_line(msgspec.structs.replace(definition, function=function))
+    inside = (library.package, library.file, library.function) if library else ()
     return RecompiledFunction(
         run=trace.run,
         location=location,
+        function=function,
+        library=library,
         recompiles=recompiles,
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
@@ -248,7 +281,26 @@ def _recompiled(
         eager_calls=_eager_calls(trace, limit) if limit else 0,
         every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
         calls_known=trace.calls > 0,
-        identity="\0".join(trace.source.identity(location)[:2]),
+        identity="\0".join((*trace.source.identity(location)[:2], *inside)),
+    )
+
+
+def _told_apart(
+    trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
+) -> tuple[Recompile, ...]:
+    """The recompiles, and which of them happened once: the same guards of the same code object failed in no other call
+    and, in that call, for no second value."""
+    made = [_recompile(trace, compiled, guards.get(compiled.compile_id, ())) for compiled in again]
+    met: dict[object, set[tuple[int, str]]] = {}
+    keys = [
+        (frame_id(each.compile_id), frozenset((guard.kind, guard.source, guard.dimension) for guard in each.rejected))
+        for each in made
+    ]
+    for key, each in zip(keys, made, strict=True):
+        met.setdefault(key, set()).add((each.call, each.guard.actual))
+    return tuple(
+        msgspec.structs.replace(each, once=bool(each.rejected) and len(met[key]) == 1)
+        for key, each in zip(keys, made, strict=True)
     )
 
 
@@ -289,6 +341,8 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             words=recompile.guard.text,
             duration_s=recompile.duration_s,
             call_site=recompile.call_site,
+            function=event.function,
+            library=event.library,
         )
     if event.limit_call is not None:
         guard = event.limit_guard
@@ -301,6 +355,8 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             words=guard.text if guard else "",
             duration_s=m.Skipped(reason="torch's recompile limit was reached: nothing was compiled"),
             refused=True,
+            function=event.function,
+            library=event.library,
         )
 
 
@@ -358,21 +414,28 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     """One rule at most a function; what had converged before steady state is a note of its own."""
     if not event.calls_known and event.limit_call is None:
-        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS)
+        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, CONVERGED)
     elif event.every_value_new:
         yield _finding(UNBOUNDED, event, event.recompiles)
     elif event.limit_call is not None:
         yield _finding(LIMIT_REACHED, event, event.recompiles)
     else:
-        if event.in_steady_state:
-            yield _finding(IN_STEADY_STATE, event, event.in_steady_state)
+        once = [recompile for recompile in event.in_steady_state if recompile.once]
+        again = [recompile for recompile in event.in_steady_state if not recompile.once]
+        if again:
+            yield _finding(IN_STEADY_STATE, event, again)
+        if once:
+            note = _finding(IN_STEADY_STATE, event, once, " and not again", "once" if again else "")
+            yield msgspec.structs.replace(note, one_off=True)
         if event.before:
-            yield _finding(IN_STEADY_STATE, event, event.before, " and converged")
+            yield _finding(IN_STEADY_STATE, event, event.before, f" and {CONVERGED}", CONVERGED)
 
 
-def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile], note: str = "") -> m.Finding:
+def _finding(
+    rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile], note: str = "", apart: str = ""
+) -> m.Finding:
+    """``note``: why it is one; ``apart``: what tells it from another finding of the same rule and function."""
     guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
-    name = event.location.function if event.location else "a library's function"
     eager = ""
     if event.limit_call is not None:
         silent = (
@@ -383,19 +446,20 @@ def _finding(rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recom
     # The classes that failed, with the first guard of each.
     why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
     calls = [f"call {r.call}, " if event.calls_known else "" for r in recompiles]
-    identity = ("converged", event.identity) if note else (event.identity, *sorted({guard.kind for guard in guards}))
+    kinds = () if apart == CONVERGED else sorted({guard.kind for guard in guards})
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if note else rule.level,
-        message=f"{name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
+        message=f"{event.name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
         run=event.run,
         location=event.location,
+        library=event.library,
         count=max(1, len(recompiles)),
         related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
         # torch's own sentence for each, one a line.
         detail="\n".join(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
         cost=_cost(recompiles),
-        fingerprint=fingerprint(rule.id, event.run, *identity),
+        fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
 
 

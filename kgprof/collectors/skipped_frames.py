@@ -12,15 +12,16 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.graph_breaks import (
     BreakRecord,
-    Cause,
-    break_records,
-    by_site,
+    because,
     calls_of,
     cause_of,
     detail_of,
     fell_back,
     identity_of,
+    library_of,
     numbered,
+    refusal_of,
+    sites,
 )
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import Compiled, RunTrace
@@ -63,7 +64,8 @@ class SkippedFrame(m.Model, frozen=True, kw_only=True):
     location: m.Location | None  # the line that caused it, or the def where no line is to blame
     frame: m.Location | None  # the def of the function that fell back
     scope: str  # "frame", or "rest" where operations before the line are compiled
-    cause: Cause
+    library: m.PackageLine | None  # where torch stopped, when that was in a library
+    refusal: m.Refusal
     records: int  # graph-break records in the trace: 0 where torch writes none
     calls: tuple[int, ...]
     identity: str
@@ -75,27 +77,26 @@ def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     explained: list[Compiled] = []
-    for records in by_site(break_records(trace)):
-        scopes = [fell_back(trace, record) for record in records]
-        explained += [r.compiled for r, scope in zip(records, scopes, strict=True) if scope and r.compiled]
-        if any(scopes):
-            yield _from_records(trace, records, scopes)
+    for records, folded in sites(trace, fallen=True):
+        explained += [record.compiled for record in records if record.compiled]
+        yield _from_records(trace, records, folded)
     rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
     yield from _from_frames(trace, [row for row in trace.all.frames if id(row) not in rows])
 
 
-def _from_records(trace: RunTrace, records: Sequence[BreakRecord], scopes: Sequence[str]) -> SkippedFrame:
-    blamed = next(record for record, scope in zip(records, scopes, strict=True) if scope)
-    frame = blamed.compiled.frame if blamed.compiled else None
+def _from_records(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded) -> SkippedFrame:
+    first = records[0]
+    frame = first.compiled.frame if first.compiled else None
     return SkippedFrame(
         run=trace.run,
-        location=blamed.site,
+        location=first.site,
         frame=frame and trace.source.definition(frame.file, frame.line, frame.function),
-        scope="frame" if "frame" in scopes else "rest",
-        cause=blamed.cause,
+        scope="frame" if any(fell_back(trace, record) == "frame" for record in records) else "rest",
+        library=library_of(trace, first.stopped),
+        refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
-        identity=identity_of(trace, blamed),
+        identity=identity_of(trace, first),
     )
 
 
@@ -119,14 +120,15 @@ def _from_rows(trace: RunTrace, definition: m.Location, rows: Sequence[m.Offered
         location=definition,
         frame=definition,
         scope="frame",
-        cause=cause,
+        library=library_of(trace, definition),
+        refusal=m.Refusal(cause=cause),
         records=0,
         calls=tuple(sorted({row.call for row in rows})),
         identity="\0".join((*trace.source.identity(definition)[:2], cause.gb_id or first.why)),
     )
 
 
-def _cause(trace: RunTrace, row: m.OfferedFrame) -> Cause:
+def _cause(trace: RunTrace, row: m.OfferedFrame) -> m.TorchCause:
     """torch's own words where the frame left some, or the metrics of its compilation; else the class alone."""
     if row.why == "error":
         failed = [compiled.metrics.get("fail_reason") for compiled in trace.compilations_of(row)]
@@ -134,7 +136,7 @@ def _cause(trace: RunTrace, row: m.OfferedFrame) -> Cause:
         cause = cause_of(text, trace.all.sources.registry)
         if cause.gb_ids or failed:
             return cause
-    return Cause(kind=_CAUSES[row.why], explanation=row.text)
+    return m.TorchCause(kind=_CAUSES[row.why], explanation=row.text)
 
 
 def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
@@ -145,14 +147,17 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     name = event.frame.function if event.frame else "a frame"
     what = "runs in eager" if event.scope == "frame" else "runs in eager from here on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
+    cause = event.refusal.cause
     return m.Finding(
         rule=SKIPPED_FRAME.id,
         level=m.Level.WARNING,
-        message=f"{name} {what}: {event.cause.words}",
+        message=f"{name} {what}{because(cause, event.library)}: {cause.words}",
         run=event.run,
         location=event.location,
         count=max(1, event.records),
+        library=event.library,
+        refusal=event.refusal,
         related=(elsewhere,) if elsewhere else (),
-        detail=detail_of(event.cause),
+        detail=detail_of(cause),
         fingerprint=fingerprint(SKIPPED_FRAME.id, event.run, event.identity, ordinal),
     )

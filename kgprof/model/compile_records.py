@@ -19,6 +19,14 @@ class TraceRecord(Model, frozen=True, kw_only=True):
     call: int = -1
 
 
+class SourceLine(Model, frozen=True, kw_only=True):
+    """A line of the program or of a library."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
 class OfferedFrame(Model, frozen=True, kw_only=True):
     """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
 
@@ -31,6 +39,8 @@ class OfferedFrame(Model, frozen=True, kw_only=True):
     why: str = ""  # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
     text: str = ""  # torch's words about it, or the exception's
     called_in: str = ""  # the nearest function above it that had been skipped for a fault itself
+    qualified: str = ""  # the function's qualified name, "Attention.forward"; empty where the Recording has none
+    stack: tuple[SourceLine, ...] = ()  # of one that raised: the user's lines that torch was tracing, outermost first
 
 
 class GraphRuns(Model, frozen=True, kw_only=True):
@@ -51,14 +61,6 @@ class LogLine(Model, frozen=True, kw_only=True):
     text: str
     function: str = ""  # torch's function that logged it
     compile_id: str = ""  # of the compilation that was going on
-
-
-class SourceLine(Model, frozen=True, kw_only=True):
-    """A line of the project's."""
-
-    file: str
-    line: int
-    function: str = ""
 
 
 class KernelWork(Model, frozen=True, kw_only=True):
@@ -138,6 +140,7 @@ class Sources(Model, frozen=True, kw_only=True):
     own: tuple[str, ...] = ()
     files: dict[str, SourceFile] = {}
     registry: dict[str, RegistryEntry] = {}  # by GB id, "GB0059"
+    packages: dict[str, str] = {}  # import name -> "transformers 4.57.1"; of the packages whose lines records name
 
 
 class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="records"):

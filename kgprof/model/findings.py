@@ -100,6 +100,64 @@ class Location(Model, frozen=True, kw_only=True):
     text: str = ""  # the line itself, where it could be read
 
 
+class PackageLine(Model, frozen=True, kw_only=True):
+    """A line of an installed package or of the standard library, as every machine names it."""
+
+    package: str  # the distribution's name, "transformers"; "Python" for the standard library; empty: not known
+    version: str  # "4.57.1"; empty where the Recording does not hold it
+    file: str  # below the package's own folder: "models/bert/modeling_bert.py"
+    line: int  # 0: the whole file
+    function: str = ""
+    text: str = ""  # the line itself, where torch quotes it
+
+    def __str__(self) -> str:
+        line = f":{self.line}" if self.line else ""
+        return " ".join(filter(None, (self.package, self.version, f"{self.file}{line}")))
+
+    @property
+    def words(self) -> str:
+        return f"{self} ({self.function})" if self.function else str(self)
+
+
+class TorchCause(Model, frozen=True, kw_only=True):
+    """Why torch could not go on, in its own words."""
+
+    kind: str  # "Failed to trace builtin operator"
+    gb_ids: tuple[str, ...] = ()  # the root cause's first: "GB0059", "GB7000"
+    explanation: str = ""
+    hints: tuple[str, ...] = ()
+    context: str = ""  # torch's developer debug context: "builtin print [...] False"
+    operator: str = ""  # the operator or call, read from the context: "print", "Tensor.item"
+
+    @property
+    def gb_id(self) -> str:
+        return self.gb_ids[0] if self.gb_ids else ""
+
+    @property
+    def identity(self) -> str:
+        return self.gb_id or self.kind
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind} ({self.gb_id})" if self.gb_id else self.kind
+
+
+class Folded(Model, frozen=True, kw_only=True):
+    """How kgprof once told all that a line of the project leads to, as one finding: entries written then still hold."""
+
+    gb_id: str  # of its first cause, or of the first one at which a frame fell back
+    into_fallen: bool  # a frame fell back there, and breaks of other frames were told with it
+
+
+class Refusal(Model, frozen=True, kw_only=True):
+    """What torch refused to trace, and the way there from the project's line, which is the finding's location."""
+
+    cause: TorchCause
+    chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
+    stack: tuple[Location, ...] = ()  # torch's "from user code", outermost first, its innermost 40 lines
+    folded: Folded | None = None
+
+
 class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     """What a finding was measured to cost, and where."""
 
@@ -126,6 +184,9 @@ class Finding(Model, frozen=True, kw_only=True):
     fingerprint: str = ""
     related: tuple[Location, ...] = ()  # other places that matter: the call that recompiled, the frame that fell back
     detail: str = ""  # torch's own words, over several lines
+    library: PackageLine | None = None  # where it happened in a package; ``location`` is then the way in
+    refusal: Refusal | None = None  # of a graph break, a frame that fell back, a compilation that raised
+    one_off: bool = False  # a recompile after warm-up that happened once and never again
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
 

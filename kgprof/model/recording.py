@@ -100,6 +100,7 @@ class AcceptedEntry(Model, frozen=True, kw_only=True):
     reason: str
     owner: str
     expires: str  # ISO date, the last day on which it holds
+    library: str = ""  # the library's function in which it happened, "transformers/modeling_utils.py:warn_once"
 
 
 class GateSettings(Model, frozen=True, kw_only=True):

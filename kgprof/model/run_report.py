@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
-from kgprof.model.findings import Location
+from kgprof.model.findings import Location, PackageLine
 from kgprof.model.holistic import HolisticCheck
 from kgprof.model.host import FlameGraph, HostBreakdown
 from kgprof.model.kernels import KernelBreakdown
@@ -32,6 +32,8 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     duration_s: float | Skipped
     call_site: Location | None = None
     refused: bool = False
+    function: str = ""  # the function's name, qualified where it is known: "Attention.forward"
+    library: PackageLine | None = None  # its def, where it is a library's
 
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):

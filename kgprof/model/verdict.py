@@ -62,6 +62,7 @@ class AcceptedFinding(Model, frozen=True, kw_only=True):
     expires: str  # ISO date, the last day on which it holds
     status: AcceptedStatus
     findings: int  # how many it matches
+    library: str = ""  # "transformers/modeling_utils.py:warn_once"; empty: any
 
 
 class Gate(Model, frozen=True, kw_only=True):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
+_STANDARD = re.compile(r".*[/\\]python3(?:\.\d+t?)?(?:\.zip)?(?=[/\\])")
+STANDARD_LIBRARY = "Python"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +42,20 @@ class ProjectFiles:
         else:
             top = max(_deepest(file, self.libraries), _installed(file))
         return (file[top:].lstrip(_SEPARATORS) or posixpath.basename(file)).replace("\\", "/") if top else file
+
+    def package(self, file: str) -> tuple[str, str]:
+        """The name that a library's file is imported under (STANDARD_LIBRARY for Python's own) and the file below that
+        package's folder; an empty name where it is not known."""
+        if not posixpath.isabs(file):
+            return "", file
+        installed, library = _installed(file), _deepest(file, self.libraries)
+        if not installed and (standard := _STANDARD.match(file)):
+            return STANDARD_LIBRARY, file[standard.end() :].lstrip(_SEPARATORS)
+        name, _, below = file[installed or library :].lstrip(_SEPARATORS).replace("\\", "/").partition("/")
+        if installed:
+            return (name, below) if below else (name.partition(".")[0], name)
+        folder = posixpath.basename(file[:library])
+        return (folder, posixpath.join(name, below).rstrip("/")) if library else ("", file)
 
 
 def _deepest(file: str, folders: Iterable[str]) -> int:

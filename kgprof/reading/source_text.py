@@ -46,6 +46,7 @@ class SourceText:
     def __init__(self, sources: m.Sources) -> None:
         self.project = ProjectFiles(libraries=sources.libraries, own=sources.own)
         self._files = sources.files
+        self._packages = sources.packages
 
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
@@ -74,6 +75,15 @@ class SourceText:
             return ()
         repositories = {file.repository for file in self._files.values() if file.repository}
         return (self.project.named(place.file, repositories), place.function, place.text.strip())
+
+    def package_line(self, place: m.Location) -> m.PackageLine:
+        """A library's line with the package that it belongs to, in the version that was installed where it ran."""
+        name, file = self.project.package(place.file)
+        package, _, version = self._packages.get(name, name).partition(" ")
+        function = user_function(place.function)
+        return m.PackageLine(
+            package=package, version=version, file=file, line=place.line, function=function, text=place.text
+        )
 
     def innermost(self, stack: tuple[m.Location, ...]) -> m.Location | None:
         """The project's line nearest to what happened (a stack is outermost first)."""

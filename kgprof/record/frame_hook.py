@@ -24,6 +24,7 @@ from kgprof.record.source import Source, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
+STACK = 40  # of the innermost lines that torch was tracing when it raised
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
 # Dynamo's counters of what it could not trace carry the full text; only what this frame added is wanted.
@@ -67,7 +68,7 @@ class FrameHook(Source):
             try:
                 result = original(this, frame, *arguments)
             except Exception as error:
-                self._add(code, outcome="raised", text=_described(error))
+                self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
                 raise
             self._judge(code, result, before, sys._getframe(1))
             return result
@@ -91,9 +92,8 @@ class FrameHook(Source):
             if why in FAULTS:
                 self._given_up.add(code)
 
-    def _add(
-        self, code: CodeType, *, outcome: str, compile_id: str = "", why: str = "", text: str = "", called_in: str = ""
-    ) -> None:
+    def _add(self, code: CodeType, *, outcome: str, text: str = "", **fields: Any) -> None:
+        """``fields``: the others of OfferedFrame that are known."""
         if len(self.frames) >= ROWS:
             self.left_out += 1
             return
@@ -104,10 +104,9 @@ class FrameHook(Source):
                 file=code.co_filename,
                 first_line=code.co_firstlineno,
                 outcome=outcome,
-                compile_id=compile_id,
-                why=why,
                 text=text[:TEXT],
-                called_in=called_in,
+                qualified=code.co_qualname if code.co_qualname != code.co_name else "",
+                **fields,
             )
         )
 
@@ -145,6 +144,14 @@ def _why_skipped(code: CodeType, before: _Counts) -> str:
     except ImportError:
         return ""
     return "dispatch-mode" if is_in_any_mode_without_ignore_compile_internals() else ""
+
+
+def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
+    """The user's lines that torch was tracing; a backend fails at none of them."""
+    if type(error).__name__ == "BackendCompilerFailed":
+        return ()
+    lines = list(getattr(error, "real_stack", None) or ())[-STACK:]
+    return tuple(m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines)
 
 
 def _described(error: BaseException) -> str:

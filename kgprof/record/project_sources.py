@@ -9,11 +9,14 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
 import re
 import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError
-from kgprof.reading.project import ProjectFiles
+from kgprof.reading.project import STANDARD_LIBRARY, ProjectFiles
 from kgprof.workloads import loading, programs
 
 FILE_BYTES = 256 * 1024  # of one source file
@@ -81,19 +84,46 @@ def _both_spellings(folders: Iterable[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- what the reader will need
 
 
-def gather(lines: Iterable[Line], project: ProjectFiles) -> m.Sources:
-    """The text of every project file that ``lines`` name, and the registry entries of the GB ids in them."""
+def gather(lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
+    """The text of every project file that ``lines`` name, the registry entries of the GB ids in them and, if they were
+    ``recorded_here``, the versions of the packages whose files they name."""
     named: dict[str, None] = {}
     ids: dict[str, None] = {}
     for line in lines:
-        frame, metadata, payload = line.get("frame", {}), line.get("metadata", {}), line.get("payload") or ""
-        interned = str(metadata["str"][0]) if metadata.get("str") else ""
-        files = (frame.get("file", ""), interned, *_IN_A_STACK.findall(payload))
+        frame, told, payload = line.get("frame", {}), line.get("metadata", {}), line.get("payload") or ""
+        interned = str(told["str"][0]) if told.get("str") else ""
+        stack = (place["file"] for place in frame.get("stack", ()))
+        files = (frame.get("file", ""), interned, *stack, *_IN_A_STACK.findall(payload))
         named |= dict.fromkeys(filter(None, files))
-        failed = str((metadata.get("compilation_metrics") or {}).get("fail_reason") or "")
+        failed = str((told.get("compilation_metrics") or {}).get("fail_reason") or "")
         texts = (payload, frame.get("text", ""), failed)
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
-    return msgspec.structs.replace(of_files(named, project), registry=dict(_registry_entries(ids)))
+    libraries = {project.package(file)[0] for file in named if not project.holds(file)} if recorded_here else ()
+    return msgspec.structs.replace(
+        of_files(named, project),
+        registry=dict(_registry_entries(ids)),
+        packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
+    )
+
+
+@cache
+def _package_and_version(imported: str) -> str:
+    """``transformers 4.57.1``; empty for what no distribution is known to hold."""
+    if imported == STANDARD_LIBRARY:
+        return f"{STANDARD_LIBRARY} {platform.python_version()}"
+    for name in _distribution_names(imported):
+        try:
+            found = metadata.distribution(name)
+        except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
+            continue
+        return f"{found.metadata['Name']} {found.version}"
+    return ""
+
+
+def _distribution_names(imported: str) -> Iterator[str]:
+    """Most have the name that they are imported by; to ask for the others takes a third of a second."""
+    yield imported
+    yield from metadata.packages_distributions().get(imported, ())
 
 
 def of_files(files: Iterable[str], project: ProjectFiles) -> m.Sources:

@@ -30,6 +30,7 @@ import kgprof
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record import tensor_places
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
@@ -60,15 +61,17 @@ TORCH = str(Path(torch.__file__).parent)
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
-BETWEEN = (__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
+BETWEEN = (__file__, tensor_places.__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
+# Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
+ON_A_CPU_ALONE = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
 CHAIN = 12  # lines of libraries between the project's line and a read
 # torch's way to an operator, which is no place where anything is decided.
 PLUMBING = tuple(
     f"{TORCH}/{file}"
     for file in (
         *("_tensor.py", "_tensor_str.py", "functional.py", "_jit_internal.py", "overrides.py", "nn/modules/module.py"),
-        *("utils/_contextlib.py", "utils/_device.py", "autograd/function.py", "_higher_order_ops", "_inductor"),
+        *("utils/_contextlib.py", "utils/_device.py", "autograd", "_higher_order_ops", "_inductor"),
     )
 )
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
@@ -152,6 +155,8 @@ class Syncs(Source):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
+        if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
+            return None
         above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
         if _is_not_the_programs(above, device, in_graph=graph is not None):
             return None
@@ -196,6 +201,11 @@ class Syncs(Source):
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
         return seen
+
+
+def _in_a_derivative_of_the_cpus() -> bool:
+    node = torch._C._current_autograd_node()
+    return node is not None and node.name() in ON_A_CPU_ALONE
 
 
 def _is_not_the_programs(above: tuple[FrameType, ...], device: str, *, in_graph: bool) -> bool:

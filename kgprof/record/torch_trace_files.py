@@ -288,7 +288,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
-    sources = project_sources.gather(lines, _project(file.records))
+    sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
     foreign.write_run(folder, key, m.PassName.COMPILE, _compile_pass(file, options), reason=NOT_THERE)
     script = _script_run(file, unread, read_here=len(sources.files))

@@ -68,6 +68,18 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"
 
 
+def way_in(finding: m.Finding) -> tuple[str, ...]:
+    """Of what happened in a library: its line, and those between it and the project's; and torch's debug context."""
+    refusal, line = finding.refusal, finding.library
+    chain = " > ".join(each.words for each in refusal.chain) if refusal else ""
+    said = (
+        f"In {line.words}{f': {line.text}' if line.text else ''}" if line else "",
+        f"Through {chain}" if chain else "",
+        f"Developer debug context: {refusal.cause.context}" if refusal and refusal.cause.context else "",
+    )
+    return tuple(filter(None, said))
+
+
 def with_cost(finding: m.Finding) -> str:
     """The message, and what it was measured to cost."""
     cost = finding.cost

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.finding_groups import Grouped, grouped, way_in
 from kgprof.render.limits import Limits
 from kgprof.render.visible import clip, one_line, visible
 from kgprof.wording import relative
@@ -127,7 +127,8 @@ def _line(
     weights: Sequence[tuple[bool, float]],
 ) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
-    detail = visible(clip(finding.detail, min(_WORDS, 8 * limits.name)), keep="\n\t")
+    said = "\n".join((*way_in(finding), finding.detail))
+    detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
     members, fails = tuple(member for member in same.members if member in failing), ""
     if members:

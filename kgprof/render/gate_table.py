@@ -65,7 +65,7 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     rows = []
     for entry in gate.accepted[: limits.lines]:
         status = f"used by {count(entry.findings)}" if entry.status is m.AcceptedStatus.USED else entry.status
-        place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
+        place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
     names = ("rule", "where", "why", "owner", "last day", "status")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.finding_groups import times
+from kgprof.render.finding_groups import times, way_in
 from kgprof.render.gate_table import backend_words
 from kgprof.render.quantity import amount
 from kgprof.render.visible import one_line, visible
@@ -59,6 +59,8 @@ def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
+    if not finding.accepted:
+        yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {one_line(other.function, _NAME)}" if other.function else ""
         yield f"    related: {one_line(relative(other.file, root), 500)}:{other.line}{function}"

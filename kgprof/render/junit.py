@@ -123,7 +123,7 @@ def _budgets(profile: m.Profile) -> Iterable[Case]:
         )
     for entry in profile.gate.accepted:
         expired = entry.status is m.AcceptedStatus.EXPIRED and judged
-        place = f"{entry.file} {entry.function} {entry.graph_break_id}".strip()
+        place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
         yield Case(
             run=EVERY_RUN,
             name=f"accepted {entry.rule} in {place}",

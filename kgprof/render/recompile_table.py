@@ -50,11 +50,12 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
 def _row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Row:
     place, site = entry.location, entry.call_site
     places = (
+        str(entry.library) if entry.library else "",
         f"{relative(place.file, root)}:{place.line}" if place else "",
         f"called at {relative(site.file, root)}:{site.line} {site.function}" if site else "",
     )
     function = Cell(
-        place.function if place else "a library's function",
+        entry.function or (place.function if place else "a library's function"),
         below=(
             Small((entry.compile_id or "refused",), "detail"),
             Small(tuple(where for where in places if where), "place"),

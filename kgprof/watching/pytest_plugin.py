@@ -112,7 +112,7 @@ class Guard:
             line_of(finding)
             for watched in self._watched
             for finding in watched.findings
-            if finding.rule in ids and (notes or finding.level is not m.Level.NOTE)
+            if finding.rule in ids and (notes or finding.one_off or finding.level is not m.Level.NOTE)
         ]
         if against:
             raise AssertionError("\n".join((f"demanded: {demand}", *against)))

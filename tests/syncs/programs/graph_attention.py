@@ -40,5 +40,5 @@ for step in range(12):
     positive = out[out > 0].sum()  # mask-index 8 in 8
     loss = positive + out.square().mean() + model.scale.sum().item()  # item 8 in 8
     optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # nonzero 8 in 8
     optimizer.step()

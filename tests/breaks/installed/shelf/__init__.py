@@ -1,0 +1,5 @@
+"""Recipes for training small models."""
+
+from shelf.fitting import fit
+
+__all__ = ["fit"]
