@@ -33,11 +33,15 @@ def instruction_at(frame: FrameType) -> str:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
+def position_at(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
+    """First and last line and column of what a frame is evaluating."""
+    return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
+
+
 def expression_at(frame: FrameType) -> str:
     """What a frame is evaluating, as it is written; empty where that is not known."""
     code = frame.f_code
-    position = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
-    first, last, start, end = position
+    first, last, start, end = position_at(frame)
     if first is None or last is None:
         return ""
     lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]

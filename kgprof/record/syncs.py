@@ -29,8 +29,8 @@ import torch
 import kgprof
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.call_index import CallIndex
 from kgprof.record import tensor_places
+from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
@@ -164,7 +164,8 @@ class Syncs(Source):
         inside, chain = self._captured_at(place)
         libraries = () if graph else _libraries(above, frames[0])
         where = tuple((frame.f_code, frame.f_lineno) for frame in (*libraries, *frames))
-        lies = self._place_of(tensor, stack) if graph is None else UNKNOWN
+        copies = op in ("Tensor.cpu", "Tensor.to")
+        lies = self._place_of(tensor, stack, copies=copies) if graph is None else UNKNOWN
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside, lies)
         seen = self._counted(
             key,
@@ -183,11 +184,11 @@ class Syncs(Source):
                 seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
         return seen
 
-    def _place_of(self, tensor: torch.Tensor | None, stack: tuple[FrameType, ...]) -> str:
+    def _place_of(self, tensor: torch.Tensor | None, stack: tuple[FrameType, ...], *, copies: bool) -> str:
         """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies on the host."""
         if tensor is None or self._device.type == "cuda":
             return UNKNOWN
-        place = TENSORS.of(tensor)
+        place = TENSORS.before_it_was_moved(tensor) if copies else TENSORS.of(tensor)
         loads = place != DEVICE and any(frame.f_code.co_filename.startswith(LOADERS) for frame in stack)
         return HOST if loads else place if place != DEVICE else UNKNOWN
 
@@ -295,9 +296,7 @@ class _Hooks:
         if not self.listening:
             self._undo.close()
 
-    def see(
-        self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = ""
-    ) -> Seen:
+    def see(self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = "") -> Seen:
         seen: Seen = []
         for one in self.listening:
             place = one.sees(source, op, device, tensor=tensor, text=text)
@@ -354,11 +353,13 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         target = _target(tensor, name, args, kwargs)
         brings = target == HOST and not _is_asynchronous(name, args, kwargs)
         seen = see("python-call", op, tensor.device.type, tensor=tensor) if brings else []
+        if name == "numpy":
+            TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
         found = method(tensor, *args, **kwargs)
         _took(seen, began)
         if target is not None and isinstance(found, torch.Tensor) and found.device.type == "cpu":
-            TENSORS.moved(found, target)
+            TENSORS.moved(tensor, found, target)
         return found
 
     # Dynamo knows a method of an input by its name: under another one it would break the graph.

@@ -1,8 +1,8 @@
 """Where the tensors of a CPU run would lie if the program ran on a GPU.
 
-A CPU run has one device, so nothing about a tensor says whether the program meant it for the GPU. What is known is where
-values come from: a factory that is called without a device, an array, a file or a loader give tensors of the host;
-``.to(device)``, ``device=``, a module's parameters and buffers, and whatever compiled code returns are the GPU's; an
+A CPU run has one device, so nothing about a tensor says whether the program meant it for the GPU. What is known is
+where values come from: a factory that is called without a device, an array, a file or a loader give tensors of the
+host; ``.to(device)``, ``device=``, a module's parameters and buffers, and what compiled code returns are the GPU's; an
 operator's result lies where its operands do. Only what lies on the host is followed: all else counts as the GPU's.
 
 A program that names no device anywhere would run on a GPU under a default device alone, and there what its factories
@@ -15,10 +15,12 @@ what is remembered; none is hooked, since a view that Python has seen is another
 from __future__ import annotations
 
 import ast
+import linecache
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from types import CodeType, FrameType
@@ -29,7 +31,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
 from torch.utils import _device as default_device
 
-from kgprof.record.python_stack import expression_at, upwards
+from kgprof.record.python_stack import expression_at, position_at, upwards
 from kgprof.record.source import replace
 
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
@@ -37,6 +39,7 @@ UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 TORCH = str(Path(torch.__file__).parent)
 BETWEEN = (str(Path(__file__).parent), f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that calls
 LOADERS = f"{TORCH}/utils/data"
+KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})  # their arguments
 NUMBERS = (int, float, bool, complex)
 SWEEP = 4096  # storages that are remembered before those that are gone are forgotten
 
@@ -49,7 +52,9 @@ FACTORIES = frozenset(
     {"tensor", "as_tensor", "asarray", "scalar_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"}
     | {"rand", "randn", "randint", "randperm", "normal", "bernoulli"}
 )
-OF_THE_HOST = frozenset(f"{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool"))
+OF_THE_HOST = frozenset(
+    f"{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")
+)
 # Operators that data is prepared, drawn and counted with; what another one makes counts as the GPU's.
 DERIVING = (
     *("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "floor_divide", "pow", "neg", "abs", "sign", "floor"),
@@ -72,7 +77,7 @@ class TensorPlaces:
     def forget(self) -> None:
         self.names_a_device = False
         self._storages: dict[int, tuple[StorageWeakRef, str]] = {}  # by address, which the weak reference keeps taken
-        self._tensors: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}  # by id; goes before the storage's
+        self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
         self._sites: dict[tuple[CodeType, int], ast.Call | None] = {}
         self._sweep_at = SWEEP
 
@@ -81,8 +86,8 @@ class TensorPlaces:
         if self._tensors:
             for one in (tensor, tensor._base):
                 known = self._tensors.get(id(one))
-                if known is not None and known[0]() is one:
-                    return known[1]
+                if known is not None and known.tensor() is one and (known.during is None or _runs(known.during)):
+                    return known.place
         if isinstance(tensor, Parameter):
             return DEVICE
         try:
@@ -137,6 +142,11 @@ class TensorPlaces:
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
             self._remember(tensor, DEVICE)
 
+    def given_to_numpy(self, tensor: torch.Tensor) -> None:
+        """Its memory is an array's as well from now on, and was not before."""
+        if tensor.device.type == "cpu" and self.of(tensor) == UNKNOWN:
+            self._remember(tensor, DEVICE)
+
     def target_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is asked for."""
         target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
@@ -153,16 +163,32 @@ class TensorPlaces:
                 return named
         return HOST if isinstance(target, str) and call is None else DEVICE
 
-    def moved(self, result: torch.Tensor, place: str) -> None:
-        """``.to()`` or ``.cpu()`` gave ``result``, which on a CPU may be the very tensor that it was asked of."""
+    def moved(self, tensor: torch.Tensor, result: torch.Tensor, place: str) -> None:
+        """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very same tensor; then the
+        line says whether it is another one from now on (``x = x.to(device)``) or within the line alone
+        (``model(x.to(device))``, after which ``x`` lies where it lay)."""
         if isinstance(result, Parameter):
             return
-        if place == HOST or id(result) in self._tensors or not _is_whole(result):
-            key = id(result)
-            known = weakref.ref(result, lambda _: self._tensors.pop(key, None))
-            self._tensors[key] = (known, place)
-        else:
+        if result is not tensor:
             self._remember(result, place or DEVICE)
+            return
+        during = _the_line_alone(_caller(outside_of_torch=True))
+        if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
+            self._remember(tensor, place or DEVICE)
+            return
+        key = id(tensor)
+        known = weakref.ref(tensor, lambda _: self._tensors.pop(key, None))
+        self._tensors[key] = _Moved(tensor=known, place=place, during=during)
+
+    def before_it_was_moved(self, tensor: torch.Tensor) -> str:
+        """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies in every step."""
+        known = self._tensors.get(id(tensor))
+        if known is None or known.place != HOST:
+            return self.of(tensor)
+        del self._tensors[id(tensor)]
+        place = self.of(tensor)
+        self._tensors[id(tensor)] = known
+        return place
 
     # ------------------------------------------------------------ how it is known
 
@@ -207,6 +233,18 @@ class TensorPlaces:
         if frame is not None and not frame.f_code.co_filename.startswith(TORCH):
             self.names_a_device = True
         return DEVICE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Moved:
+    tensor: weakref.ref[torch.Tensor]
+    place: str
+    during: tuple[CodeType, int, int] | None  # code, and the first and last line of what it is true within
+
+
+def _runs(during: tuple[CodeType, int, int]) -> bool:
+    code, first, last = during
+    return any(frame.f_code is code and first <= frame.f_lineno <= last for frame in upwards(sys._getframe(1)))
 
 
 def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -263,6 +301,42 @@ def _says_cpu(node: ast.expr) -> bool:
     return "cpu" in _name_of(node).lower()
 
 
+def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None:
+    """The lines of the expression that a call's result does not outlive; None where it may: it is assigned, returned,
+    or put into something."""
+    if frame is None:
+        return None
+    node, parents = _node_at(frame)
+    while node is not None:
+        parent = parents.get(node)
+        if isinstance(parent, ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.Starred | ast.IfExp):
+            node = parent
+        elif isinstance(parent, ast.Call) and (parent.func is node or _name_of(parent.func) in KEEPING):
+            node = parent if parent.func is node else None
+        elif isinstance(parent, ast.Call | ast.keyword | ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.Expr):
+            return frame.f_code, node.lineno, node.end_lineno or node.lineno
+        else:
+            node = None
+    return None
+
+
+def _node_at(frame: FrameType) -> tuple[ast.expr | None, dict[ast.AST, ast.AST]]:
+    """The call that a frame is in, and what each node of its file stands in."""
+    calls, parents = _calls_of(frame.f_code.co_filename)
+    return calls.get(position_at(frame)), parents
+
+
+@cache
+def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[ast.AST, ast.AST]]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return {}, {}
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    calls = (node for node in parents if isinstance(node, ast.Call))
+    return {(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls}, parents
+
+
 # ---------------------------------------------------------------- the hooks
 
 
@@ -290,7 +364,8 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
             writes = any(one.alias_info is not None and one.alias_info.is_write for one in operator._schema.arguments)
             if overload != wanted if wanted else writes != packet.endswith("_"):
                 continue
-            if known(full) and not has(full, "CompositeImplicitAutograd") and not has(full, "BackendSelect") and _has_tensors(operator):
+            taken = not known(full) or has(full, "CompositeImplicitAutograd") or has(full, "BackendSelect")
+            if not taken and _has_tensors(operator):
                 yield full.removeprefix("aten::"), operator
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass, Unavailable
+from kgprof.model import Finding, FindingCost, Level, PassName, Reads, Recording, Skipped, TracePass, Unavailable
 from kgprof.model.sync_records import Frame, SyncRecord
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
@@ -51,7 +51,12 @@ def test_a_read_in_eager_code() -> None:
         cause="item",
         where="eager",
         reads_per_step=1.0,
+        events=CALLS - STEADY_FROM,
         calls=CALLS - STEADY_FROM,
+        steps=CALLS - STEADY_FROM,
+        operator="aten::_local_scalar_dense",
+        library=None,
+        chain=(),
         expression="loss.item()",
         on_cuda=False,
         waited_us=Skipped(reason="on a CPU the host waits for nobody"),
@@ -66,6 +71,7 @@ def test_a_read_in_eager_code() -> None:
         location=READ_PLACE,
         count=1,
         fingerprint=finding.fingerprint,
+        reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5),
         cost=Skipped(reason="on a CPU the host waits for nobody"),
     )
 
@@ -207,8 +213,8 @@ def test_every_cause_has_words() -> None:
     [
         (read(), 1.0, 5, "once a step"),
         (read(each=3), 3.0, 5, "3 times a step"),
-        (read(calls=range(0, CALLS, 5)), 0.2, 1, "once in 5 steps"),
-        (read(each=2, calls=range(2, 5)), 0.8, 2, "once in 1.25 steps"),
+        (read(calls=range(0, CALLS, 5)), 0.2, 1, "in 1 of 5 steps"),
+        (read(each=2, calls=range(2, 5)), 0.8, 2, "4 times in 2 of 5 steps"),
     ],
 )
 def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:
@@ -235,7 +241,7 @@ def test_what_waits_in_some_steps_only_costs_its_share_of_each() -> None:
 
     (found,) = findings(record, device="cuda")
 
-    assert found.message.endswith("once in 2.5 steps")
+    assert found.message.endswith("in 2 of 5 steps")
     assert found.cost == FindingCost(
         value=160.0,
         unit="us/step",
