@@ -66,7 +66,7 @@ WOULD_SYNC = m.Rule(
     summary="This line costs nothing on a CPU and would wait for the device on CUDA.",
     why=(
         "A tensor that lies on the CPU already gives .cpu(), .numpy(), .tolist() and .to('cpu') nothing to do. On CUDA "
-        "each of them copies, and the host waits for the copy."
+        "each of them copies, and the host waits for the copy. What would lie on the CPU there as well is not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
     remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the device, or bring it over once, after the loop.",

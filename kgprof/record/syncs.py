@@ -113,6 +113,7 @@ class Syncs(Source):
         undo.callback(self._stops)
 
     def _stops(self) -> None:
+        """Before the hooks that know it are taken off."""
         self._listens, self._names_a_device = False, TENSORS.names_a_device
 
     @property
@@ -406,7 +407,6 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
-    undo.callback(TENSORS.forget)
     watch_places(TENSORS, lambda: any(one.runs_a_graph for one in hooks.listening), undo)
 
 

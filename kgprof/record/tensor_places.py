@@ -75,6 +75,7 @@ class TensorPlaces:
         self.forget()
 
     def forget(self) -> None:
+        self.listens = False  # else nothing is known, and nothing remembered
         self.names_a_device = False
         self._storages: dict[int, tuple[StorageWeakRef, str]] = {}  # by address, which the weak reference keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
@@ -83,6 +84,8 @@ class TensorPlaces:
 
     def of(self, tensor: torch.Tensor) -> str:
         """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
+        if not self.listens:
+            return UNKNOWN
         if self._tensors:
             for one in (tensor, tensor._base):
                 known = self._tensors.get(id(one))
@@ -144,12 +147,14 @@ class TensorPlaces:
 
     def given_to_numpy(self, tensor: torch.Tensor) -> None:
         """Its memory is an array's as well from now on, and was not before."""
-        if tensor.device.type == "cpu" and self.of(tensor) == UNKNOWN:
+        if self.listens and tensor.device.type == "cpu" and self.of(tensor) == UNKNOWN:
             self._remember(tensor, DEVICE)
 
     def target_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is asked for."""
         target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
+        if not self.listens:
+            return HOST if isinstance(target, str) and target.partition(":")[0] == "cpu" else None
         if isinstance(target, torch.Tensor):
             return self.of(target)
         if target is None or isinstance(target, torch.dtype) or str(target).partition(":")[0] != "cpu":
@@ -167,7 +172,7 @@ class TensorPlaces:
         """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very same tensor; then the
         line says whether it is another one from now on (``x = x.to(device)``) or within the line alone
         (``model(x.to(device))``, after which ``x`` lies where it lay)."""
-        if isinstance(result, Parameter):
+        if isinstance(result, Parameter) or not self.listens:
             return
         if result is not tensor:
             self._remember(result, place or DEVICE)
@@ -203,7 +208,7 @@ class TensorPlaces:
         if len(self._storages) > self._sweep_at:
             for gone in [key for key, (reference, _) in self._storages.items() if reference.expired()]:
                 del self._storages[gone]
-            self._sweep_at = SWEEP + 2 * len(self._storages)
+            self._sweep_at = max(SWEEP, 2 * len(self._storages))
 
     def _call_at(self, frame: FrameType | None) -> ast.Call | None:
         """The call that a frame is in, as it is written."""
@@ -344,11 +349,13 @@ def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack
     """``idle``: compiled code runs, whose results are the GPU's."""
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     undo.callback(library._destroy)
+    undo.callback(places.forget)
     for names, tell in ((FILLING, places.filled), (DERIVING, places.derived)):
         for name, operator in _operators(names):
             library.impl(name, _hook(operator, idle, tell), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
+    places.listens = True
 
 
 def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -400,11 +407,17 @@ def _with_numbers(operator: Any) -> Callable[..., Any]:
     @cache
     def kernel_of(key: Any) -> Any:
         has = torch._C._dispatch_has_kernel_for_dispatch_key
-        name = next(found for found in (key.name, *composite) if has(operator.name(), found))
+        name = next((found for found in (key.name, *composite) if has(operator.name(), found)), "")
+        if not name:
+            raise NotImplementedError(
+                f"Could not run '{operator.name()}' with arguments from the '{key.name}' backend."
+            )
         return torch._C._dispatch_key_parse(name)
 
+    call = operator._op_dk
+
     def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        return operator._op_dk(kernel_of(keys.highestPriorityTypeId()), *args, **kwargs)
+        return call(kernel_of(keys.highestPriorityTypeId()), *args, **kwargs)
 
     return run
 
