@@ -391,6 +391,8 @@ def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
     what, often = SAID.get(event.cause, "a value is read"), _often(event)
+    if event.library:
+        what += f" in {event.library.words}"
     message = f"{'' if event.on_cuda else 'on CUDA '}the host waits for the device {where}: {what}, {often}"
     if event.rule == WOULD_SYNC.id:
         message = f"on CUDA the host would wait here, {where}: {what}, {often}"
