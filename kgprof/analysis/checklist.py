@@ -292,7 +292,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "no-branch-on-values",
         "Python takes no decision by a tensor's value in compiled code",
-        against=[finding for event, finding in breaks if _DATA_DEPENDENT & set(event.cause.gb_ids)],
+        against=[finding for event, finding in breaks if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)],
         passed=f"no graph break for a value in {_named(seen.compiled)}",
         unseen=seen.not_compiled,
     )

@@ -67,7 +67,7 @@ _GB_ID = re.compile(r"/gb/gb(\d+)\.html")
 _OPERATORS = tuple(
     re.compile(form)
     for form in (
-        r"builtin (?P<name>\w+) ",
+        r"builtin (?P<name>\w+)(?: |$)",
         r"module: (?P<owner>[\w.]+|<unknown module>), qualname: (?P<name>[\w.<>]+)",
         r"qualname: (?P<name>[\w.<>]+), name: ",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.*?\) (?P<name>\w+)(?: |$)",
@@ -110,10 +110,6 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
     calls: tuple[int, ...]
     functions: tuple[str, ...]  # whose compilation met it
     identity: str  # the same in another checkout and after an edit above the line
-
-    @property
-    def cause(self) -> m.TorchCause:
-        return self.refusal.cause
 
 
 # ---------------------------------------------------------------- reading records
@@ -308,20 +304,21 @@ def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
+    cause = event.refusal.cause
     place = event.library.words if event.library else event.location.function if event.location else ""
-    what = f"{event.cause.operator} breaks the graph" if event.cause.operator else "graph break"
+    what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
     where = f" in {place}" if place else ""
     met = "" if len(event.functions) < 2 else f"; met while compiling {', '.join(event.functions)}"
     return m.Finding(
         rule=GRAPH_BREAK.id,
         level=m.Level.WARNING,
-        message=f"{what}{where}: {event.cause.words}{met}",
+        message=f"{what}{where}: {cause.words}{met}",
         run=event.run,
         location=event.location,
         count=event.records,
         library=event.library,
         refusal=event.refusal,
-        detail=detail_of(event.cause),
+        detail=detail_of(cause),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=UNMEASURED,
     )

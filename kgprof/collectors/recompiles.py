@@ -30,10 +30,11 @@ IN_STEADY_STATE = m.Rule(
     summary="A function was compiled again after the warm-up calls, because a guard on its inputs failed.",
     why=(
         "The call that brings the new value waits for a whole compilation, which takes seconds where the step takes "
-        "milliseconds, and the next call with the old value finds another cache entry to look through. Recompiles "
-        "that happen in the first calls and then stop (a size that becomes dynamic) are a note, not a finding."
+        "milliseconds, and the next call with the old value finds another cache entry to look through. A recompile "
+        "that happens once and not again (the first smaller batch, the first evaluation under no_grad) is a note and "
+        "fails no budget, and so is what happens in the first calls and then stops (a size that becomes dynamic)."
     ),
-    example="The last batch of an epoch is smaller; a flag, a dtype or model.training changes in the middle of a run.",
+    example="A temperature that is an attribute of the module falls with every epoch: self.temperature *= 0.9.",
     remedy=(
         "Give the compiled function the same kind of input in every call, or let torch know beforehand: "
         "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
@@ -425,7 +426,7 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
         if once:
-            note = _finding(IN_STEADY_STATE, event, once, " and not again", "once" if again else "")
+            note = _finding(IN_STEADY_STATE, event, once, ", and not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
         if event.before:
             yield _finding(IN_STEADY_STATE, event, event.before, f" and {CONVERGED}", CONVERGED)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgprof.collectors import accepted
-from kgprof.model import AcceptedEntry
+from kgprof.model import AcceptedEntry, Folded, PackageLine
 from tests.gate.gated import ROOT, entry, finding
 
 WHOLE = """
@@ -94,6 +94,36 @@ def test_an_update_keeps_reasons_drops_what_is_gone_and_leaves_new_ones_to_be_fi
         "reason is empty; say it",
         "owner is empty; say it",
     ]
+
+
+LIBRARY = PackageLine(package="transformers", version="4.57.1", file="modeling_utils.py", line=4769, function="warn")
+IN_LIBRARY = "transformers/modeling_utils.py:warn"
+
+
+def test_an_entry_from_the_time_when_a_line_was_one_finding_accepts_all_that_it_stood_for() -> None:
+    first, second = Folded(gb_id="GB0059", into_fallen=False), Folded(gb_id="GB0059", into_fallen=True)
+    of_another_cause = finding(gb="GB0124", library=LIBRARY, folded=first)
+    beside_a_fallen_frame = finding(gb="GB0124", folded=second)
+
+    assert accepted.matches(entry(gb="GB0059"), of_another_cause, ROOT)
+    assert accepted.matches(entry("KGP102", gb="GB0059"), beside_a_fallen_frame, ROOT)
+    assert not accepted.matches(entry("KGP102", gb="GB0059"), of_another_cause, ROOT)
+    assert not accepted.matches(entry(gb="GB0124"), finding(folded=first), ROOT)
+
+
+def test_a_new_entry_accepts_what_happens_in_that_function_of_the_library() -> None:
+    found = finding(gb="GB0124", library=LIBRARY, folded=Folded(gb_id="GB0059", into_fallen=False))
+
+    (new,) = accepted.updated((), (found,), root=ROOT, expires="2027-01-31", keep_unused=False)
+
+    assert (new.gb, new.library) == ("GB0124", IN_LIBRARY)
+    upgraded = msgspec.structs.replace(LIBRARY, version="5.0", line=4801)
+    assert accepted.matches(new, finding(gb="GB0124", library=upgraded), ROOT)
+    assert not accepted.matches(new, finding(gb="GB0124"), ROOT)
+    elsewhere = msgspec.structs.replace(LIBRARY, function="other")
+    assert not accepted.matches(new, finding(gb="GB0124", library=elsewhere), ROOT)
+    stated = msgspec.structs.replace(new, reason="it warns once", owner="ana")
+    assert parse(accepted.write((stated,))) == ((stated,), [])
 
 
 def test_an_update_of_a_part_keeps_what_it_could_not_see() -> None:

@@ -9,14 +9,25 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.collectors import compilations
 from kgprof.collectors.compilations import STAGE_OF, FailedCompile
-from kgprof.model import Compilation, CompileStages, CompileSummary, Finding, Level, Skipped
+from kgprof.model import (
+    Compilation,
+    CompileStages,
+    CompileSummary,
+    Finding,
+    Level,
+    Location,
+    PackageLine,
+    Refusal,
+    Skipped,
+    SourceLine,
+)
 from kgprof.model.compile_records import TraceRecord
 from kgprof.reading.evidence import Evidence
 from kgprof.record.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.test_graph_breaks import PRINTS
-from tests.collectors.written import FILE, LOOP, STEP, STEP_DEF, compiled, offered, record, span
+from tests.collectors.written import FILE, LIBRARY, LOOP, STEP, STEP_DEF, compiled, offered, record, span
 
 STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
@@ -44,9 +55,12 @@ def test_fullgraph_fails_at_the_line_that_torch_refused() -> None:
     assert found == FailedCompile(
         run=FUSED,
         location=written.place(*LOOP),
+        library=None,
         function="Model.step",
         error="Unsupported",
-        cause=PRINTS,
+        refusal=Refusal(
+            cause=PRINTS, stack=(Location(file=FILE, line=21, function="train"), Location(file=FILE, line=16))
+        ),
         calls=(0,),
         identity=found.identity,
     )
@@ -58,14 +72,38 @@ def test_the_finding_is_an_error_with_torchs_advice() -> None:
     assert found == Finding(
         rule="KGP107",
         level=Level.ERROR,
-        message="compiling Model.step raised Unsupported: Failed to trace builtin operator (GB0059)",
+        message="compiling Model.step raised Unsupported because of print: Failed to trace builtin operator (GB0059)",
         run=FUSED,
         location=written.place(*LOOP),
         count=1,
+        refusal=found.refusal,
         detail=found.detail,
         fingerprint=found.fingerprint,
     )
     assert "Hint: Please report an issue to PyTorch." in found.detail
+
+
+def test_a_library_that_torch_refused_is_named_with_the_projects_line_that_leads_there() -> None:
+    traced = (SourceLine(file=FILE, line=17, function="step"), SourceLine(file=LIBRARY, line=12, function="forward"))
+    failed = {"fail_type": "Unsupported", "fail_reason": written.builtin()}
+
+    (found,) = collected(
+        *compiled("0/0", STEP, **failed, fail_user_frame_filename=LIBRARY, fail_user_frame_lineno=12),
+        offered(STEP, "raised", text="Unsupported: x", stack=traced),
+    )
+
+    assert found.location == written.place(FILE, 17, "step")
+    assert found.library == PackageLine(
+        package="torch", version="", file="nn/modules/activation.py", line=12, function="forward"
+    )
+
+
+def test_torchs_words_are_read_where_the_frame_hook_kept_no_stack() -> None:
+    text = f"Unsupported: x\n\nfrom user code:\n{written.traceback((FILE, 17, 'step'), (LIBRARY, 12, 'forward'))}"
+
+    (found,) = collected(*compiled("0/0", STEP, fail_type="Unsupported"), offered(STEP, "raised", text=text))
+
+    assert (found.location, found.library and found.library.line) == (written.place(FILE, 17, "step"), 12)
 
 
 def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
@@ -74,7 +112,7 @@ def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
 
     (found,) = collected(*lines)
 
-    assert (found.location, found.error, found.cause.kind) == (
+    assert (found.location, found.error, found.refusal.cause.kind) == (
         STEPS_DEF,
         "BackendCompilerFailed",
         "backend='refuses' raised:",
@@ -87,7 +125,7 @@ def test_an_attempt_in_every_call_is_one_finding_with_its_calls() -> None:
     (found,) = compilations.diagnose(collected(*lines))
 
     assert found.count == 4
-    assert found.message.startswith("compiling Model.step raised Unsupported in 4 calls: ")
+    assert found.message.startswith("compiling Model.step raised Unsupported in 4 calls because of print: ")
 
 
 def _failed_in(call: int) -> list[Any]:
@@ -102,7 +140,11 @@ def _failed_in(call: int) -> list[Any]:
 def test_a_failure_without_records_is_told_by_the_frame_hook() -> None:
     (found,) = collected(offered(STEP, "raised", text="InternalTorchDynamoError: KeyError: 'x'"))
 
-    assert (found.location, found.error, found.cause.kind) == (STEPS_DEF, "InternalTorchDynamoError", "KeyError: 'x'")
+    assert (found.location, found.error, found.refusal.cause.kind) == (
+        STEPS_DEF,
+        "InternalTorchDynamoError",
+        "KeyError: 'x'",
+    )
 
 
 def test_a_compiled_function_is_no_failure() -> None:

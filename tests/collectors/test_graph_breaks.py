@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kgprof.collectors import graph_breaks
-from kgprof.collectors.graph_breaks import Cause, GraphBreak
-from kgprof.model import Finding, Level, Location
+from kgprof.collectors.graph_breaks import GraphBreak
+from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal, TorchCause
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.written import CALLER, FILE, LIBRARY, PRINT, REPORT, STEP, broken, compiled, offered, resumed
 
-PRINTS = Cause(
+PRINTS = TorchCause(
     kind="Failed to trace builtin operator",
     gb_ids=("GB0059",),
     explanation="Dynamo does not know how to trace builtin operator `print`",
     hints=("Avoid calling builtin `print`.", "Please report an issue to PyTorch."),
+    context="builtin print",
+    operator="print",
 )
+IN_TORCH = PackageLine(
+    package="torch", version="", file="nn/modules/activation.py", line=12, function="forward", text="..."
+)
+
+
+def quoted(file: str, line: int, function: str) -> Location:
+    """As torch's stack has it; the text of the line is torch's."""
+    return Location(file=file, line=line, function=function, text="...")
 
 
 def collected(*lines: Any) -> tuple[GraphBreak, ...]:
@@ -34,11 +46,15 @@ def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
     assert found == GraphBreak(
         run=FUSED,
         location=written.place(*PRINT),
-        cause=PRINTS,
+        library=None,
+        refusal=Refusal(
+            cause=PRINTS,
+            stack=(quoted(*CALLER), quoted(FILE, 17, "step"), quoted(*PRINT)),
+            folded=Folded(gb_id="GB0059", into_fallen=False),
+        ),
         records=2,
         calls=(0,),
         functions=("step", "report"),
-        library_line=None,
         identity=found.identity,
     )
 
@@ -49,10 +65,14 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
     assert found == Finding(
         rule="KGP101",
         level=Level.WARNING,
-        message=("graph break in report: Failed to trace builtin operator (GB0059); met while compiling step, report"),
+        message=(
+            "print breaks the graph in report: Failed to trace builtin operator (GB0059); "
+            "met while compiling step, report"
+        ),
         run=FUSED,
         location=written.place(*PRINT),
         count=2,
+        refusal=found.refusal,
         detail=(
             "Dynamo does not know how to trace builtin operator `print`\n"
             "Hint: Avoid calling builtin `print`.\n"
@@ -69,14 +89,14 @@ def test_a_break_in_a_library_counts_at_the_projects_line_that_leads_there() -> 
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", *stack))
 
     assert found.location == written.place(FILE, 14, "step")
-    assert found.library_line == Location(file=LIBRARY, line=12)
-    assert graph_breaks.diagnose((found,))[0].related == (Location(file=LIBRARY, line=12),)
+    assert found.library == IN_TORCH
+    assert graph_breaks.diagnose((found,))[0].library == IN_TORCH
 
 
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
     (found,) = collected(*compiled("0/0", (LIBRARY, 10, "forward"), above=()), broken("0/0", (LIBRARY, 12, "forward")))
 
-    assert (found.location, found.library_line) == (None, Location(file=LIBRARY, line=12))
+    assert (found.location, found.library) == (None, IN_TORCH)
 
 
 def test_the_function_is_the_users_also_behind_an_earlier_break() -> None:
@@ -115,7 +135,10 @@ def test_the_first_of_a_chain_of_causes_is_the_root() -> None:
 
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 16, "step"), reason=chain))
 
-    assert (found.cause.kind, found.cause.gb_ids) == ("Failed to trace builtin operator", ("GB0059", "GB7000"))
+    assert (found.refusal.cause.kind, found.refusal.cause.gb_ids) == (
+        "Failed to trace builtin operator",
+        ("GB0059", "GB7000"),
+    )
 
 
 def test_an_explanation_may_have_paragraphs() -> None:
@@ -129,11 +152,12 @@ def test_an_explanation_may_have_paragraphs() -> None:
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
 
     assert found.location == written.place(FILE, 14, "step")
-    assert found.cause == Cause(
+    assert found.refusal.cause == TorchCause(
         kind="Data-dependent branching",
         gb_ids=("GB0170",),
         explanation='Detected branching. The condition was computed as # File "/src/shop/model.py", line 3',
         hints=("Use `torch.cond`.",),
+        context="none",
     )
 
 
@@ -142,7 +166,7 @@ def test_a_reason_in_a_form_not_known_is_explained_by_the_registry() -> None:
 
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
 
-    assert found.cause == Cause(
+    assert found.refusal.cause == TorchCause(
         kind="Data-dependent branching",
         gb_ids=("GB0170",),
         explanation="Branches on data.",
@@ -153,7 +177,7 @@ def test_a_reason_in_a_form_not_known_is_explained_by_the_registry() -> None:
 def test_a_reason_without_an_id_stands_as_it_is() -> None:
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason="torn", prefix=""))
 
-    assert found.cause == Cause(kind="torn")
+    assert found.refusal.cause == TorchCause(kind="torn")
     assert graph_breaks.diagnose((found,))[0].message == "graph break in Model.step: torn"
 
 
@@ -170,7 +194,7 @@ def test_the_record_that_convert_frame_writes_has_its_reason_at_the_end() -> Non
     (found,) = collected(*compiled("0/0", STEP), written.artifact("dynamo_graph_break_reason", "0/0", text))
 
     assert found.location == written.place(FILE, 14, "step")
-    assert found.cause.words == "Failed to trace builtin operator (GB0142)"
+    assert found.refusal.cause.words == "Failed to trace builtin operator (GB0142)"
 
 
 def test_a_break_that_made_a_frame_fall_back_is_another_rules() -> None:
@@ -206,3 +230,62 @@ def test_reports_frame_may_be_missing_from_the_records() -> None:
     (found,) = collected(broken("7/0", CALLER, REPORT))
 
     assert found.functions == ()
+
+
+# ---------------------------------------------------------------- causes, operators, libraries
+
+
+def test_one_line_of_the_project_that_leads_to_two_lines_of_a_library_is_two_breaks() -> None:
+    found = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 12, "forward")),
+        broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 9, "prepare"), (LIBRARY, 77, "forward")),
+    )
+
+    assert [event.location for event in found] == [written.place(FILE, 14, "step")] * 2
+    assert [event.library and event.library.line for event in found] == [12, 77]
+    assert [[line.line for line in event.refusal.chain] for event in found] == [[], [9]]
+    assert len({finding.fingerprint for finding in graph_breaks.diagnose(found)}) == 2
+
+
+def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first() -> None:
+    found = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, PRINT),
+        broken("0/0", CALLER, PRINT, reason=written.builtin("open")),
+        broken("0/0", CALLER, PRINT, reason=written.builtin("exec", "0142")),
+    )
+
+    assert [(event.refusal.cause.operator, event.refusal.cause.gb_id) for event in found] == [
+        ("print", "GB0059"),
+        ("open", "GB0059"),
+        ("exec", "GB0142"),
+    ]
+    assert {event.refusal.folded for event in found} == {Folded(gb_id="GB0059", into_fallen=False)}
+    assert len({finding.fingerprint for finding in graph_breaks.diagnose(found)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("context", "operator"),
+    [
+        ("builtin print [<class 'ConstantVariable'>] False", "print"),
+        ("module: time, qualname: perf_counter, skip reason: <missing reason>", "time.perf_counter"),
+        ("module: <unknown module>, qualname: Random.random, skip reason: x", "Random.random"),
+        ("call_method TensorVariable() item () {}", "Tensor.item"),
+        ("call_method TensorVariable() to_list", "Tensor.tolist"),
+        ("call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}", "UserDefinedObject.put"),
+        ("method: <Logger corpus.logger_call (WARNING)>.debug, args: [x], kwargs: {}", "Logger.debug"),
+        ("numpy function: <function interp at 0x7f>, args: []", "numpy.interp"),
+        ("<function audit at 0x7f2040296520>", "audit"),
+        ("Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`", "torch._dynamo.graph_break"),
+        ("copy.deepcopy(TensorVariable())", "copy.deepcopy"),
+        ("aten.nonzero.default", "aten.nonzero.default"),
+        ("attempted to jump with TensorVariable()", "bool(tensor)"),
+        ("attempted to jump with SymNodeVariable()", ""),
+        ("Active generic context managers: [GenericContextWrappingVariable(Section)]", ""),
+    ],
+)
+def test_the_operator_is_read_from_torchs_debug_context(context: str, operator: str) -> None:
+    text = f"Kind\n  Explanation: Why.\n\n  Developer debug context: {context}\n\n For more details: https://x/gb/gb0001.html"
+
+    assert graph_breaks.cause_of(text, {}).operator == operator

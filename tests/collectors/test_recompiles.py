@@ -9,7 +9,7 @@ import pytest
 from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
-from kgprof.model import Finding, FindingCost, Level, PassName, RecompileEntry, Skipped
+from kgprof.model import Finding, FindingCost, Level, PackageLine, PassName, RecompileEntry, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -58,8 +58,17 @@ def test_a_recompile_knows_its_guard_its_caller_and_its_price() -> None:
     assert found == RecompiledFunction(
         run=FUSED,
         location=STEPS_DEF,
+        function="Model.step",
         recompiles=(
-            Recompile(compile_id="0/1", call=10, guard=DTYPE, rejected=(DTYPE,), call_site=CALL_SITE, duration_s=0.5),
+            Recompile(
+                compile_id="0/1",
+                call=10,
+                guard=DTYPE,
+                rejected=(DTYPE,),
+                call_site=CALL_SITE,
+                duration_s=0.5,
+                once=True,
+            ),
         ),
         steady_from=3,
         limit_call=None,
@@ -75,8 +84,10 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
 
     assert found == Finding(
         rule="KGP103",
-        level=Level.WARNING,
-        message="Model.step recompiled 1 time in call 10, 0.50 s: dtype of x: expected Float, got Double",
+        level=Level.NOTE,
+        message=(
+            "Model.step recompiled 1 time in call 10, 0.50 s, and not again: dtype of x: expected Float, got Double"
+        ),
         run=FUSED,
         location=STEPS_DEF,
         count=1,
@@ -86,7 +97,53 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         cost=FindingCost(
             value=0.5, unit="s", what="compiling again took, in all", measured_in=(PassName.COMPILE,), samples=1
         ),
+        one_off=True,
     )
+
+
+def test_what_happened_once_is_a_note_and_what_came_again_a_finding() -> None:
+    assert rules(*recompiled(10)) == [("KGP103", Level.NOTE)]
+    assert rules(*recompiled(10, 15)) == [("KGP103", Level.WARNING)]
+
+
+def test_two_guards_that_failed_once_each_are_one_note() -> None:
+    (found,) = diagnosed(*once_and_once("GLOBAL_STATE changed: grad_mode"))
+
+    assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 2)
+
+
+def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:
+    again = [*compiled("0/3", STEP, call=15), rejected("0/3", "0/2: n == 2", call=15), ran("0/3", *range(15, 20))]
+
+    found = diagnosed(*once_and_once("n == 3"), *again)
+
+    assert [(each.level, each.count) for each in found] == [(Level.WARNING, 2), (Level.NOTE, 1)]
+    assert found[0].fingerprint != found[1].fingerprint
+
+
+def test_two_values_within_one_call_are_not_once() -> None:
+    lines = [
+        *recompiled(),
+        *compiled("0/1", STEP, call=10),
+        rejected("0/1", "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 9", call=10),
+        *compiled("0/2", STEP, call=10),
+        rejected("0/2", "0/1: tensor 'x' size mismatch at index 0. expected 9, actual 7", call=10),
+        ran("0/2", *range(10, 20)),
+    ]
+
+    assert rules(*lines) == [("KGP103", Level.WARNING)]
+
+
+def once_and_once(second: str) -> list[Any]:
+    """A smaller batch in call 5, and ``second`` in call 8."""
+    return [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=5),
+        rejected("0/1", "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6", call=5),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {second}", call=8),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 5, 8))),
+    ]
 
 
 def test_what_converges_in_the_warm_up_is_a_note() -> None:
@@ -99,7 +156,7 @@ def test_what_converges_in_the_warm_up_is_a_note() -> None:
 
 
 def test_a_note_may_stand_beside_the_finding() -> None:
-    assert rules(*recompiled(1, 10)) == [("KGP103", Level.WARNING), ("KGP103", Level.NOTE)]
+    assert rules(*recompiled(1, 10, 12)) == [("KGP103", Level.WARNING), ("KGP103", Level.NOTE)]
 
 
 def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
@@ -220,6 +277,7 @@ def test_a_librarys_function_counts_at_the_line_that_leads_there() -> None:
         *compiled("0/0", frame),
         *compiled("0/1", frame, call=10),
         rejected("0/1", "0/0: tensor 'args[0]' rank mismatch. expected 1, actual 2", call=10),
+        offered(frame, compile_id="0/0", qualified="MultiheadAttention.forward"),
         ran("0/0", *range(10)),
         ran("0/1", *range(10, 20)),
     ]
@@ -227,7 +285,29 @@ def test_a_librarys_function_counts_at_the_line_that_leads_there() -> None:
     (found,) = diagnosed(*lines)
 
     assert found.location == CALL_SITE
-    assert found.message == "train recompiled 1 time in call 10, 0.50 s: rank of args[0]: expected 1, got 2"
+    assert found.library == PackageLine(
+        package="torch", version="", file="nn/modules/activation.py", line=50, function="MultiheadAttention.forward"
+    )
+
+
+def test_two_functions_of_a_library_behind_one_line_are_two_findings() -> None:
+    lines: list[Any] = []
+    for number, frame in enumerate([(LIBRARY, 50, "forward"), (LIBRARY, 90, "forward")]):
+        lines += [
+            *compiled(f"{number}/0", frame),
+            *compiled(f"{number}/1", frame, call=10),
+            rejected(f"{number}/1", f"{number}/0: n == 2", call=10),
+        ]
+    going_on = resumed((LIBRARY, 90, "forward"), 95)
+    lines += [*compiled("2/0", going_on), *compiled("2/1", going_on, call=12), rejected("2/1", "2/0: n == 2", call=12)]
+
+    found = diagnosed(*lines)
+
+    assert [(each.location, each.library and each.library.line, each.count) for each in found] == [
+        (CALL_SITE, 50, 1),
+        (CALL_SITE, 90, 2),
+    ]
+    assert len({finding.fingerprint for finding in found}) == 2
 
 
 def test_two_functions_are_two_findings() -> None:
@@ -264,6 +344,7 @@ def test_a_recompile_without_a_reason_says_so() -> None:
 
     (found,) = diagnosed(*lines)
 
+    assert found.level is Level.WARNING
     assert found.message == "Model.step recompiled 1 time in call 10, 0.50 s: other: torch gave no reason"
 
 
@@ -299,7 +380,7 @@ def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() 
     (found,) = diagnosed(*made_anew(*range(6)), calls=6)
 
     assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
-    assert found.message == "train recompiled 5 times in 5 calls (1 to 5), 2.50 s: identity of f"
+    assert found.message == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: identity of f"
     assert "torch._dynamo.reset() was called" in found.detail
 
 
@@ -336,6 +417,7 @@ def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:
         words=DTYPE.text,
         duration_s=0.5,
         call_site=CALL_SITE,
+        function="Model.step",
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kgprof.collectors import graph_breaks, skipped_frames
 from kgprof.collectors.skipped_frames import SkippedFrame
-from kgprof.model import Finding, Level, Location
+from kgprof.model import Finding, Folded, Level, Location, Refusal
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
-from tests.collectors.test_graph_breaks import PRINTS
+from tests.collectors.test_graph_breaks import PRINTS, quoted
 from tests.collectors.written import (
     CALLER,
     FILE,
@@ -41,8 +43,11 @@ def test_a_break_in_a_loop_blames_the_line_and_names_the_frame() -> None:
         location=written.place(*LOOP),
         frame=STEPS_DEF,
         scope="frame",
-        cause=type(PRINTS)(
-            kind=PRINTS.kind, gb_ids=("GB0059", "GB7000"), explanation=PRINTS.explanation, hints=PRINTS.hints
+        library=None,
+        refusal=Refusal(
+            cause=msgspec.structs.replace(PRINTS, gb_ids=("GB0059", "GB7000")),
+            stack=(quoted(*CALLER), quoted(*LOOP)),
+            folded=Folded(gb_id="GB0059", into_fallen=True),
         ),
         records=1,
         calls=(0,),
@@ -56,10 +61,11 @@ def test_the_finding_points_at_the_line_and_relates_the_def() -> None:
     assert found == Finding(
         rule="KGP102",
         level=Level.WARNING,
-        message="Model.step runs in eager: Failed to trace builtin operator (GB0059)",
+        message="Model.step runs in eager because of print: Failed to trace builtin operator (GB0059)",
         run=FUSED,
         location=written.place(*LOOP),
         count=1,
+        refusal=found.refusal,
         related=(STEPS_DEF,),
         detail=found.detail,
         fingerprint=found.fingerprint,
@@ -67,7 +73,7 @@ def test_the_finding_points_at_the_line_and_relates_the_def() -> None:
     assert "Hint: Avoid calling builtin `print`." in found.detail
 
 
-def test_one_frame_that_fell_back_makes_the_site_a_fallback_for_all() -> None:
+def test_where_one_frame_falls_back_and_another_goes_on_it_is_both() -> None:
     # given: the loop's frame falls back at a line of its callee, which itself only breaks there
     lines = [
         *compiled("0/0", STEP, fail_type="Unsupported"),
@@ -78,10 +84,12 @@ def test_one_frame_that_fell_back_makes_the_site_a_fallback_for_all() -> None:
         offered(REPORT, compile_id="1/0"),
     ]
 
-    (found,) = collected(*lines)
+    (fallen,) = collected(*lines)
+    (gone_on,) = graph_breaks.collect(Evidence(written.recording(*lines)))
 
-    assert (found.location, found.frame, found.records) == (written.place(*PRINT), STEPS_DEF, 2)
-    assert graph_breaks.collect(Evidence(written.recording(*lines))) == ()
+    assert (fallen.location, fallen.frame, fallen.records) == (written.place(*PRINT), STEPS_DEF, 1)
+    assert (gone_on.location, gone_on.functions, gone_on.records) == (written.place(*PRINT), ("report",), 1)
+    assert fallen.refusal.folded == gone_on.refusal.folded == Folded(gb_id="GB0059", into_fallen=True)
 
 
 def test_what_precedes_the_line_may_be_compiled() -> None:
@@ -100,7 +108,7 @@ def test_a_generator_is_seen_by_the_frame_hook_alone() -> None:
 
     definition = written.place(FILE, REPORT_DEF, "report")
     assert (found.location, found.frame, found.records) == (definition, definition, 0)
-    assert found.cause.words == "Attempt to trace generator (GB0003)"
+    assert found.refusal.cause.words == "Attempt to trace generator (GB0003)"
 
 
 def test_a_generator_inside_a_frame_that_fell_back_is_its_consequence() -> None:
@@ -119,8 +127,8 @@ def test_a_dispatch_mode_is_blamed_once_for_each_function_it_was_entered_around(
     (found,) = collected(*lines)
 
     assert found.location == STEPS_DEF
-    assert "TorchDispatchMode" in found.cause.kind
-    assert found.cause.explanation == "non-infra torch dispatch mode present"
+    assert "TorchDispatchMode" in found.refusal.cause.kind
+    assert found.refusal.cause.explanation == "non-infra torch dispatch mode present"
 
 
 def test_an_error_that_torch_suppressed_has_the_compilations_own_words() -> None:
@@ -129,7 +137,7 @@ def test_an_error_that_torch_suppressed_has_the_compilations_own_words() -> None
         offered(STEP, "skipped", why="error"),
     )
 
-    assert (found.location, found.cause.kind) == (STEPS_DEF, "backend='x' raised ZeroDivisionError")
+    assert (found.location, found.refusal.cause.kind) == (STEPS_DEF, "backend='x' raised ZeroDivisionError")
 
 
 def test_frames_that_are_rightly_left_alone_are_no_finding() -> None:

@@ -63,7 +63,7 @@ def _all(recording: Recording) -> Iterator[Found]:
 
 def _recompiled(function: RecompiledFunction) -> Iterator[Found]:
     for finding in recompiles.diagnose((function,)):
-        is_note = finding.level is Level.NOTE
+        is_note = finding.level is Level.NOTE and not finding.one_off
         chosen = function.recompiles if finding.rule != "KGP103" else function.in_steady_state
         chosen = function.before if is_note else chosen
         eager = function.eager_calls

@@ -14,13 +14,17 @@ from kgprof.model import (
     Budget,
     FailOn,
     Finding,
+    Folded,
     GateSettings,
     Level,
     Location,
+    PackageLine,
     PassName,
     Profile,
+    Refusal,
     RunKey,
     RunRecord,
+    TorchCause,
 )
 from kgprof.model.compile_records import CompileRecords
 from tests.analysis.recordings import recording, run
@@ -56,7 +60,12 @@ def finding(
     function: str = "step",
     count: int = 1,
     message: str = "graph break (GB0059): print() is called",
+    gb: str = "GB0059",
+    library: PackageLine | None = None,
+    folded: Folded | None = None,
 ) -> Finding:
+    """A break unless another rule is given, of torch's id ``gb``."""
+    cause = TorchCause(kind="graph break", gb_ids=(gb,))
     return Finding(
         rule=rule,
         level=level,
@@ -65,6 +74,8 @@ def finding(
         location=Location(file=file, line=line, function=function, text="    print(x)"),
         count=count,
         fingerprint=f"{rule}{line:04d}",
+        library=library,
+        refusal=Refusal(cause=cause, folded=folded) if rule in ("KGP101", "KGP102") else None,
     )
 
 

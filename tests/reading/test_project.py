@@ -64,3 +64,18 @@ def test_a_file_that_was_named_as_the_projects_own_keeps_its_name() -> None:
 )
 def test_a_file_of_somebody_else(file: str) -> None:
     assert not FILES.holds(file)
+
+
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("/srv/env/lib/python3.12/site-packages/torch/nn/modules/linear.py", ("torch", "nn/modules/linear.py")),
+        ("/srv/env/lib/python3.12/site-packages/six.py", ("six", "six.py")),
+        ("/usr/lib/python3.11/asyncio/tasks.py", ("Python", "asyncio/tasks.py")),
+        ("/usr/lib/python3/dist-packages/yaml/nodes.py", ("yaml", "nodes.py")),
+        ("/opt/kgprof/record/source.py", ("kgprof", "record/source.py")),
+        ("<string>", ("", "<string>")),
+    ],
+)
+def test_a_librarys_file_belongs_to_a_package(file: str, package: tuple[str, str]) -> None:
+    assert FILES.package(file) == package

@@ -216,3 +216,29 @@ def test_a_torch_without_the_class_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     (lost,) = unavailable([hook])
     assert lost.capture == "frame hook"
     assert lost.why.startswith("this torch has no torch._dynamo.convert_frame.CatchErr")
+
+
+class Adding:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return adds_and_breaks(x)
+
+
+def adds_and_breaks(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def test_a_refusal_keeps_the_lines_that_were_being_traced_and_the_qualified_name() -> None:
+    compiled = torch.compile(Adding().forward, backend="eager", fullgraph=True)
+
+    def step() -> None:
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            compiled(torch.ones(3))
+
+    (frame,) = offered(step)
+
+    assert frame.qualified == "Adding.forward"
+    assert [(line.file, line.line, line.function) for line in frame.stack] == [
+        (__file__, Adding.forward.__code__.co_firstlineno + 1, "forward"),
+        (__file__, adds_and_breaks.__code__.co_firstlineno + 1, "adds_and_breaks"),
+    ]

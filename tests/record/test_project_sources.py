@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,19 @@ def test_a_torch_without_a_registry_is_no_error(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(project_sources, "REGISTRY", tmp_path / "none.json")
 
     assert gather([{"metadata": {}, "payload": "/gb/gb0059.html"}], EVERYTHING).registry == {}
+
+
+def test_the_packages_whose_lines_are_named_come_along_with_their_versions() -> None:
+    import yaml
+
+    lines = [{"metadata": {"str": [file, number]}} for number, file in enumerate((torch.__file__, yaml.__file__))]
+    lines += [{"frame": {"file": __file__, "text": "", "stack": [{"file": hashlib.__file__, "line": 3}]}}]
+
+    packages = gather(lines, project_files("linkpred")).packages
+
+    assert packages == {
+        "Python": f"Python {platform.python_version()}",
+        "torch": f"torch {torch.__version__}",
+        "yaml": f"PyYAML {yaml.__version__}",
+    }
+    assert gather(lines, project_files("linkpred"), recorded_here=False).packages == {}

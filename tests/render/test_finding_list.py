@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model import Finding, FindingCost, Level, Location, PassName, unknown_rule
+from kgprof.model import (
+    Finding,
+    FindingCost,
+    Level,
+    Location,
+    PackageLine,
+    PassName,
+    Refusal,
+    TorchCause,
+    unknown_rule,
+)
 from kgprof.render.finding_list import OPEN, FindingLine, Place, finding_list
 from kgprof.render.html import LEVELS
 from tests.render import profiles
@@ -45,6 +55,22 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
         related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
         words=("Detected data-dependent branching.", "Hint: Use `torch.cond` to express dynamic control flow."),
+    )
+
+
+def test_what_happened_in_a_library_has_its_line_there_and_the_way_to_it() -> None:
+    line = PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="clipped", text="now()")
+    above = PackageLine(package="shelf", version="1.4.2", file="fitting.py", line=30, function="fit")
+    cause = TorchCause(kind="Skipped", context="module: time, qualname: now")
+    found = msgspec.structs.replace(at("a.py", 3), library=line, refusal=Refusal(cause=cause, chain=(above,)))
+
+    made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(found,)), LIMITS)
+    (shown,) = made.groups[0].lines
+
+    assert shown.words == (
+        "In shelf 1.4.2 layers.py:12 (clipped): now()",
+        "Through shelf 1.4.2 fitting.py:30 (fit)",
+        "Developer debug context: module: time, qualname: now",
     )
 
 

@@ -93,7 +93,7 @@ def test_step(kgprof_guard):
 RULES = {
     "no_syncs": "KGP201 on CUDA the host waits",
     "no_recompiles": "KGP103 step recompiled",
-    "no_graph_breaks": "KGP101 graph break",
+    "no_graph_breaks": "KGP101 torch._dynamo.graph_break breaks the graph",
     "stable_addresses": "KGP401 the declared buffer rows",
     "no_aliasing": "KGP402",
     "no_mutation": "KGP404",
