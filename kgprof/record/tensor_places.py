@@ -93,14 +93,12 @@ class TensorPlaces:
                     return known.place
         if isinstance(tensor, Parameter):
             return DEVICE
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # sparse, or a subclass without one
-            return UNKNOWN
-        found = self._storages.get(storage._cdata)
+        storage = _storage(tensor)
+        found = None if storage is None else self._storages.get(storage._cdata)
         if found is not None:
             return found[1]
-        return UNKNOWN if storage.resizable() else HOST  # memory of an array, a file or another process
+        # What cannot be resized is memory of an array, a file or another process.
+        return UNKNOWN if storage is None or storage.resizable() else HOST
 
     # ------------------------------------------------------------ what the hooks tell
 
@@ -198,16 +196,15 @@ class TensorPlaces:
     # ------------------------------------------------------------ how it is known
 
     def _remember(self, tensor: torch.Tensor, place: str) -> None:
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
+        storage = _storage(tensor)
+        if storage is None:
             return
         key = storage._cdata
         known = self._storages.get(key)
         self._storages[key] = (StorageWeakRef(storage) if known is None else known[0], place)
         if len(self._storages) > self._sweep_at:
-            for gone in [key for key, (reference, _) in self._storages.items() if reference.expired()]:
-                del self._storages[gone]
+            for gone in [key for key, (reference, _) in [*self._storages.items()] if reference.expired()]:
+                self._storages.pop(gone, None)
             self._sweep_at = max(SWEEP, 2 * len(self._storages))
 
     def _call_at(self, frame: FrameType | None) -> ast.Call | None:
@@ -260,8 +257,16 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from (one for one in value if isinstance(one, torch.Tensor))
 
 
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse, or a subclass without one
+        return None
+
+
 def _is_whole(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    storage = _storage(tensor)
+    return storage is None or tensor.numel() * tensor.element_size() == storage.nbytes()
 
 
 def _caller(*, outside_of_torch: bool = False) -> FrameType | None:

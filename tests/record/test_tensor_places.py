@@ -123,6 +123,10 @@ def under_a_default_device() -> None:
         torch.ones(2).sum().item()
 
 
+def sparse() -> None:
+    torch.eye(2).to_sparse().to(device).to_dense().sum().item()
+
+
 def in_inference_mode() -> None:
     with torch.inference_mode():
         (1 - torch.ones(2)[0] * 2).item()
@@ -161,6 +165,7 @@ def given_to_numpy() -> None:
         (of_compiled_code, [UNKNOWN]),
         (under_a_default_device, [UNKNOWN]),
         (in_inference_mode, [UNNAMED]),
+        (sparse, [UNNAMED, UNKNOWN]),
         (given_to_numpy, [UNKNOWN, UNKNOWN]),
     ],
     ids=lambda given: given.__name__ if callable(given) else "",
