@@ -77,7 +77,7 @@ class TensorPlaces:
     def forget(self) -> None:
         self.listens = False  # else nothing is known, and nothing remembered
         self.names_a_device = False
-        self._storages: dict[int, tuple[StorageWeakRef, str]] = {}  # by address, which the weak reference keeps taken
+        self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
         self._sites: dict[tuple[CodeType, int], ast.Call | None] = {}
         self._sweep_at = SWEEP
@@ -201,7 +201,8 @@ class TensorPlaces:
             return
         key = storage._cdata
         known = self._storages.get(key)
-        self._storages[key] = (StorageWeakRef(storage) if known is None else known[0], place)
+        reference: Any = StorageWeakRef(storage) if known is None else known[0]  # type: ignore[no-untyped-call]
+        self._storages[key] = (reference, place)
         if len(self._storages) > self._sweep_at:
             for gone in [key for key, (reference, _) in [*self._storages.items()] if reference.expired()]:
                 self._storages.pop(gone, None)
