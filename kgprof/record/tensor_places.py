@@ -91,7 +91,7 @@ class TensorPlaces:
                 known = self._tensors.get(id(one))
                 if known is not None and known.tensor() is one and (known.during is None or _runs(known.during)):
                     return known.place
-        if isinstance(tensor, Parameter):
+        if type(tensor) is not torch.Tensor and isinstance(tensor, Parameter):
             return DEVICE
         storage = _storage(tensor)
         found = None if storage is None else self._storages.get(storage._cdata)
