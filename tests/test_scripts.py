@@ -140,14 +140,17 @@ def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> N
 def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     gate = ("check-graphs", TRAINING, "-o", "out", "--quiet")
     passed = kgprof(*gate, cwd=tmp_path)
-    failed = kgprof(*gate, "--format", "json", "--", "--longer-on-rank", "0", cwd=tmp_path)
+    once = kgprof(*gate, "--format", "json", "--", "--longer-on-rank", "0", cwd=tmp_path)
+    failed = kgprof(*gate, "--format", "json", "--", "--growing", cwd=tmp_path)
     nothing = kgprof(*gate, "--", "--steps", "0", cwd=tmp_path)
     switched_off = kgprof(*gate, cwd=tmp_path, TORCH_COMPILE_DISABLE="1")
 
     assert (passed.returncode, passed.stderr) == (0, ""), passed.stdout
+    (note,) = json.loads(once.stdout)["findings"]
+    assert (once.returncode, note["rule"], note["level"], note["one_off"]) == (0, "KGP103", "note", True)
+    assert "in call 4" in note["message"]
     (finding,) = json.loads(failed.stdout)["findings"]
-    assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 22)
-    assert "in call 4" in finding["message"]
+    assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 23)
     assert nothing.returncode == 5
     assert "nothing was compiled" in nothing.stdout
     assert switched_off.returncode == 5
@@ -174,7 +177,7 @@ def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_p
     assert [run["key"]["strategy"] for run in (zero, one)] == ["training-rank0", "training-rank1"]
     assert [run["script"]["rank"] for run in (zero, one)] == [0, 1]
     assert "1 graph that other ranks compiled was not compiled on rank 0" in zero["notes"]
-    differs = "compiled on rank 1 of 2 only: 0/1 of loss_of, training.py:21 (tensor 'rows' size mismatch"
+    differs = "compiled on rank 1 of 2 only: 0/1 of loss_of, training.py:22 (tensor 'rows' size mismatch"
     assert any(note.startswith(differs) for note in one["notes"])
     (finding,) = report["findings"]
     assert (finding["rule"], finding["run"]["strategy"]) == ("KGP103", "training-rank1")

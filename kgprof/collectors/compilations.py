@@ -17,7 +17,15 @@ from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
-from kgprof.collectors.graph_breaks import because, cause_of, detail_of, library_of, refusal_of, stack_in
+from kgprof.collectors.graph_breaks import (
+    because,
+    cause_of,
+    detail_of,
+    library_of,
+    outside_dynamo,
+    refusal_of,
+    stack_in,
+)
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
@@ -211,18 +219,18 @@ def _failed(
 ) -> FailedCompile:
     """``code``: file, first line and name of the code object; ``seen``: in which call, and what torch traced."""
     metrics = compiled.metrics if compiled else {}
-    definition = trace.source.definition(*code)
+    definition, is_own = trace.source.definition(*code), trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
     traced = _traced(seen, text, metrics)
-    stack = (*(compiled.stack[:-1] if compiled else ()), *traced)
-    location = trace.source.innermost(stack if traced or not trace.source.project.holds(code[0]) else ()) or definition
-    library = library_of(trace, stack[-1] if traced else None)
+    stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
+    location = trace.source.innermost(stack) or (definition if is_own else None)
+    library = library_of(trace, (outside_dynamo(traced) or (None,))[-1])
     where = trace.source.identity(location)[:2] or (user_function(code[2]),)
     inside = (library.package, library.file, library.function) if library else ()
     return FailedCompile(
         run=trace.run,
-        location=location if trace.source.project.holds(location.file) else None,
+        location=location,
         library=library,
         function=definition.function,
         error=error,

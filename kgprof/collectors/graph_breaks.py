@@ -52,6 +52,8 @@ _IN_STACK = re.compile(
     r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
 )
 STACK = 24  # innermost lines of a stack that a finding keeps
+# Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it calls.
+_BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S)
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
@@ -96,7 +98,7 @@ class BreakRecord:
 
     @property
     def stopped(self) -> m.Location | None:
-        return self.stack[-1] if self.stack else self.named
+        return (outside_dynamo(self.stack) or (self.named,))[-1]
 
 
 class GraphBreak(m.Model, frozen=True, kw_only=True):
@@ -185,6 +187,10 @@ def _operator(context: str) -> str:
 # ---------------------------------------------------------------- the way into a library
 
 
+def outside_dynamo(stack: Sequence[m.Location]) -> tuple[m.Location, ...]:
+    return tuple(place for place in stack if not any(folder in place.file for folder in _BETWEEN))
+
+
 def library_of(trace: RunTrace, stopped: m.Location | None) -> m.PackageLine | None:
     """The line at which torch stopped, if it is no line of the project's."""
     in_library = stopped is not None and not trace.source.project.holds(stopped.file)
@@ -196,10 +202,11 @@ def refusal_of(
 ) -> m.Refusal:
     """The cause with the lines between the project's and the library's, both left out."""
     holds, source = trace.source.project.holds, trace.source
-    own = max((at for at, place in enumerate(stack) if holds(place.file)), default=-1)
+    lines = outside_dynamo(stack)
+    own = max((at for at, place in enumerate(lines) if holds(place.file)), default=-1)
     return m.Refusal(
         cause=cause,
-        chain=tuple(source.package_line(place) for place in stack[own + 1 : -1]),
+        chain=tuple(source.package_line(place) for place in lines[own + 1 : -1]),
         stack=tuple(stack[-STACK:]),
         folded=folded,
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, user_function
@@ -263,12 +264,13 @@ def _recompiled(
     recompiles = _told_apart(trace, again, guards)
     limit = limits[0] if limits else None
     refused = guards.get(limit.compile_id, ()) if limit else ()
-    location, function, library = definition, definition.function if definition else "", None
-    if definition is None or not trace.source.project.holds(definition.file):
+    location, function = definition, definition.function if definition else ""
+    library: m.PackageLine | None = None
+    if definition is not None and not trace.source.project.holds(definition.file):
         location = next((place for c in compiled if (place := place_of(trace, c))), None)
         rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
         function = next((row.qualified for row in rows), function)
-        library = definition and trace.source.package_line(msgspec.structs.replace(definition, function=function))
+        library = trace.source.package_line(msgspec.structs.replace(definition, function=function))
     inside = (library.package, library.file, library.function) if library else ()
     return RecompiledFunction(
         run=trace.run,
@@ -409,7 +411,11 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
 
 
 def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
-    return tuple(finding for event in events for finding in _judge(event))
+    return tuple(
+        finding
+        for event, ordinal in numbered(events)
+        for finding in _judge(msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}"))
+    )
 
 
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:

@@ -248,6 +248,14 @@ def test_one_line_of_the_project_that_leads_to_two_lines_of_a_library_is_two_bre
     assert len({finding.fingerprint for finding in graph_breaks.diagnose(found)}) == 2
 
 
+def test_dynamos_own_wrappers_are_no_library() -> None:
+    wrapper = ("/lib/site-packages/torch/_dynamo/external_utils.py", 69, "inner")
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), wrapper))
+
+    assert (found.location, found.library, found.refusal.chain) == (written.place(FILE, 14, "step"), None, ())
+
+
 def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first() -> None:
     found = collected(
         *compiled("0/0", STEP),
