@@ -61,7 +61,8 @@ TORCH = str(Path(torch.__file__).parent)
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
-BETWEEN = (__file__, tensor_places.__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
+# A hook and the line that reads.
+BETWEEN = (__file__, tensor_places.__file__, warnings.__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 # Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
 ON_A_CPU_ALONE = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})

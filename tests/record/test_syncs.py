@@ -550,10 +550,11 @@ def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
 
     (record,) = seen(step, device=CUDA)
 
-    assert (record.source, record.text, record.frames[0].line) == (
+    assert (record.source, record.text, record.frames[0].line, record.chain) == (
         "sync-debug",
         "called a synchronizing CUDA operation",
         line("warned"),
+        (),
     )
     assert shown == ["the user's own"]
     assert modes == ["warn", 0]
