@@ -149,7 +149,13 @@ class Syncs(Source):
         self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = ""
     ) -> _Place | None:
         graph = self._graphs.running
-        stack = tuple(upwards(sys._getframe(2)))
+        hook = sys._getframe(2)
+        files = (above.f_code.co_filename for above in upwards(hook))
+        caller = next((file for file in files if not file.startswith(BETWEEN)), "")
+        # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
+        if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
+            return None
+        stack = tuple(upwards(hook))
         frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
         # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
         codes = (above.f_code for above in stack[:8])
@@ -160,7 +166,7 @@ class Syncs(Source):
         if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
             return None
         above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
-        if _is_not_the_programs(above, device, in_graph=graph is not None):
+        if _is_torchs_own(above, in_graph=graph is not None):
             return None
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
@@ -211,13 +217,10 @@ def _in_a_derivative_of_the_cpus() -> bool:
     return node is not None and node.name() in ON_A_CPU_ALONE
 
 
-def _is_not_the_programs(above: tuple[FrameType, ...], device: str, *, in_graph: bool) -> bool:
-    """kgprof waits for the device as well, torch's optimizers read their step count on the host, and what torch waits
-    for in order to record a CUDA graph, or to try a kernel, is its own."""
+def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
+    """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to begin and end a
+    profile that kgprof asked for."""
     files = tuple(frame.f_code.co_filename for frame in above)
-    caller = files[0] if files else ""
-    if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
-        return True
     by_torch = tuple(takewhile(lambda file: file.startswith(TORCH), files))
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not in_graph:

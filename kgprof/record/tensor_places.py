@@ -76,6 +76,7 @@ class TensorPlaces:
 
     def forget(self) -> None:
         self.listens = False  # else nothing is known, and nothing remembered
+        self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
         self.names_a_device = False
         self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
@@ -105,16 +106,16 @@ class TensorPlaces:
     def derived(self, operands: Iterable[Any], results: Any) -> None:
         """An operator made ``results``, new tensors, of ``operands``."""
         place = UNKNOWN
-        for operand in _tensors_in(operands):
-            if type(operand) is not torch.Tensor:
-                return  # a parameter, or a subclass with rules of its own
-            if operand.numel() == 0:
-                continue
-            found = self.of(operand)
-            if found not in (HOST, UNNAMED):
-                return
-            place = UNNAMED if UNNAMED in (found, place) else HOST
-        if place:
+        for operand in operands:
+            for tensor in (operand,) if type(operand) is torch.Tensor else _tensors_in((operand,)):
+                if type(tensor) is not torch.Tensor:
+                    return  # a parameter, or a subclass with rules of its own
+                found = self.of(tensor)
+                if found in (HOST, UNNAMED):
+                    place = UNNAMED if UNNAMED in (found, place) else HOST
+                elif tensor.numel():
+                    return
+        if place and not self.idle():
             for result in _tensors_in(results if isinstance(results, tuple | list) else (results,)):
                 if type(result) is torch.Tensor:
                     self._remember(result, place)
@@ -135,7 +136,7 @@ class TensorPlaces:
             place = given
         else:
             place = UNNAMED if default_device.CURRENT_DEVICE is None else DEVICE
-        if place in (HOST, UNNAMED):
+        if place in (HOST, UNNAMED) and not self.idle():
             self._remember(tensor, place)
 
     def registered(self, tensor: Any) -> None:
@@ -352,16 +353,16 @@ def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[a
 
 
 def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack) -> None:
-    """``idle``: compiled code runs, whose results are the GPU's."""
+    """``idle``: see TensorPlaces."""
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     undo.callback(library._destroy)
     undo.callback(places.forget)
     for names, tell in ((FILLING, places.filled), (DERIVING, places.derived)):
         for name, operator in _operators(names):
-            library.impl(name, _hook(operator, idle, tell), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+            library.impl(name, _hook(operator, tell), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
-    places.listens = True
+    places.listens, places.idle = True, idle
 
 
 def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -386,7 +387,7 @@ def _has_tensors(operator: Any) -> bool:
     return any("Tensor" in str(one.type) for one in operator._schema.arguments)
 
 
-def _hook(operator: Any, idle: Callable[[], bool], tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
+def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
     below, redispatch = torch._C.DispatchKey.BackendSelect, operator.redispatch
     tensors = [at for at, one in enumerate(operator._schema.arguments) if str(one.type) == "Tensor"][1:]
     with_numbers = _with_numbers(operator)
@@ -394,12 +395,11 @@ def _hook(operator: Any, idle: Callable[[], bool], tell: Callable[[tuple[Any, ..
     @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
     def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
         left = keys.remove(below)
-        if tensors and any(type(one) in NUMBERS for one in args):
+        if tensors and (type(args[1]) in NUMBERS or type(args[-1]) in NUMBERS or type(args[0]) in NUMBERS):
             found = with_numbers(left, *args, **kwargs)
         else:
             found = redispatch(left, *args, **kwargs)
-        if not idle():
-            tell(args, found)
+        tell(args, found)
         return found
 
     return hook  # type: ignore[no-any-return]
