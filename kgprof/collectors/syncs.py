@@ -66,7 +66,7 @@ WOULD_SYNC = m.Rule(
     summary="This line costs nothing on a CPU and would wait for the device on CUDA.",
     why=(
         "A tensor that lies on the CPU already gives .cpu(), .numpy(), .tolist() and .to('cpu') nothing to do. On CUDA "
-        "each of them copies, and the host waits for the copy."
+        "each of them copies, and the host waits for the copy. What would lie on the CPU there as well is not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
     remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the device, or bring it over once, after the loop.",
@@ -135,7 +135,12 @@ class Sync(m.Model, frozen=True, kw_only=True):
     cause: str
     where: str
     reads_per_step: float  # mean over the calls after warm-up
+    events: int  # in all of these together
     calls: int  # of these, in which it happened
+    steps: int  # how many these are
+    operator: str
+    library: m.PackageLine | None  # the innermost line of a library that reads, where it is not the project's own
+    chain: tuple[m.PackageLine, ...]  # from the project's line down to it, both left out
     expression: str
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
@@ -152,7 +157,7 @@ def collect(evidence: Evidence) -> tuple[Sync, ...]:
         event
         for run in evidence.runs
         if isinstance(run.record.memory, m.MemoryPass) and not isinstance(run.record.memory.syncs, m.Skipped)
-        for event in _of_run(run, run.record.memory, run.record.memory.syncs.records, broken)
+        for event in _of_run(run, run.record.memory, run.record.memory.syncs, broken)
     )
 
 
@@ -161,27 +166,32 @@ class _Site:
     rule: str
     file: str
     line: int
+    library: m.Frame | None  # the line of a library that reads below it
+
+    @property
+    def line_of_code(self) -> tuple[str, int, m.Frame | None]:
+        return self.file, self.line, self.library
 
 
 def _of_run(
     run: RunEvidence,
     memory: m.MemoryPass,
-    records: Sequence[m.SyncRecord],
+    seen_by_hooks: m.SyncRecords,
     broken: set[tuple[m.RunKey, str, int]],
 ) -> Iterator[Sync]:
     source, on_cuda = run.source, run.whole.device == "cuda"
-    sites = _sites(source, records, on_cuda)
+    sites = _sites(source, seen_by_hooks, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     for site, seen in sites.items():
-        if site.rule == WOULD_SYNC.id and any(
-            (one.file, one.line) == (site.file, site.line) for one in sites if one != site
-        ):
+        if site.rule == WOULD_SYNC.id and any(one.line_of_code == site.line_of_code for one in sites if one != site):
             continue  # torch's own way to a value that is read at this line anyway
         reads = _reads(seen, steady)
         if not any(reads):
             continue
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
+        chain = tuple(_package_line(source, frame, first) for frame in first.chain)
+        library = chain[0] if chain else None
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         yield Sync(
             run=run.key,
@@ -190,21 +200,44 @@ def _of_run(
             cause=cause,
             where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
             reads_per_step=sum(reads) / len(reads),
+            events=sum(reads),
             calls=sum(count > 0 for count in reads),
+            steps=len(reads),
+            operator=first.operator or first.op,
+            library=library,
+            chain=chain[:0:-1],
             expression=first.expression,
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
-            identity="\0".join((*source.identity(place), cause)),
+            identity="\0".join((*source.identity(place), cause, *_identity_of(library))),
         )
 
 
-def _sites(source: SourceText, records: Sequence[m.SyncRecord], on_cuda: bool) -> dict[_Site, list[m.SyncRecord]]:
+def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:
+    text = record.library_expression.partition("\n")[0] if frame is record.chain[0] else ""
+    return source.package_line(m.Location(file=frame.file, line=frame.line, function=frame.function, text=text))
+
+
+def _identity_of(library: m.PackageLine | None) -> tuple[str, ...]:
+    """The same in another version that moved the line."""
+    return (library.package, library.file, library.function, library.text) if library else ()
+
+
+def _sites(source: SourceText, seen: m.SyncRecords, on_cuda: bool) -> dict[_Site, list[m.SyncRecord]]:
     sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
-    for record in records:
+    for record in seen.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
-        if own is not None and (rule := _rule(record, on_cuda)):
-            sites[_Site(rule=rule, file=own.file, line=own.line)].append(record)
+        rule = "" if _lies_on_the_host(record, seen) else _rule(record, on_cuda)
+        if own is not None and rule:
+            library = record.chain[0] if record.chain else None
+            sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
     return sites
+
+
+def _lies_on_the_host(record: m.SyncRecord, seen: m.SyncRecords) -> bool:
+    """What was read on a CPU would on a GPU's machine as well. A factory without a device makes what lies on the host,
+    unless the program names no device at all: then it would run on a GPU under a default device alone."""
+    return record.tensor == "host" or (record.tensor == "unnamed" and seen.names_a_device)
 
 
 def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
@@ -216,7 +249,7 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     device (a read within a graph of which Dynamo captured no operator that reads), a Python number that is assigned."""
     if on_cuda and record.device == "cpu":
         return ""
-    if record.op == READ and ((record.compile_id and not record.operator) or record.instruction == "STORE_SUBSCR"):
+    if record.op == READ and ((record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"):
         return ""
     if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
@@ -262,7 +295,7 @@ def warm_up_reads(run: RunEvidence) -> tuple[m.Location, ...]:
     ):
         return ()
     found: dict[tuple[str, int], list[m.SyncRecord]] = defaultdict(list)
-    for site, records in _sites(source, memory.syncs.records, run.whole.device == "cuda").items():
+    for site, records in _sites(source, memory.syncs, run.whole.device == "cuda").items():
         if site.rule != WOULD_SYNC.id:
             found[site.file, site.line] += records
     return tuple(
@@ -281,12 +314,20 @@ def _reads_in_its_own_words(record: m.SyncRecord) -> bool:
     return _is_tested(record) or _is_indexed(record)
 
 
+def _doing(record: m.SyncRecord) -> tuple[str, str]:
+    """Python's instruction and the expression of the line that reads: a library's, where one does."""
+    if record.chain and not record.compile_id:
+        return record.library_instruction, record.library_expression
+    return record.instruction, record.expression
+
+
 def _is_tested(record: m.SyncRecord) -> bool:
-    return "JUMP" in record.instruction or record.instruction in ("UNARY_NOT", "TO_BOOL")
+    instruction, _ = _doing(record)
+    return "JUMP" in instruction or instruction in ("UNARY_NOT", "TO_BOOL")
 
 
 def _is_indexed(record: m.SyncRecord) -> bool:
-    return record.instruction.endswith("_SUBSCR")
+    return _doing(record)[0].endswith("_SUBSCR")
 
 
 # ---------------------------------------------------------------- why
@@ -304,7 +345,7 @@ def cause_of(record: m.SyncRecord) -> str:
         return "mask-index" if _is_indexed(record) else OF_OPERATORS.get(record.op, INSIDE)
     if _is_tested(record):
         return "truth-value"
-    called = called_function(record.expression)
+    called = called_function(_doing(record)[1])
     if not called:
         masked = record.source == "sync-debug" and _is_indexed(record)
         return "mask-index" if masked else "item"
@@ -349,8 +390,9 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
-    reads, what = event.reads_per_step, SAID.get(event.cause, "a value is read")
-    often = "once a step" if reads == 1 else f"{reads:g} times a step" if reads > 1 else f"once in {1 / reads:g} steps"
+    what, often = SAID.get(event.cause, "a value is read"), _often(event)
+    if event.library:
+        what += f" in {event.library.words}"
     message = f"{'' if event.on_cuda else 'on CUDA '}the host waits for the device {where}: {what}, {often}"
     if event.rule == WOULD_SYNC.id:
         message = f"on CUDA the host would wait here, {where}: {what}, {often}"
@@ -374,8 +416,25 @@ def _finding(event: Sync) -> m.Finding:
         location=event.location,
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
+        library=event.library,
+        reads=m.Reads(
+            operator=event.operator,
+            events=event.events,
+            in_steps=event.calls,
+            steps=event.steps,
+            chain=event.chain,
+        ),
         cost=cost,
     )
+
+
+def _often(event: Sync) -> str:
+    """In whole events: "once a step", "in 1 of 37 steps", "18 times in 3 of 12 steps"."""
+    each, rest = divmod(event.events, event.steps)
+    if event.calls == event.steps and not rest:
+        return "once a step" if each == 1 else f"{each} times a step"
+    steps = f"{event.calls} of {event.steps}" if event.calls < event.steps else f"{event.steps}"
+    return f"in {steps} steps" if event.events == event.calls else f"{event.events} times in {steps} steps"
 
 
 def _identity(event: Sync) -> str:

@@ -158,6 +158,16 @@ class Refusal(Model, frozen=True, kw_only=True):
     folded: Folded | None = None
 
 
+class Reads(Model, frozen=True, kw_only=True):
+    """How a line reads from the device, or waits for it, and how often after warm-up."""
+
+    operator: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize"; in compiled code "item", "cond"
+    events: int  # in all of these steps together
+    in_steps: int  # in which there was one
+    steps: int  # that were watched after warm-up
+    chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
+
+
 class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     """What a finding was measured to cost, and where."""
 
@@ -194,6 +204,7 @@ class Finding(Model, frozen=True, kw_only=True):
     detail: str = ""  # torch's own words, over several lines
     library: PackageLine | None = None  # where it happened in a package; ``location`` is then the way in
     refusal: Refusal | None = None  # of a graph break, a frame that fell back, a compilation that raised
+    reads: Reads | None = None  # of a sync
     one_off: bool = False  # a recompile after warm-up that happened once and never again
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")

@@ -16,7 +16,7 @@ from kgprof.model.structs import Model
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """One Python frame above a read, torch's own left out."""
+    """One Python frame above a read."""
 
     file: str
     line: int
@@ -38,6 +38,12 @@ class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
     expression: str = ""  # and the source of it
     waited_us: dict[int, float] = {}  # call -> microseconds that the host spent in it; CUDA only
     text: str = ""  # torch's own words (sync-debug)
+    chain: tuple[Frame, ...] = ()  # of libraries between the read and ``frames``, innermost first
+    library_instruction: str = ""  # of the innermost of them, as ``instruction``
+    library_expression: str = ""
+    # On a CPU, of what was read: "host" if it would lie there on a machine with a GPU as well, "unnamed" if it was made
+    # without a device; empty for the GPU's, for what is not known, and on a GPU.
+    tensor: str = ""
 
 
 class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="syncs"):
@@ -45,6 +51,7 @@ class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
     records: tuple[SyncRecord, ...] = ()
     left_out: int = 0
+    names_a_device: bool = False  # on a CPU: the program says somewhere where its tensors lie
 
 
 class Memory(Model, frozen=True, kw_only=True):

@@ -106,6 +106,7 @@ class RunEvidence(_Derived):
                 own=compiled.own or watched.own,
                 files={**watched.files, **compiled.files},
                 registry=compiled.registry,
+                packages={**watched.packages, **compiled.packages},
             )
         )
 

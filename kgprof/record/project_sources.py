@@ -98,11 +98,8 @@ def gather(lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool 
         failed = str((told.get("compilation_metrics") or {}).get("fail_reason") or "")
         texts = (payload, frame.get("text", ""), failed)
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
-    libraries = {project.package(file)[0] for file in named if not project.holds(file)} if recorded_here else ()
     return msgspec.structs.replace(
-        of_files(named, project),
-        registry=dict(_registry_entries(ids)),
-        packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
+        of_files(named, project, recorded_here=recorded_here), registry=dict(_registry_entries(ids))
     )
 
 
@@ -126,13 +123,15 @@ def _distribution_names(imported: str) -> Iterator[str]:
     yield from metadata.packages_distributions().get(imported, ())
 
 
-def of_files(files: Iterable[str], project: ProjectFiles) -> m.Sources:
-    """The text of those among ``files`` that are the project's."""
+def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
+    """The text of those among ``files`` that are the project's, and the versions of the others' packages."""
     named = dict.fromkeys(files)
+    libraries = {project.package(file)[0] for file in named if not project.holds(file)} if recorded_here else ()
     return m.Sources(
         libraries=project.libraries,
         own=project.own,
         files=dict(_read_all(file for file in named if project.holds(file))),
+        packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
     )
 
 

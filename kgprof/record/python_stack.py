@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dis
+import linecache
 from collections.abc import Iterator
+from itertools import islice
 from types import FrameType
 
 from kgprof import model as m
@@ -23,3 +26,27 @@ def described(frame: FrameType) -> m.Frame:
         function=code.co_name,
         first_line=code.co_firstlineno,
     )
+
+
+def instruction_at(frame: FrameType) -> str:
+    """Python's name for what a frame is doing: "CALL", "POP_JUMP_IF_FALSE"."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+def position_at(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
+    """First and last line and column of what a frame is evaluating."""
+    return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
+
+
+def expression_at(frame: FrameType) -> str:
+    """What a frame is evaluating, as it is written; empty where that is not known."""
+    code = frame.f_code
+    first, last, start, end = position_at(frame)
+    if first is None or last is None:
+        return ""
+    lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
+    if start is None or end is None or not all(lines):
+        return b"".join(lines).decode(errors="replace").strip()
+    lines[-1] = lines[-1][:end]  # first: of a single line both are cut
+    lines[0] = lines[0][start:]
+    return b"".join(lines).decode(errors="replace")

@@ -29,6 +29,7 @@ from kgprof.record import kept_records, project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.flags import flags
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
 from kgprof.record.source import replace, unavailable
@@ -283,6 +284,7 @@ class Capture:
             step_us=step_us,
             steady_from=self._options.warmup,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
+            sources=project_sources.of_files(files_of_reads(syncs), self._project),
             tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
             peaks=m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler"),
             capture_unavailable=unavailable((self._syncs,)),

@@ -11,18 +11,17 @@ The hooks change no value. What reads inside a compiled graph is named by the op
 
 from __future__ import annotations
 
-import dis
-import linecache
 import sys
+import sysconfig
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -30,11 +29,13 @@ import torch
 import kgprof
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
+from kgprof.record import tensor_places
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
-from kgprof.record.python_stack import described, upwards
+from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, replace
+from kgprof.record.tensor_places import DEVICE, HOST, LOADERS, UNKNOWN, TensorPlaces, watch_places
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -57,10 +58,26 @@ PLACES = 4096
 STACK = 8  # frames of the project above a read
 EXPRESSION = 200  # characters
 TORCH = str(Path(torch.__file__).parent)
+STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
-BETWEEN = (__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that reads
+# A hook and the line that reads.
+BETWEEN = (__file__, tensor_places.__file__, warnings.__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
+# Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
+ON_A_CPU_ALONE = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
+CHAIN = 12  # lines of libraries between the project's line and a read
+# torch's way to an operator, which is no place where anything is decided.
+PLUMBING = tuple(
+    f"{TORCH}/{file}"
+    for file in (
+        *("_tensor.py", "_tensor_str.py", "functional.py", "_jit_internal.py", "overrides.py", "nn/modules/module.py"),
+        *("utils/_contextlib.py", "utils/_device.py", "autograd", "_higher_order_ops", "_inductor"),
+    )
+)
+# Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
+CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
+INDUCTOR = f"{TORCH}/_inductor"
 
 
 class Syncs(Source):
@@ -74,20 +91,35 @@ class Syncs(Source):
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._left_out = 0
+        self._listens = self._names_a_device = False
         self._graphs = _RunningGraphs(self._graph_begins)
         self._holds = cache(project.holds)
 
     def records(self) -> m.SyncRecords:
-        return m.SyncRecords(records=tuple(place.record() for place in self._places.values()), left_out=self._left_out)
+        return m.SyncRecords(
+            records=tuple(place.record() for place in self._places.values()),
+            left_out=self._left_out,
+            names_a_device=self._names_a_device or (self._listens and TENSORS.names_a_device),
+        )
 
     def listen(self, undo: ExitStack) -> None:
         undo.enter_context(self._graphs)
         self.unavailable = self._graphs.unavailable
         for hooks in ALL_HOOKS:
-            if self._device.type == "cuda" or not hooks.on_cuda_only:
+            if hooks.on in ("", self._device.type):
                 undo.callback(hooks.leave, self)
                 lacking = hooks.join(self)
                 self.unavailable = "; ".join(filter(None, (self.unavailable, lacking)))
+        self._listens = True
+        undo.callback(self._stops)
+
+    def _stops(self) -> None:
+        """Before the hooks that know it are taken off."""
+        self._listens, self._names_a_device = False, TENSORS.names_a_device
+
+    @property
+    def runs_a_graph(self) -> bool:
+        return self._graphs.running is not None
 
     # ------------------------------------------------------------ what they see
 
@@ -95,10 +127,17 @@ class Syncs(Source):
         """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
         reach Python from every backend; so each run counts for what was captured."""
         for operator, frames, device in graph.on_a_cpu:
-            inside = tuple(frame for frame in frames if self._holds(frame.file))
+            inside, chain = self._captured_at(frames)
             if inside:
                 key = (graph.compile_id, operator, inside)
-                self._counted(key, "captured graph", f"Tensor.{operator}", device, inside, graph, operator)
+                named = {"source": "captured graph", "op": f"Tensor.{operator}", "device": device}
+                self._counted(key, graph=graph, operator=operator, frames=inside, chain=chain, **named)
+
+    def _captured_at(self, frames: tuple[m.Frame, ...]) -> tuple[tuple[m.Frame, ...], tuple[m.Frame, ...]]:
+        """The project's lines of an operator that Dynamo captured, and the libraries' between it and them."""
+        inside = tuple(frame for frame in frames if self._holds(frame.file))
+        between = takewhile(lambda frame: not self._holds(frame.file), frames) if inside else ()
+        return inside, tuple(islice((one for one in between if not one.file.startswith(PLUMBING)), CHAIN))
 
     def took(self, seen: _Place, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
@@ -106,41 +145,103 @@ class Syncs(Source):
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
-    def sees(self, source: str, op: str, device: str, *, text: str = "") -> _Place | None:
+    def sees(
+        self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = ""
+    ) -> _Place | None:
         graph = self._graphs.running
         hook = sys._getframe(2)
-        frames = tuple(islice((f for f in upwards(hook) if self._holds(f.f_code.co_filename)), STACK))
-        # The file that called the hook. kgprof's own is one of them: it waits for the device as well.
         files = (above.f_code.co_filename for above in upwards(hook))
         caller = next((file for file in files if not file.startswith(BETWEEN)), "")
+        # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
         if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
             return None
+        stack = tuple(upwards(hook))
+        frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
         # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
-        codes = (above.f_code for above in islice(upwards(hook), 8))
+        codes = (above.f_code for above in stack[:8])
         if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in codes):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
+        if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
+            return None
+        above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
+        if _is_torchs_own(above, in_graph=graph is not None):
+            return None
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
-        inside = tuple(frame for frame in place if self._holds(frame.file))
-        where = tuple((frame.f_code, frame.f_lineno) for frame in frames)
-        key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside)
-        seen = self._counted(key, source, op, device, inside or tuple(map(described, frames)), graph, operator)
-        if seen is not None and not seen.instruction:
-            seen.text = text
-            seen.instruction, seen.expression = _instruction(frames[0])
+        inside, chain = self._captured_at(place)
+        libraries = () if graph else _libraries(above, frames[0])
+        where = tuple((frame.f_code, frame.f_lineno) for frame in (*libraries, *frames))
+        copies = op in ("Tensor.cpu", "Tensor.to")
+        lies = self._place_of(tensor, stack, copies=copies) if graph is None else UNKNOWN
+        key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside, lies)
+        seen = self._counted(
+            key,
+            graph=graph,
+            operator=operator,
+            frames=inside or tuple(map(described, frames)),
+            chain=chain or tuple(map(described, libraries)),
+            source=source,
+            op=op,
+            device=device,
+            tensor=lies,
+        )
+        if seen is not None and "instruction" not in seen.fields:
+            seen.fields |= {"text": text, **_doing(frames[0], "instruction", "expression")}
+            if libraries:
+                seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
         return seen
 
-    def _counted(self, key: tuple[Any, ...], *what: Any) -> _Place | None:
+    def _place_of(self, tensor: torch.Tensor | None, stack: tuple[FrameType, ...], *, copies: bool) -> str:
+        """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies on the host."""
+        if tensor is None or self._device.type == "cuda":
+            return UNKNOWN
+        place = TENSORS.before_it_was_moved(tensor) if copies else TENSORS.of(tensor)
+        loads = place != DEVICE and any(frame.f_code.co_filename.startswith(LOADERS) for frame in stack)
+        return HOST if loads else place if place != DEVICE else UNKNOWN
+
+    def _counted(self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any) -> _Place | None:
         seen = self._places.get(key)
         if seen is None:
             if len(self._places) >= PLACES:
                 self._left_out += 1
                 return None
-            seen = self._places[key] = _Place(*what)
+            seen = self._places[key] = _Place(fields | {"compile_id": graph.compile_id if graph else ""})
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
         return seen
+
+
+def _in_a_derivative_of_the_cpus() -> bool:
+    node = torch._C._current_autograd_node()
+    return node is not None and node.name() in ON_A_CPU_ALONE
+
+
+def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
+    """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to begin and end a
+    profile that kgprof asked for."""
+    files = tuple(frame.f_code.co_filename for frame in above)
+    by_torch = tuple(takewhile(lambda file: file.startswith(TORCH), files))
+    beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
+    if beyond.startswith(RECORD) and not in_graph:
+        return True
+    return any(file.startswith(CUDA_GRAPHS if in_graph else (INDUCTOR, *CUDA_GRAPHS)) for file in by_torch)
+
+
+def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:
+    """The libraries' frames between a read and the project's line, innermost first; of torch's and Python's own the
+    innermost alone."""
+    found: list[FrameType] = []
+    for frame in takewhile(lambda frame: frame is not project, above):
+        file = frame.f_code.co_filename
+        own = file.startswith(TORCH) or (file.startswith(STANDARD) and "-packages" not in file)
+        if not file.startswith(("<", RECORD, *PLUMBING)) and not (found and own):
+            found.append(frame)
+    return tuple(found[:CHAIN])
+
+
+def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
+    return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
 
 
 class _Inside(threading.local):
@@ -156,28 +257,15 @@ class _Inside(threading.local):
 
 
 class _Place:
-    """A SyncRecord in the making."""
+    """A SyncRecord in the making; ``fields`` are those that are no counts."""
 
-    def __init__(
-        self, source: str, op: str, device: str, frames: tuple[m.Frame, ...], graph: _Graph | None, operator: str
-    ) -> None:
-        compile_id = graph.compile_id if graph else ""
-        self._named = {"source": source, "op": op, "device": device, "compile_id": compile_id, "operator": operator}
-        self._frames = frames
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
         self.calls: dict[int, int] = {}
         self.waited_us: dict[int, float] = {}
-        self.instruction = self.expression = self.text = ""
 
     def record(self) -> m.SyncRecord:
-        return m.SyncRecord(
-            **self._named,
-            frames=self._frames,
-            calls=self.calls,
-            waited_us=self.waited_us,
-            text=self.text,
-            instruction=self.instruction,
-            expression=self.expression,
-        )
+        return m.SyncRecord(**self.fields, calls=self.calls, waited_us=self.waited_us)
 
 
 # ---------------------------------------------------------------- the hooks
@@ -189,8 +277,8 @@ class _Hooks:
     """Hooks of one kind: once in a process, for every Syncs that listens. The dispatcher takes one kernel for an
     operator and a key, and wrappers around wrappers come off cleanly in one order only."""
 
-    def __init__(self, name: str, put_on: Callable[[_Hooks, ExitStack], None], *, on_cuda_only: bool = False) -> None:
-        self.on_cuda_only = on_cuda_only
+    def __init__(self, name: str, put_on: Callable[[_Hooks, ExitStack], None], *, on: str = "") -> None:
+        self.on = on  # the one device that they are for
         self._name = name
         self._put_on = put_on
         self.listening: tuple[Syncs, ...] = ()
@@ -213,10 +301,10 @@ class _Hooks:
         if not self.listening:
             self._undo.close()
 
-    def see(self, source: str, op: str, device: str, *, text: str = "") -> Seen:
+    def see(self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = "") -> Seen:
         seen: Seen = []
         for one in self.listening:
-            place = one.sees(source, op, device, text=text)
+            place = one.sees(source, op, device, tensor=tensor, text=text)
             if place is not None:
                 seen.append((one, place))
         return seen
@@ -246,11 +334,12 @@ def _reading(hooks: _Hooks, inside: _Inside, name: str, operator: Any) -> Callab
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
         own = inside.depth == 0 and not _is_wrapped_number(tensor)
-        seen = see("dispatch", op, tensor.device.type) if own else []
+        seen = see("dispatch", op, tensor.device.type, tensor=tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
             found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
         _took(seen, began)
+        TENSORS.derived((tensor, *args), found)
         return found
 
     return hook  # type: ignore[no-any-return]
@@ -266,11 +355,16 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        brings = name != "to" or _to_the_cpu(tensor, args, kwargs)
-        seen = see("python-call", op, tensor.device.type) if brings else []
+        target = _target(tensor, name, args, kwargs)
+        brings = target == HOST and not _is_asynchronous(name, args, kwargs)
+        seen = see("python-call", op, tensor.device.type, tensor=tensor) if brings else []
+        if name == "numpy":
+            TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
         found = method(tensor, *args, **kwargs)
         _took(seen, began)
+        if target is not None and isinstance(found, torch.Tensor) and found.device.type == "cpu":
+            TENSORS.moved(tensor, found, target)
         return found
 
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
@@ -316,35 +410,21 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
 
 
+def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
+    watch_places(TENSORS, lambda: any(one.runs_a_graph for one in hooks.listening), undo)
+
+
+TENSORS = TensorPlaces()
 ALL_HOOKS = (
     _Hooks("dispatch", _watch_dispatch),
     _Hooks("methods", _watch_methods),
-    _Hooks("waits", _watch_waits, on_cuda_only=True),
-    _Hooks("sync_debug", _watch_sync_debug, on_cuda_only=True),
+    _Hooks("waits", _watch_waits, on="cuda"),
+    _Hooks("sync_debug", _watch_sync_debug, on="cuda"),
+    _Hooks("tensor places", _watch_places, on="cpu"),
 )
 
 
-# ---------------------------------------------------------------- Python's side of a read
-
-
-def _instruction(frame: FrameType) -> tuple[str, str]:
-    """What a frame is doing: the instruction's name, and its expression as it is written, where that is known."""
-    code, at = frame.f_code, frame.f_lasti
-    name = dis.opname[code.co_code[at]]
-    position = next(islice(code.co_positions(), at // 2, None), (None, None, None, None))
-    return name, _source(code, position)[:EXPRESSION]
-
-
-def _source(code: CodeType, position: tuple[int | None, int | None, int | None, int | None]) -> str:
-    first, last, start, end = position
-    if first is None or last is None:
-        return ""
-    lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
-    if start is None or end is None or not all(lines):
-        return b"".join(lines).decode(errors="replace").strip()
-    lines[-1] = lines[-1][:end]  # first: of a single line both are cut
-    lines[0] = lines[0][start:]
-    return b"".join(lines).decode(errors="replace")
+# ---------------------------------------------------------------- what is no read
 
 
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
@@ -356,14 +436,18 @@ def _is_wrapped_number(tensor: torch.Tensor) -> bool:
     return other is not None and torch.result_type(tensor, torch.empty((), dtype=other)) == other
 
 
-def _to_the_cpu(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """A torch.device says nothing on a CPU, where the same line would move to the GPU on another machine."""
+def _target(tensor: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Where a method of ON_A_CPU brings a tensor to; None: nowhere."""
+    if name != "to":
+        return HOST
+    if tensor.device.type == "cpu":
+        return TENSORS.target_of(args, kwargs)
     target = kwargs.get("device", args[0] if args else None)
-    if kwargs.get("non_blocking") or True in args[1:]:
-        return False
-    if tensor.device.type != "cpu":
-        return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
-    return isinstance(target, str) and target.partition(":")[0] == "cpu"
+    return HOST if isinstance(target, str | torch.device) and torch.device(target).type == "cpu" else None
+
+
+def _is_asynchronous(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
 
 
 # ---------------------------------------------------------------- within a compiled graph

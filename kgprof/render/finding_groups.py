@@ -87,7 +87,8 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
 def way_in(finding: m.Finding) -> tuple[str, ...]:
     """Of what happened in a library: its line, and those between it and the project's; and torch's debug context."""
     refusal, line = finding.refusal, finding.library
-    chain = " > ".join(each.words for each in refusal.chain) if refusal else ""
+    lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
+    chain = " > ".join(each.words for each in lines)
     said = (
         f"In {line.words}{f': {line.text}' if line.text else ''}" if line else "",
         f"Through {chain}" if chain else "",

@@ -13,8 +13,8 @@ import pytest
 
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped, TracePass, Unavailable
-from kgprof.model.memory_records import Frame, SyncRecord
+from kgprof.model import Finding, FindingCost, Level, PassName, Reads, Recording, Skipped, TracePass, Unavailable
+from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
@@ -51,7 +51,12 @@ def test_a_read_in_eager_code() -> None:
         cause="item",
         where="eager",
         reads_per_step=1.0,
+        events=CALLS - STEADY_FROM,
         calls=CALLS - STEADY_FROM,
+        steps=CALLS - STEADY_FROM,
+        operator="aten::_local_scalar_dense",
+        library=None,
+        chain=(),
         expression="loss.item()",
         on_cuda=False,
         waited_us=Skipped(reason="on a CPU the host waits for nobody"),
@@ -66,6 +71,7 @@ def test_a_read_in_eager_code() -> None:
         location=READ_PLACE,
         count=1,
         fingerprint=finding.fingerprint,
+        reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5),
         cost=Skipped(reason="on a CPU the host waits for nobody"),
     )
 
@@ -207,8 +213,8 @@ def test_every_cause_has_words() -> None:
     [
         (read(), 1.0, 5, "once a step"),
         (read(each=3), 3.0, 5, "3 times a step"),
-        (read(calls=range(0, CALLS, 5)), 0.2, 1, "once in 5 steps"),
-        (read(each=2, calls=range(2, 5)), 0.8, 2, "once in 1.25 steps"),
+        (read(calls=range(0, CALLS, 5)), 0.2, 1, "in 1 of 5 steps"),
+        (read(each=2, calls=range(2, 5)), 0.8, 2, "4 times in 2 of 5 steps"),
     ],
 )
 def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:
@@ -235,7 +241,7 @@ def test_what_waits_in_some_steps_only_costs_its_share_of_each() -> None:
 
     (found,) = findings(record, device="cuda")
 
-    assert found.message.endswith("once in 2.5 steps")
+    assert found.message.endswith("in 2 of 5 steps")
     assert found.cost == FindingCost(
         value=160.0,
         unit="us/step",
@@ -482,3 +488,68 @@ def test_a_read_that_one_of_two_hooks_saw_is_said_beside_its_finding() -> None:
     (event,), (disagreement,) = syncs.collect(Evidence(recording)), disagreements.collect(Evidence(recording))
 
     assert (event.location, disagreement.location, disagreement.fact) == (READ_PLACE, READ_PLACE, "reads")
+
+
+# ---------------------------------------------------------------- in a library; and what would lie on the host
+
+
+INNER = Frame(file=written.LIBRARY, line=3, function="softmax")
+OUTER = Frame(file=written.LIBRARY, line=9, function="forward")
+
+
+def in_a_library(expression: str = "int(index.max())", *chain: Frame, **fields: Any) -> SyncRecord:
+    given = {"expression": "model(x)", "library_instruction": "CALL", "library_expression": expression, **fields}
+    return read(chain=chain or (INNER, OUTER), **given)
+
+
+def test_a_read_in_a_library_names_its_line_its_cause_and_the_way() -> None:
+    (event,) = events(in_a_library())
+    (finding,) = syncs.diagnose((event,))
+
+    assert event.library is not None
+    assert (event.cause, event.location, event.library.line, event.library.text) == (
+        "item",
+        READ_PLACE,
+        3,
+        "int(index.max())",
+    )
+    assert [(line.line, line.function) for line in event.chain] == [(9, "forward")]
+    assert finding.library == event.library
+    assert finding.reads == Reads(
+        operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, chain=event.chain
+    )
+
+
+def test_two_lines_of_a_library_behind_one_line_are_two_findings() -> None:
+    other = msgspec.structs.replace(INNER, line=4)
+
+    found = findings(in_a_library(), in_a_library("bool(done)", other), read())
+
+    assert len({finding.fingerprint for finding in found}) == 3
+    assert {finding.location for finding in found} == {READ_PLACE}
+    assert [finding.library and finding.library.line for finding in found] == [3, 4, None]
+
+
+def test_a_line_of_a_library_that_moved_is_the_same_finding() -> None:
+    moved = msgspec.structs.replace(INNER, line=40)
+
+    assert findings(in_a_library())[0].fingerprint == findings(in_a_library("int(index.max())", moved))[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("tensor", "names_a_device", "counts"),
+    [("host", False, 0), ("host", True, 0), ("unnamed", False, 1), ("unnamed", True, 0), ("", True, 1)],
+)
+def test_what_would_lie_on_the_host_is_no_finding(tensor: str, names_a_device: bool, counts: int) -> None:
+    records = SyncRecords(records=(read(tensor=tensor),), names_a_device=names_a_device)
+
+    found = events(syncs=records)
+
+    assert len(found) == counts
+    assert syncs.syncs_per_step(found, FUSED) == counts
+
+
+def test_a_line_that_reads_both_counts_what_would_lie_on_the_gpu() -> None:
+    (event,) = events(read(tensor="host", each=9), read(each=2))
+
+    assert event.events == 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from tests.collectors.watched import lines_with
 from tests.record.sessions import Stepping
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CHOSEN = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PROJECT = project_sources.project_files(__file__)
 Step = Callable[[torch.Tensor], object]
 
@@ -180,7 +182,7 @@ def test_a_read_is_written_down_with_its_line_and_its_cause(
     "step",
     [
         lambda x: x.to(torch.float64),
-        lambda x: x.to(CPU),  # on a machine with a GPU the same line moves there
+        lambda x: x.to(CHOSEN),  # on a machine with a GPU the same line moves there
         lambda x: x.to("cpu", non_blocking=True),
         lambda x: x.sum() + 1,
         lambda x: x[[0, 2]],
@@ -489,6 +491,50 @@ def pretend_sync_debug(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return modes
 
 
+TORCH, KGPROF = Path(torch.__file__).parent, Path(kgprof.__file__).parent
+
+
+def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object]:
+    """``function``, called by a line of ``file``."""
+    scope: dict[str, Any] = {"function": function}
+    exec(compile("def calling():\n    return function()\n", str(file), "exec"), scope)
+    calling: Callable[[], object] = scope["calling"]
+    return calling
+
+
+@pytest.mark.parametrize(
+    ("files", "chain"),
+    [
+        ((TORCH / "autograd/profiler.py", KGPROF / "record/trace_window.py"), None),
+        ((TORCH / "_inductor/cudagraph_trees.py",), None),
+        ((TORCH / "cuda/graphs.py",), None),
+        ((TORCH / "_inductor/runtime/benchmarking.py", TORCH / "_dynamo/utils.py"), None),
+        ((TORCH / "profiler/profiler.py",), ["profiler.py"]),
+        (
+            (TORCH.parent / "shop/inner.py", TORCH / "nn/modules/module.py", TORCH.parent / "shop/outer.py"),
+            ["inner.py", "outer.py"],
+        ),
+    ],
+    ids=["kgprof's profiler", "a CUDA graph", "one by hand", "a benchmark", "the program's profiler", "a library"],
+)
+def test_who_waits_is_told_by_what_stands_between(
+    files: tuple[Path, ...], chain: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``chain``: of the libraries' lines in the record; None where it is nothing that the program waits for."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    pretend_sync_debug(monkeypatch)
+
+    def step(x: torch.Tensor) -> None:
+        waits: Callable[[], object] = torch.cuda.synchronize
+        for file in files:
+            waits = called_in(file, waits)
+        waits()
+
+    records = seen(step, device=CUDA)
+
+    assert [[Path(frame.file).name for frame in one.chain] for one in records] == ([] if chain is None else [chain])
+
+
 def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -504,10 +550,11 @@ def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
 
     (record,) = seen(step, device=CUDA)
 
-    assert (record.source, record.text, record.frames[0].line) == (
+    assert (record.source, record.text, record.frames[0].line, record.chain) == (
         "sync-debug",
         "called a synchronizing CUDA operation",
         line("warned"),
+        (),
     )
     assert shown == ["the user's own"]
     assert modes == ["warn", 0]
@@ -653,7 +700,8 @@ def test_a_torch_without_a_hook_is_said_and_the_others_listen(monkeypatch: pytes
         calls_cpu(values())
         reads_item(values())
 
-    assert unavailable([hooks]) == (Unavailable(capture="sync hooks", why="dispatch: RuntimeError: no such library"),)
+    lost = "dispatch: RuntimeError: no such library; tensor places: RuntimeError: no such library"
+    assert unavailable([hooks]) == (Unavailable(capture="sync hooks", why=lost),)
     assert places(hooks.records().records) == [("Tensor.cpu", line("cpu"))]
     assert hooked() == before
 

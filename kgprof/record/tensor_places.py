@@ -1,0 +1,438 @@
+"""Where the tensors of a CPU run would lie if the program ran on a GPU.
+
+A CPU run has one device, so nothing about a tensor says whether the program meant it for the GPU. What is known is
+where values come from: a factory that is called without a device, an array, a file or a loader give tensors of the
+host; ``.to(device)``, ``device=``, a module's parameters and buffers, and what compiled code returns are the GPU's; an
+operator's result lies where its operands do. Only what lies on the host is followed: all else counts as the GPU's.
+
+A program that names no device anywhere would run on a GPU under a default device alone, and there what its factories
+make lies on the GPU; so they are told apart (UNNAMED), and the reader decides.
+
+The hooks are kernels under ``BackendSelect`` of operators that make new tensors. Views share their storage, which is
+what is remembered; none is hooked, since a view that Python has seen is another object than the one that it hands out.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Parameter
+from torch.utils import _device as default_device
+
+from kgprof.record.python_stack import expression_at, position_at, upwards
+from kgprof.record.source import replace
+
+UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
+
+TORCH = str(Path(torch.__file__).parent)
+BETWEEN = (str(Path(__file__).parent), f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that calls
+LOADERS = f"{TORCH}/utils/data"
+KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})  # their arguments
+NUMBERS = (int, float, bool, complex)
+SWEEP = 4096  # storages that are remembered before those that are gone are forgotten
+
+# What every factory writes its result with, as far as it has tensors to be dispatched by.
+FILLING = (
+    *("random_", "uniform_", "normal_", "bernoulli_", "exponential_", "zero_", "fill_", "lift_fresh"),
+    *("arange.start_out", "randperm.generator_out", "linspace.out", "eye.m_out"),
+)
+FACTORIES = frozenset(
+    {"tensor", "as_tensor", "asarray", "scalar_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"}
+    | {"rand", "randn", "randint", "randperm", "normal", "bernoulli"}
+)
+OF_THE_HOST = frozenset(
+    f"{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")
+)
+# Operators that data is prepared, drawn and counted with; what another one makes counts as the GPU's.
+DERIVING = (
+    *("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "floor_divide", "pow", "neg", "abs", "sign", "floor"),
+    *("ceil", "round", "trunc", "sqrt", "exp", "log", "sin", "cos", "clamp", "clamp_min", "clamp_max", "maximum"),
+    *("minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"),
+    *("bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "isnan", "where", "sum", "mean", "prod", "amax"),
+    *("amin", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "std", "var", "sort", "topk", "median"),
+    *("index", "index_select", "gather", "take", "cat", "stack", "clone", "_to_copy", "flip", "roll", "repeat", "tril"),
+    *("triu", "bincount", "histc", "searchsorted", "bucketize", "multinomial", "bernoulli", "zeros_like"),
+    *("ones_like", "full_like", "empty_like", "rand_like", "randn_like", "randint_like"),
+)
+
+
+class TensorPlaces:
+    """What is known of the tensors of this process, while hooks listen. All of it is called under hooks."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.listens = False  # else nothing is known, and nothing remembered
+        self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
+        self.names_a_device = False
+        self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
+        self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
+        self._sites: dict[tuple[CodeType, int], ast.Call | None] = {}
+        self._sweep_at = SWEEP
+
+    def of(self, tensor: torch.Tensor) -> str:
+        """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
+        if not self.listens:
+            return UNKNOWN
+        if self._tensors:
+            for one in (tensor, tensor._base):
+                known = self._tensors.get(id(one))
+                if known is not None and known.tensor() is one and (known.during is None or _runs(known.during)):
+                    return known.place
+        if type(tensor) is not torch.Tensor and isinstance(tensor, Parameter):
+            return DEVICE
+        storage = _storage(tensor)
+        found = None if storage is None else self._storages.get(storage._cdata)
+        if found is not None:
+            return found[1]
+        # What cannot be resized is memory of an array, a file or another process.
+        return UNKNOWN if storage is None or storage.resizable() else HOST
+
+    # ------------------------------------------------------------ what the hooks tell
+
+    def derived(self, operands: Iterable[Any], results: Any) -> None:
+        """An operator made ``results``, new tensors, of ``operands``."""
+        place = UNKNOWN
+        for operand in operands:
+            for tensor in (operand,) if type(operand) is torch.Tensor else _tensors_in((operand,)):
+                if type(tensor) is not torch.Tensor:
+                    return  # a parameter, or a subclass with rules of its own
+                found = self.of(tensor)
+                if found in (HOST, UNNAMED):
+                    place = UNNAMED if UNNAMED in (found, place) else HOST
+                elif tensor.numel():
+                    return
+        if place and not self.idle():
+            for result in _tensors_in(results if isinstance(results, tuple | list) else (results,)):
+                if type(result) is torch.Tensor:
+                    self._remember(result, place)
+
+    def filled(self, _operands: Iterable[Any], tensor: Any) -> None:
+        """Something wrote to all of ``tensor``: if it is a factory, this is its result."""
+        if type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
+            return
+        frame = _caller()
+        call = self._call_at(frame)
+        made_by = None if call is None else _factory(call)
+        if made_by is None or any(keyword.arg is None for keyword in made_by.keywords):
+            return
+        device = next((keyword.value for keyword in made_by.keywords if keyword.arg == "device"), None)
+        if _name_of(made_by.func) in OF_THE_HOST:
+            place = HOST
+        elif device is not None and (given := self._named(device, frame)) is not None:
+            place = given
+        else:
+            place = UNNAMED if default_device.CURRENT_DEVICE is None else DEVICE
+        if place in (HOST, UNNAMED) and not self.idle():
+            self._remember(tensor, place)
+
+    def registered(self, tensor: Any) -> None:
+        """As a parameter or a buffer of a module."""
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+            self._remember(tensor, DEVICE)
+
+    def given_to_numpy(self, tensor: torch.Tensor) -> None:
+        """Its memory is an array's as well from now on, and was not before."""
+        if self.listens and tensor.device.type == "cpu" and self.of(tensor) == UNKNOWN:
+            self._remember(tensor, DEVICE)
+
+    def target_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is asked for."""
+        target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
+        if not self.listens:
+            return HOST if isinstance(target, str) and target.partition(":")[0] == "cpu" else None
+        if isinstance(target, torch.Tensor):
+            return self.of(target)
+        if target is None or isinstance(target, torch.dtype) or str(target).partition(":")[0] != "cpu":
+            return None
+        frame = _caller(outside_of_torch=True)
+        call = self._call_at(frame)
+        if call is not None and _name_of(call.func) == "to":
+            node = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+            node = node or (call.args[0] if call.args else None)
+            if node is not None and (named := self._named(node, frame)) is not None:
+                return named
+        return HOST if isinstance(target, str) and call is None else DEVICE
+
+    def moved(self, tensor: torch.Tensor, result: torch.Tensor, place: str) -> None:
+        """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very same tensor; then the
+        line says whether it is another one from now on (``x = x.to(device)``) or within the line alone
+        (``model(x.to(device))``, after which ``x`` lies where it lay)."""
+        if isinstance(result, Parameter) or not self.listens:
+            return
+        if result is not tensor:
+            self._remember(result, place or DEVICE)
+            return
+        during = _the_line_alone(_caller(outside_of_torch=True))
+        if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
+            self._remember(tensor, place or DEVICE)
+            return
+        key = id(tensor)
+        known = weakref.ref(tensor, lambda _: self._tensors.pop(key, None))
+        self._tensors[key] = _Moved(tensor=known, place=place, during=during)
+
+    def before_it_was_moved(self, tensor: torch.Tensor) -> str:
+        """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies in every step."""
+        known = self._tensors.get(id(tensor))
+        if known is None or known.place != HOST:
+            return self.of(tensor)
+        del self._tensors[id(tensor)]
+        place = self.of(tensor)
+        self._tensors[id(tensor)] = known
+        return place
+
+    # ------------------------------------------------------------ how it is known
+
+    def _remember(self, tensor: torch.Tensor, place: str) -> None:
+        storage = _storage(tensor)
+        if storage is None:
+            return
+        key = storage._cdata
+        known = self._storages.get(key)
+        reference: Any = StorageWeakRef(storage) if known is None else known[0]  # type: ignore[no-untyped-call]
+        self._storages[key] = (reference, place)
+        if len(self._storages) > self._sweep_at:
+            for gone in [key for key, (reference, _) in [*self._storages.items()] if reference.expired()]:
+                self._storages.pop(gone, None)
+            self._sweep_at = max(SWEEP, 2 * len(self._storages))
+
+    def _call_at(self, frame: FrameType | None) -> ast.Call | None:
+        """The call that a frame is in, as it is written."""
+        if frame is None:
+            return None
+        key = (frame.f_code, frame.f_lasti)
+        if key not in self._sites:
+            try:
+                tree = ast.parse(expression_at(frame).strip(), mode="eval").body
+            except (SyntaxError, ValueError):
+                tree = None
+            self._sites[key] = tree if isinstance(tree, ast.Call) else None
+        return self._sites[key]
+
+    def _named(self, node: ast.expr, frame: FrameType | None) -> str | None:
+        """The place that an expression for a device stands for; None where it stands for no device."""
+        if isinstance(node, ast.Constant) and node.value is None:
+            return None
+        if _says_cpu(node):
+            return HOST
+        if isinstance(node, ast.Name) and _variable(node.id, frame) is None:
+            return None
+        if isinstance(node, ast.Attribute) and node.attr == "device" and isinstance(node.value, ast.Name):
+            other = _variable(node.value.id, frame)
+            if isinstance(other, torch.Tensor):
+                return self.of(other)
+        if frame is not None and not frame.f_code.co_filename.startswith(TORCH):
+            self.names_a_device = True
+        return DEVICE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Moved:
+    tensor: weakref.ref[torch.Tensor]
+    place: str
+    during: tuple[CodeType, int, int] | None  # code, and the first and last line of what it is true within
+
+
+def _runs(during: tuple[CodeType, int, int]) -> bool:
+    code, first, last = during
+    return any(frame.f_code is code and first <= frame.f_lineno <= last for frame in upwards(sys._getframe(1)))
+
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (one for one in value if isinstance(one, torch.Tensor))
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse, or a subclass without one
+        return None
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    storage = _storage(tensor)
+    return storage is None or tensor.numel() * tensor.element_size() == storage.nbytes()
+
+
+def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
+    """Who called the operator or the method; beyond torch's own functions, where it is asked for."""
+    for frame in upwards(sys._getframe(2)):
+        file = frame.f_code.co_filename
+        if not file.startswith(BETWEEN) and not (outside_of_torch and file.startswith(TORCH)):
+            return frame
+    return None
+
+
+def _variable(name: str, frame: FrameType | None) -> Any:
+    """Its value in ``frame``; something that is no tensor and no None where there is none of that name."""
+    if frame is None:
+        return name
+    return frame.f_locals.get(name, frame.f_globals.get(name, name))
+
+
+# ---------------------------------------------------------------- what a line says
+
+
+def _name_of(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _factory(call: ast.Call) -> ast.Call | None:
+    """The factory that a call is, or whose result it fills: ``torch.empty(1).uniform_()``."""
+    name = _name_of(call.func)
+    if name in FACTORIES or name in OF_THE_HOST:
+        return call
+    if name.endswith("_") and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        return _factory(call.func.value)
+    return None
+
+
+def _says_cpu(node: ast.expr) -> bool:
+    """``"cpu"``, ``torch.device("cpu")``, or a variable that is called so."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).partition(":")[0] == "cpu"
+    if isinstance(node, ast.Call):
+        return len(node.args) == 1 and _says_cpu(node.args[0])
+    return "cpu" in _name_of(node).lower()
+
+
+def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None:
+    """The lines of the expression that a call's result does not outlive; None where it may: it is assigned, returned,
+    or put into something."""
+    if frame is None:
+        return None
+    node, parents = _node_at(frame)
+    while node is not None:
+        parent = parents.get(node)
+        if isinstance(parent, ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.Starred | ast.IfExp):
+            node = parent
+        elif isinstance(parent, ast.Call) and (parent.func is node or _name_of(parent.func) in KEEPING):
+            node = parent if parent.func is node else None
+        elif isinstance(parent, ast.Call | ast.keyword | ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.Expr):
+            return frame.f_code, node.lineno, node.end_lineno or node.lineno
+        else:
+            node = None
+    return None
+
+
+def _node_at(frame: FrameType) -> tuple[ast.expr | None, dict[ast.AST, ast.AST]]:
+    """The call that a frame is in, and what each node of its file stands in."""
+    calls, parents = _calls_of(frame.f_code.co_filename)
+    return calls.get(position_at(frame)), parents
+
+
+@cache
+def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[ast.AST, ast.AST]]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return {}, {}
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    calls = (node for node in parents if isinstance(node, ast.Call))
+    return {(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls}, parents
+
+
+# ---------------------------------------------------------------- the hooks
+
+
+def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack) -> None:
+    """``idle``: see TensorPlaces."""
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    undo.callback(library._destroy)
+    undo.callback(places.forget)
+    for names, tell in ((FILLING, places.filled), (DERIVING, places.derived)):
+        for name, operator in _operators(names):
+            library.impl(name, _hook(operator, tell), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+    for name in ("register_parameter", "register_buffer"):
+        replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
+    places.listens, places.idle = True, idle
+
+
+def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Each overload that this torch has a kernel of for the CPU, and nothing under BackendSelect; a name without
+    overload means those that write to nothing but their own result."""
+    known, has = torch._C._dispatch_has_kernel, torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in names:
+        packet, _, wanted = name.partition(".")
+        operators = getattr(torch.ops.aten, packet, None)
+        for overload in () if operators is None else operators.overloads():
+            operator = getattr(operators, overload)
+            full = f"aten::{packet}" if overload == "default" else f"aten::{packet}.{overload}"
+            writes = any(one.alias_info is not None and one.alias_info.is_write for one in operator._schema.arguments)
+            if overload != wanted if wanted else writes != packet.endswith("_"):
+                continue
+            taken = not known(full) or has(full, "CompositeImplicitAutograd") or has(full, "BackendSelect")
+            if not taken and _has_tensors(operator):
+                yield full.removeprefix("aten::"), operator
+
+
+def _has_tensors(operator: Any) -> bool:
+    return any("Tensor" in str(one.type) for one in operator._schema.arguments)
+
+
+def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
+    below, redispatch = torch._C.DispatchKey.BackendSelect, operator.redispatch
+    tensors = [at for at, one in enumerate(operator._schema.arguments) if str(one.type) == "Tensor"][1:]
+    with_numbers = _with_numbers(operator)
+
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+    def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        left = keys.remove(below)
+        if tensors and (type(args[1]) in NUMBERS or type(args[-1]) in NUMBERS or type(args[0]) in NUMBERS):
+            found = with_numbers(left, *args, **kwargs)
+        else:
+            found = redispatch(left, *args, **kwargs)
+        tell(args, found)
+        return found
+
+    return hook  # type: ignore[no-any-return]
+
+
+def _with_numbers(operator: Any) -> Callable[..., Any]:
+    """``redispatch`` refuses the Python number of ``x + 1``, which torch makes a tensor of. What takes it looks for a
+    kernel under one key and calls nothing where there is none, so it is told where the kernel is."""
+    composite = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
+
+    @cache
+    def kernel_of(key: Any) -> Any:
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        name = next((found for found in (key.name, *composite) if has(operator.name(), found)), "")
+        if not name:
+            raise NotImplementedError(
+                f"Could not run '{operator.name()}' with arguments from the '{key.name}' backend."
+            )
+        return torch._C._dispatch_key_parse(name)
+
+    call = operator._op_dk
+
+    def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(kernel_of(keys.highestPriorityTypeId()), *args, **kwargs)
+
+    return run
+
+
+def _registering(places: TensorPlaces, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def registering(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            places.registered(args[1] if len(args) > 1 else kwargs.get("param", kwargs.get("tensor")))
+        return method(module, *args, **kwargs)
+
+    return registering

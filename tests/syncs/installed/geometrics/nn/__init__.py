@@ -1,0 +1,3 @@
+from geometrics.nn.attention import EdgeAttention
+
+__all__ = ["EdgeAttention"]
