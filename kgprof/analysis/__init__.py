@@ -45,12 +45,8 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     across = ranks.notes(evidence)
     runs = tuple(_report(run, across.get(run.key, ())) for run in evidence.runs)
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
-    findings, entries = accepted.apply(
-        recording.accepted,
-        collectors.findings(evidence),
-        root=plan.environment.source_root,
-        today=header.created_utc[:10],
-    )
+    root, today = plan.environment.source_root, header.created_utc[:10]
+    findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
     exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)

@@ -24,7 +24,7 @@ _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 FLOAT32_ON_CUDA_CORES = m.Rule(
     id="KGP604",
-    name="float32-without-tensor-cores",
+    name="matmul-without-tensor-cores",
     level=m.Level.WARNING,
     summary="Float32 matmuls run on CUDA cores, although the GPU has tensor cores for TF32.",
     why=(

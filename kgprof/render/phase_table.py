@@ -13,7 +13,7 @@ def phase_table(runs: Sequence[m.RunReport]) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     trained = ((run.key.slug, run.phases) for run in runs if isinstance(run.phases, m.TrainingPhases))
-    rows = ((slug, *(_cell(part, phases) for part in phases.parts)) for slug, phases in trained)
+    rows = ([Cell(slug), *(_cell(part, phases) for part in phases.parts)] for slug, phases in trained)
     return plain("Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows)
 
 
