@@ -63,6 +63,7 @@ class Sync:
     op: str
     times: int
     per: str
+    only: str = ""  # "cuda" where a run on a CPU cannot show it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +111,7 @@ def _recompiled(row: dict[str, Any]) -> Recompiled:
 
 
 def _sync(source: Source, row: dict[str, Any]) -> Sync:
-    return Sync(site=source.site(row), op=row["op"], times=row["times"], per=row["per"])
+    return Sync(site=source.site(row), op=row["op"], times=row["times"], per=row["per"], only=row.get("only", ""))
 
 
 class Source:
