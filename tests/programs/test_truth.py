@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.corpus.truth import GUARD_CLASSES
+from tests.programs.run import VISION
 from tests.programs.truth import GATES, KINDS, OFTEN, SCRIPTS, SELDOM, Program, programs
 
 PROGRAMS = programs()
@@ -39,6 +43,25 @@ def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_c
     faulty = bool(program.breaks) or any(one.repeats for one in program.recompiles)
 
     assert (program.gate == "pass") is not faulty
+
+
+@every_program
+def test_a_line_of_a_library_stands_in_the_installed_version(program: Program) -> None:
+    for site in (one.site for one in (*program.breaks, *program.syncs) if one.site.library):
+        function = next(
+            text for name, text in functions_of(site.library) if name == site.function and site.text in text
+        )
+        assert function
+
+
+def functions_of(library: str) -> Iterator[tuple[str, str]]:
+    """Name and source of each function of a file of an installed package."""
+    package = importlib.util.find_spec(library.partition("/")[0])
+    folder = Path(package.origin).parents[1] if package is not None and package.origin else VISION
+    text = (folder / library).read_text("utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, ast.get_source_segment(text, node) or ""
 
 
 @every_program
