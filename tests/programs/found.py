@@ -6,6 +6,7 @@ the cause, the count. What a truth leaves open is not looked at.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,24 @@ class Score:
         return not self.missed and not self.wrong
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    file: str
+    function: str = ""
+    text: str = ""
+
+    def is_of(self, file: str) -> bool:
+        """``file`` begins with the folder of its package, and what kgprof writes with the path or below that folder."""
+        return self.file.endswith(f"/{file}") or self.file == file.partition("/")[2]
+
+
+def _libraries(finding: m.Finding) -> tuple[_Place, ...]:
+    """The library's line where the finding has one, and the places beside its own."""
+    library = getattr(finding, "library", None)
+    found = (*finding.related, *((library,) if library is not None else ()))
+    return tuple(_Place(one.file, one.function, one.text) for one in found)
+
+
 def _score(truths: Sequence[T], findings: Sequence[F], fits: Callable[[T, F], bool], said: Callable[[F], str]) -> Score:
     """Each truth takes one finding, and each finding one truth."""
     left, missed = list(findings), []
@@ -75,13 +94,12 @@ def at(program: Program, site: Site, finding: m.Finding) -> bool:
     """Its line of the program is the primary location, and the library's line is named if there is one."""
     place = finding.location
     own = place is not None and Path(place.file) == program.path and place.line in site.lines
-    return own and (not site.library or any(_is_library_line(site, one) for one in finding.related))
+    return own and (not site.library or any(_is_line(site, place) for place in _libraries(finding)))
 
 
-def _is_library_line(site: Site, place: m.Location) -> bool:
-    if not place.file.replace("\\", "/").endswith(f"/{site.library}"):
-        return False
-    return site.text in place.text if place.text and site.text else True
+def _is_line(site: Site, place: _Place) -> bool:
+    named = not place.function or place.function.rpartition(".")[2] == site.function
+    return place.is_of(site.library) and named and (not place.text or site.text in place.text)
 
 
 # ---------------------------------------------------------------- recompiles
@@ -89,31 +107,25 @@ def _is_library_line(site: Site, place: m.Location) -> bool:
 
 def recompiled(program: Program, recording: m.Recording, findings: Iterable[m.Finding]) -> Score:
     mine = [finding for finding in findings if finding.rule in {rule.id for rule in recompiles.RULES}]
-    guards = {_line(one): _guards(one) for one in recompiles.collect(Evidence(recording))}
+    guards: dict[object, set[frozenset[str]]] = defaultdict(set)
+    for one in recompiles.collect(Evidence(recording)):
+        guards[_line(one.location)].add(frozenset(recompile.guard.kind for recompile in one.recompiles))
     return _score(program.recompiles, mine, lambda truth, one: _is_recompiled(truth, one, guards), _said)
 
 
-def _is_recompiled(truth: Recompiled, finding: m.Finding, guards: dict[object, frozenset[str]]) -> bool:
+def _is_recompiled(truth: Recompiled, finding: m.Finding, guards: dict[object, set[frozenset[str]]]) -> bool:
     """The function is named with its file; one that converged is a note, and one that torch gave up is not."""
-    places = [place for place in (finding.location, *finding.related) if place is not None]
-    named = any(_is_function(truth, place) for place in places)
+    own = finding.location
+    places = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
+    named = any(place.is_of(truth.file) and place.function.rpartition(".")[2] == truth.function for place in places)
     for_owner = bool(truth.stands_for) and truth.stands_for in finding.message
     note = finding.level is m.Level.NOTE
-    kinds = guards.get((finding.location.file, finding.location.line) if finding.location else None, truth.guards)
-    return (named or for_owner) and note is not truth.repeats and finding.count == truth.times and kinds == truth.guards
+    known = truth.guards in guards[_line(own)]
+    return (named or for_owner) and note is not truth.repeats and finding.count == truth.times and known
 
 
-def _is_function(truth: Recompiled, place: m.Location) -> bool:
-    named = place.function == truth.function or place.function.endswith(f".{truth.function}")
-    return named and place.file.endswith(f"/{truth.file}")
-
-
-def _line(event: RecompiledFunction) -> object:
-    return (event.location.file, event.location.line) if event.location else None
-
-
-def _guards(event: RecompiledFunction) -> frozenset[str]:
-    return frozenset(one.guard.kind for one in event.recompiles)
+def _line(place: m.Location | None) -> object:
+    return (place.file, place.line) if place else None
 
 
 # ---------------------------------------------------------------- syncs
