@@ -19,9 +19,13 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# torchvision's wheel is built for CUDA and raises on import beside a CPU build of torch; where pykeen, transformers or
+# torchmetrics found it they would raise too. So it lies in a folder that only tests/programs looks into.
 $(READY): setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,programs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --upgrade \
+	  --target $(VENV)/vision/site-packages torchvision timm pillow
 	touch $@
 
 example: $(READY)
