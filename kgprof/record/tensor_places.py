@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -69,7 +70,23 @@ DERIVING = (
 # only those are hooked that torch takes it back from, that have an overload for it, or that never have one.
 TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+READ_ON_A_CPU = frozenset({"std", "var"})  # their mean, for a fast path that a GPU has not
 TAKE_INDICES = frozenset({"index_select", "gather", "take"})
+
+
+class Inside(threading.local):
+    """How many operators of a kind are running on this thread, one in the other."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+ON_A_CPU_ALONE = Inside()  # what they read is read by no kernel of a GPU
 
 
 class TensorPlaces:
@@ -412,6 +429,9 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
         left = keys.remove(below)
         if (of_a_tensor and type(args[0]) in NUMBERS) or (of_several and type(args[1]) in NUMBERS):
             found = with_numbers(left, *args, **kwargs)
+        elif name in READ_ON_A_CPU:
+            with ON_A_CPU_ALONE:
+                found = redispatch(left, *args, **kwargs)
         else:
             found = redispatch(left, *args, **kwargs)
         tell(args, found)
