@@ -35,7 +35,7 @@ from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, replace
-from kgprof.record.tensor_places import DEVICE, HOST, LOADERS, UNKNOWN, TensorPlaces, watch_places
+from kgprof.record.tensor_places import DEVICE, HOST, LOADERS, UNKNOWN, Inside, TensorPlaces, watch_places
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -244,18 +244,6 @@ def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str
     return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
 
 
-class _Inside(threading.local):
-    """How many reading operators are running, one in the other: what one reads for another is no read of its own."""
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.depth -= 1
-
-
 class _Place:
     """A SyncRecord in the making; ``fields`` are those that are no counts."""
 
@@ -318,7 +306,7 @@ def _took(seen: Seen, began_ns: int) -> None:
 def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     undo.callback(library._destroy)
-    inside = _Inside()
+    inside = Inside()  # what one reads for another is no read of its own
     for name, overload in READING:
         operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
         if operator is not None:
@@ -326,14 +314,14 @@ def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
             library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
 
-def _reading(hooks: _Hooks, inside: _Inside, name: str, operator: Any) -> Callable[..., Any]:
+def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callable[..., Any]:
     below, op, see = torch._C.DispatchKey.BackendSelect, f"aten::{name}", hooks.see
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-        own = inside.depth == 0 and not _is_wrapped_number(tensor)
+        own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(tensor)
         seen = see("dispatch", op, tensor.device.type, tensor=tensor) if own else []
         began = time.perf_counter_ns()
         with inside:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -40,7 +41,7 @@ TORCH = str(Path(torch.__file__).parent)
 BETWEEN = (str(Path(__file__).parent), f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that calls
 LOADERS = f"{TORCH}/utils/data"
 KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})  # their arguments
-NUMBERS = (int, float, bool, complex)
+NUMBERS = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 SWEEP = 4096  # storages that are remembered before those that are gone are forgotten
 
 # What every factory writes its result with, as far as it has tensors to be dispatched by.
@@ -57,15 +58,35 @@ OF_THE_HOST = frozenset(
 )
 # Operators that data is prepared, drawn and counted with; what another one makes counts as the GPU's.
 DERIVING = (
-    *("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "floor_divide", "pow", "neg", "abs", "sign", "floor"),
-    *("ceil", "round", "trunc", "sqrt", "exp", "log", "sin", "cos", "clamp", "clamp_min", "clamp_max", "maximum"),
-    *("minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"),
-    *("bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "isnan", "where", "sum", "mean", "prod", "amax"),
+    *("add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "neg", "abs", "sign", "floor", "ceil"),
+    *("round", "trunc", "sqrt", "exp", "log", "sin", "cos", "clamp", "clamp_min", "clamp_max", "eq", "ne", "lt", "le"),
+    *("gt", "ge", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not", "isnan", "sum", "mean", "prod", "amax"),
     *("amin", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "std", "var", "sort", "topk", "median"),
     *("index", "index_select", "gather", "take", "cat", "stack", "clone", "_to_copy", "flip", "roll", "repeat", "tril"),
-    *("triu", "bincount", "histc", "searchsorted", "bucketize", "multinomial", "bernoulli", "zeros_like"),
-    *("ones_like", "full_like", "empty_like", "rand_like", "randn_like", "randint_like"),
+    *("triu", "bincount", "histc", "multinomial", "bernoulli", "zeros_like", "ones_like", "full_like", "empty_like"),
+    *("rand_like", "randn_like", "randint_like"),
 )
+# A Python number among tensors (``x + 1``) comes to a kernel of Python's as the number. Of operators on several tensors
+# only those are hooked that torch takes it back from, that have an overload for it, or that never have one.
+TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
+TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+READ_ON_A_CPU = frozenset({"std", "var"})  # their mean, for a fast path that a GPU has not
+TAKE_INDICES = frozenset({"index_select", "gather", "take"})
+
+
+class Inside(threading.local):
+    """How many operators of a kind are running on this thread, one in the other."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+ON_A_CPU_ALONE = Inside()  # what they read is read by no kernel of a GPU
 
 
 class TensorPlaces:
@@ -379,6 +400,9 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
             if overload != wanted if wanted else writes != packet.endswith("_"):
                 continue
             taken = not known(full) or has(full, "CompositeImplicitAutograd") or has(full, "BackendSelect")
+            several = len(_tensors_of(operator)) > 1
+            if several and packet not in TAKE_NUMBERS | TURNED_ROUND.keys() | TAKE_INDICES:
+                continue
             if not taken and _has_tensors(operator):
                 yield full.removeprefix("aten::"), operator
 
@@ -387,16 +411,27 @@ def _has_tensors(operator: Any) -> bool:
     return any("Tensor" in str(one.type) for one in operator._schema.arguments)
 
 
+def _tensors_of(operator: Any) -> list[int]:
+    return [at for at, one in enumerate(operator._schema.arguments) if str(one.type) == "Tensor" and not one.kwarg_only]
+
+
 def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
     below, redispatch = torch._C.DispatchKey.BackendSelect, operator.redispatch
-    tensors = [at for at, one in enumerate(operator._schema.arguments) if str(one.type) == "Tensor"][1:]
-    with_numbers = _with_numbers(operator)
+    first, name = operator._schema.arguments[0], operator._schema.name.removeprefix("aten::")
+    of_a_tensor, of_several = str(first.type) == "Tensor", len(_tensors_of(operator)) > 1 and name not in TAKE_INDICES
+    if name in TURNED_ROUND and of_several:
+        with_numbers = _compared(name)
+    else:
+        with_numbers = _with_numbers(operator) if of_several or name == "_to_copy" else _of_a_number(operator)
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
     def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
         left = keys.remove(below)
-        if tensors and (type(args[1]) in NUMBERS or type(args[-1]) in NUMBERS or type(args[0]) in NUMBERS):
+        if (of_a_tensor and type(args[0]) in NUMBERS) or (of_several and type(args[1]) in NUMBERS):
             found = with_numbers(left, *args, **kwargs)
+        elif name in READ_ON_A_CPU:
+            with ON_A_CPU_ALONE:
+                found = redispatch(left, *args, **kwargs)
         else:
             found = redispatch(left, *args, **kwargs)
         tell(args, found)
@@ -405,22 +440,45 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     return hook  # type: ignore[no-any-return]
 
 
+def _of_a_number(operator: Any) -> Callable[..., Any]:
+    """With the number as the tensor that torch made of it."""
+
+    def run(keys: Any, number: Any, *args: Any, **kwargs: Any) -> Any:
+        return operator.redispatch(keys, _as_a_tensor(number), *args, **kwargs)
+
+    return run
+
+
+def _as_a_tensor(value: Any) -> Any:
+    return torch.scalar_tensor(value, dtype=NUMBERS[type(value)]) if type(value) in NUMBERS else value
+
+
+def _compared(name: str) -> Callable[..., Any]:
+    """With a number in the place of either tensor."""
+    straight = getattr(torch.ops.aten, name).Scalar.redispatch
+    turned = getattr(torch.ops.aten, TURNED_ROUND[name]).Scalar.redispatch
+
+    def run(keys: Any, one: Any, other: Any) -> Any:
+        if type(other) not in NUMBERS:
+            return turned(keys, other, one)
+        return straight(keys, _as_a_tensor(one), other)
+
+    return run
+
+
 def _with_numbers(operator: Any) -> Callable[..., Any]:
-    """``redispatch`` refuses the Python number of ``x + 1``, which torch makes a tensor of. What takes it looks for a
-    kernel under one key and calls nothing where there is none, so it is told where the kernel is."""
+    """``redispatch`` refuses the number. What takes it looks for a kernel under one key and calls nothing where there
+    is none, so it is told where the kernel is."""
     composite = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
+    call = operator._op_dk
 
     @cache
     def kernel_of(key: Any) -> Any:
         has = torch._C._dispatch_has_kernel_for_dispatch_key
         name = next((found for found in (key.name, *composite) if has(operator.name(), found)), "")
         if not name:
-            raise NotImplementedError(
-                f"Could not run '{operator.name()}' with arguments from the '{key.name}' backend."
-            )
+            raise NotImplementedError(f"Could not run '{operator.name()}' with arguments from '{key.name}'.")
         return torch._C._dispatch_key_parse(name)
-
-    call = operator._op_dk
 
     def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
         return call(kernel_of(keys.highestPriorityTypeId()), *args, **kwargs)

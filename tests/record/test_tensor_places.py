@@ -167,6 +167,7 @@ def given_to_numpy() -> None:
         (in_inference_mode, [UNNAMED]),
         (sparse, [UNNAMED, UNKNOWN]),
         (given_to_numpy, [UNKNOWN, UNKNOWN]),
+        (lambda: torch.rand(9, device=device).std(), []),  # torch reads the mean on a CPU alone
     ],
     ids=lambda given: given.__name__ if callable(given) else "",
 )
@@ -210,12 +211,39 @@ def test_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not TENSORS._storages
 
 
+def test_a_number_that_torch_made_a_tensor_of_goes_through_every_hook() -> None:
+    def results() -> list[object]:
+        found = []
+        for form in (torch.neg, torch.sqrt, torch.clone, torch.sum, lambda x: x.to(torch.float16), torch.abs):
+            traced = torch.jit.trace(lambda x, form=form: form(x) + form(torch.ones_like(x)) * 2, torch.ones(2))
+            found.append(traced(torch.ones(2)).tolist())
+        return found
+
+    without = results()
+    with Syncs(CallIndex(), CPU, project_sources.project_files(__file__)):
+        within = results()
+
+    assert within == without
+
+
 @pytest.mark.parametrize("number", [2, 2.5, True, 1j], ids=repr)
 @pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.bfloat16, torch.float32, torch.bool], ids=str)
 def test_a_python_number_promotes_as_it_did(kind: torch.dtype, number: complex) -> None:
     def results() -> list[object]:
         x = torch.ones(3, dtype=kind)
         found = [x + number, number + x, x * number, x == number, torch.add(x, number), torch.where(x > 0, number, x)]
+        if not isinstance(number, complex):
+            found += [x > number, number < x, x[0] == number, number >= x[0]]
+        if not isinstance(number, complex | bool) and kind is not torch.bool:
+            found += [
+                x % number,
+                number % x,
+                x // number,
+                number // x,
+                number - x,
+                torch.fmod(x, number),
+                x[0] % number,
+            ]
         return [(one.dtype, one.tolist()) for one in found]
 
     without = results()
