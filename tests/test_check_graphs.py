@@ -106,7 +106,8 @@ def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str
         check=False,
     )
 
-    refused = "KGP107 compiling wants_a_full_graph raised Unsupported: Failed to trace builtin operator (GB0059)"
+    why = "because of print: Failed to trace builtin operator (GB0059)"
+    refused = f"KGP107 compiling wants_a_full_graph raised Unsupported {why}"
     verdict = f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}; the program ended because of it: "
     assert done.returncode == 4, done.stderr
     assert done.stdout.startswith(f"step.py:{line}: {refused} [")
