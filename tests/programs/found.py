@@ -15,7 +15,6 @@ from typing import TypeVar
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames, syncs
 from kgprof.collectors.compilations import COMPILE_FAILED
-from kgprof.collectors.recompiles import RecompiledFunction
 from kgprof.reading.evidence import Evidence
 from tests.programs.truth import OFTEN, SCRIPTS, Break, Program, Recompiled, Site
 
