@@ -15,7 +15,6 @@ from typing import TypeVar
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames, syncs
 from kgprof.collectors.compilations import COMPILE_FAILED
-from kgprof.collectors.recompiles import RecompiledFunction
 from kgprof.reading.evidence import Evidence
 from tests.programs.truth import OFTEN, SCRIPTS, Break, Program, Recompiled, Site
 
@@ -99,7 +98,8 @@ def at(program: Program, site: Site, finding: m.Finding) -> bool:
 
 def _is_line(site: Site, place: _Place) -> bool:
     named = not place.function or place.function.rpartition(".")[2] == site.function
-    return place.is_of(site.library) and named and (not place.text or site.text in place.text)
+    quoted = site.text in place.text or place.text in site.text  # a whole line, or the expression in it that reads
+    return place.is_of(site.library) and named and quoted
 
 
 # ---------------------------------------------------------------- recompiles

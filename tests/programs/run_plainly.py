@@ -25,7 +25,7 @@ from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_", "bincount", "equal.default")
-COMPOSED = ("item.", "is_nonzero.")  # reach a dispatch mode as they are under inference_mode
+COMPOSED = ("item.", "is_nonzero.", "where.default")  # reach a dispatch mode as they are under inference_mode
 METHODS = ("cpu", "numpy", "tolist", "__array__")
 TORCH = ("/torch/", "/runpy.py", __file__, "<frozen", "/contextlib.py")
 
