@@ -14,7 +14,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -118,9 +118,15 @@ def _package_and_version(imported: str) -> str:
 
 
 def _distribution_names(imported: str) -> Iterator[str]:
-    """Most have the name that they are imported by; to ask for the others takes a third of a second."""
+    """Most have the name that they are imported by."""
     yield imported
-    yield from metadata.packages_distributions().get(imported, ())
+    yield from distributions().get(imported, ())
+
+
+@cache
+def distributions() -> Mapping[str, Sequence[str]]:
+    """Of each name that can be imported, the distributions that hold it. The first call takes a third of a second."""
+    return metadata.packages_distributions()
 
 
 def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:

@@ -179,6 +179,7 @@ class Capture:
         for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
+        project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
         self._began = self._written = time.monotonic()
 
     def end(self, why: str = "") -> None:
