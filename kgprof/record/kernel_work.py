@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -107,18 +107,13 @@ def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
     return found
 
 
-def _bytes(name: str, accesses: Iterable[Any]) -> int:
+def _bytes(name: str, accesses: Collection[Any]) -> int:
     graph = _graph()
-    whole = _hint(graph.get_numel(name))
-    return int(graph.get_dtype(name).itemsize * min(whole, sum(_elements(access, whole) for access in accesses)))
-
-
-def _elements(access: Any, whole: int) -> int:
-    if _is_whole(access):
-        return whole
-    if not access.is_indirect():
-        return _hint(access.get_numel())
-    return math.prod(map(_hint, access.size))
+    whole = elements = _hint(graph.get_numel(name))
+    if not any(map(_is_whole, accesses)):
+        each = (math.prod(map(_hint, a.size)) if a.is_indirect() else _hint(a.get_numel()) for a in accesses)
+        elements = min(whole, sum(each))
+    return int(graph.get_dtype(name).itemsize * elements)
 
 
 # ---------------------------------------------------------------- calls of libraries
