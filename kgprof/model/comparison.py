@@ -173,8 +173,6 @@ class PhaseChange(Model, frozen=True, kw_only=True):
 
 
 class Cause(Model, frozen=True, kw_only=True):
-    """What a regression is put down to."""
-
     cause: CauseKind
     rule: str = ""  # of the finding that it is
     subject: str = ""  # what it is about (a kernel's name), by which runs share a cause; empty: ``text`` is
@@ -222,8 +220,6 @@ _ONE_SIDE = Skipped(reason="the run is on one side only")
 
 
 class RunComparison(Model, frozen=True, kw_only=True):
-    """One strategy x mode on both sides."""
-
     run: RunKey
     status: Presence
     metrics: tuple[ComparedMetric, ...] = ()
@@ -244,8 +240,6 @@ class RunComparison(Model, frozen=True, kw_only=True):
 
 
 class ComparedFinding(Model, frozen=True, kw_only=True):
-    """A finding by its fingerprint."""
-
     status: FindingStatus
     finding: Finding  # head's; of a fixed one base's
     base_count: int

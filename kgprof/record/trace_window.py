@@ -102,7 +102,7 @@ class TraceWindow(Source):
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
-        size, most_bytes = export(profiler, self._path), TRACE_BYTES
+        size, most_bytes = export(profiler, self._path), stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
         if len(self._times) <= self._wanted:
             # The program ended, or went on to something else, in the last step, which torch began to mark.
             mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
@@ -113,8 +113,6 @@ class TraceWindow(Source):
             ):
                 out.writelines(line.replace(mark, put) for line in lines)
             size = self._path.stat().st_size
-        if self._with_stack:
-            most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
             self._path.unlink()
             return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
