@@ -173,6 +173,8 @@ class PhaseChange(Model, frozen=True, kw_only=True):
 
 
 class Cause(Model, frozen=True, kw_only=True):
+    """What a regression is put down to."""
+
     cause: CauseKind
     rule: str = ""  # of the finding that it is
     subject: str = ""  # what it is about (a kernel's name), by which runs share a cause; empty: ``text`` is
@@ -220,6 +222,8 @@ _ONE_SIDE = Skipped(reason="the run is on one side only")
 
 
 class RunComparison(Model, frozen=True, kw_only=True):
+    """One strategy x mode on both sides."""
+
     run: RunKey
     status: Presence
     metrics: tuple[ComparedMetric, ...] = ()
@@ -240,6 +244,8 @@ class RunComparison(Model, frozen=True, kw_only=True):
 
 
 class ComparedFinding(Model, frozen=True, kw_only=True):
+    """A finding by its fingerprint."""
+
     status: FindingStatus
     finding: Finding  # head's; of a fixed one base's
     base_count: int

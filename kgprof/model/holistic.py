@@ -43,6 +43,8 @@ class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
 
 
 class HolisticFigure(Model, frozen=True, kw_only=True):
+    """One figure of a trace, ours and HTA's."""
+
     name: str
     unit: str  # "us", "operations", "%", "GB/s"
     ours: float | Skipped
@@ -53,6 +55,8 @@ class HolisticFigure(Model, frozen=True, kw_only=True):
 
 
 class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
+    """HTA's figures of one trace beside ours."""
+
     versions: dict[str, str]
     calls: tuple[HolisticCall, ...]  # every one that was thought of, also those that were not made, and why
     tolerance_percent: float

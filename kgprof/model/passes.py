@@ -23,6 +23,8 @@ class Outcome(StrEnum):
 
 
 class Exit(Model, frozen=True, kw_only=True):
+    """How a child ended."""
+
     outcome: Outcome
     message: str = ""  # the exception's last line, or the signal's name
     traceback: str = ""
