@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,9 +48,7 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     reason = getattr(output, "compile_subgraph_reason", None)
     leaves = list(returned)
-    seen: dict[object, int] = {}
-    for leaf in leaves:
-        seen[leaf.identity] = seen.get(leaf.identity, 0) + 1
+    seen = Counter(leaf.identity for leaf in leaves)
 
     def static(node: torch.fx.Node) -> str:
         if not (node.meta.get("tensor_dict") or {}).get(STATIC_INPUT):

@@ -184,17 +184,14 @@ def _questions(hta: Any, graphs: str, alone: str) -> Sequence[tuple[str, Callabl
 
 
 def _figures(answers: Mapping[str, Rows]) -> m.HolisticRank:
-    def of(name: str) -> Rows:
-        return answers.get(name, ())
-
     def figure(name: str, column: str) -> float | m.Skipped:
-        value = next(iter(of(name)), {}).get(column)
+        value = next(iter(answers.get(name, ())), {}).get(column)
         if value is None or value != value:  # NaN where it divided nothing by nothing
             return m.Skipped(reason="HTA gave no such figure")
         return float(value)
 
     def column(name: str, key: str, value: str) -> dict[str, float]:
-        return {str(row[key]): float(row[value]) for row in of(name)}
+        return {str(row[key]): float(row[value]) for row in answers.get(name, ())}
 
     return m.HolisticRank(
         rank=0,
@@ -204,7 +201,7 @@ def _figures(answers: Mapping[str, Rows]) -> m.HolisticRank:
         compute_us=figure("get_temporal_breakdown", "compute_time(us)"),
         idle_causes=tuple(
             m.HolisticIdle(stream=int(row["stream"]), cause=str(row["idle_category"]), total_us=float(row["idle_time"]))
-            for row in of("get_idle_time_breakdown")
+            for row in answers.get("get_idle_time_breakdown", ())
         ),
         queue_length=column("get_queue_length_summary", "stream", "queue_length max"),
         bandwidth_gb_per_s=column("get_memory_bw_summary", "name", "memory_bw_gbps mean"),

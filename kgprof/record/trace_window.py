@@ -58,7 +58,13 @@ class TraceWindow(Source):
             return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
-                self._open(kind)
+                self.kind, self.opened_at = kind, self._steps.current
+                window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
+                self._profiler = torch_profile(
+                    activities=activities(self._device), schedule=window, with_stack=self._with_stack
+                )
+                timing.synchronize(self._device)
+                self._tell(self._profiler.start)
             return
         self._times.append(time.perf_counter_ns())
         if len(self._times) > self._wanted:
@@ -82,15 +88,6 @@ class TraceWindow(Source):
         self._profiler = None
 
     # ---- the profiler
-
-    def _open(self, kind: Kind) -> None:
-        self.kind, self.opened_at = kind, self._steps.current
-        window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
-        self._profiler = torch_profile(
-            activities=activities(self._device), schedule=window, with_stack=self._with_stack
-        )
-        timing.synchronize(self._device)
-        self._tell(self._profiler.start)
 
     def _tell(self, call: Callable[[], None]) -> None:
         self._ours = True
