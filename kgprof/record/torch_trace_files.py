@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -250,12 +250,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
-    # The libraries of this machine, and those that the traced one's file names give away.
-    here, patterns = project_sources.project_files(""), (_STDLIB, _TORCH, _GENERATED)
-    names = [str(record.metadata["str"][0]) for record in file.records if "str" in record.metadata]
-    there = [found["folder"] for name in names for pattern in patterns if (found := pattern.match(name))]
-    project = ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)
-    sources = project_sources.gather(lines, project)
+    sources = project_sources.gather(lines, _project(file.records))
     store.write_json(records.with_name(layout.SOURCES), sources)
     lost = (m.Unavailable(capture="structured trace", why=why, incomplete=True) for why in file.problems())
     compiled = m.CompilePass(
@@ -280,3 +275,13 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     )
     script = m.ScriptRun(step="", steps=0, counted={}, rank=file.rank, notes=notes)
     store.write_json(records.with_name(layout.SCRIPT), script)
+
+
+def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:
+    """The libraries of this machine, and those that the traced one's file names give away."""
+    here = project_sources.project_files("")
+    names = [str(record.metadata["str"][0]) for record in records if "str" in record.metadata]
+    there = [
+        found["folder"] for name in names for pattern in (_STDLIB, _TORCH, _GENERATED) if (found := pattern.match(name))
+    ]
+    return ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)
