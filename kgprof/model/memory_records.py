@@ -47,8 +47,6 @@ class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="syncs"):
-    """All of one MEMORY pass."""
-
     records: tuple[SyncRecord, ...] = ()
     left_out: int = 0
     names_a_device: bool = False  # on a CPU: the program says somewhere where its tensors lie
@@ -93,8 +91,6 @@ class Held(Model, frozen=True, kw_only=True):
 
 
 class GraphInput(Model, frozen=True, kw_only=True):
-    """One tensor that a graph takes."""
-
     name: str  # Dynamo's source: "L['x']"
     static: str = ""  # "parameter" or "fixed": Dynamo told the backend that its address never changes
     held: tuple[Held, ...] = ()
@@ -128,8 +124,6 @@ class HeldOutput(Model, frozen=True, kw_only=True):
 
 
 class WatchedGraph(Model, frozen=True, kw_only=True):
-    """One compiled graph."""
-
     compile_id: str
     function: str
     file: str
@@ -165,8 +159,6 @@ class WatchedBuffer(Model, frozen=True, kw_only=True):
 
 
 class TensorRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="tensors"):
-    """All of one MEMORY pass."""
-
     graphs: tuple[WatchedGraph, ...] = ()
     buffers: tuple[WatchedBuffer, ...] | None = None  # None: the workload declares none
     calls: int = 0  # calls of the workload that were watched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zipfile
 import zlib
@@ -149,22 +150,15 @@ def with_captures_as_fields(data: bytes) -> bytes:
     if not _CAPTURES_AS_SENTENCES.search(data):
         return data
 
-    def walk(value: Any) -> Any:
-        if isinstance(value, list):
-            return [walk(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        return {key: lost(each) if key == "capture_unavailable" else walk(each) for key, each in value.items()}
+    def converted(value: dict[str, Any]) -> dict[str, Any]:
+        for at, sentence in enumerate(value.get("capture_unavailable", ())):
+            if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence)):
+                lost = {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
+                value["capture_unavailable"][at] = lost
+        return value
 
-    def lost(sentences: Any) -> Any:
-        return [
-            {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
-            if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence))
-            else sentence
-            for sentence in sentences
-        ]
-
-    return msgspec.json.encode(walk(msgspec.json.decode(data)))
+    msgspec.json.decode(data)  # raises where it is no JSON
+    return msgspec.json.encode(json.loads(data, object_hook=converted))
 
 
 def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,19 +69,12 @@ class TraceBytes:
                 try:
                     yield member.decompress(pending, PIECE_BYTES)
                 except zlib.error as error:
-                    yield from _salvaged(before, pending)
+                    with contextlib.suppress(zlib.error):  # up to the error
+                        for start in range(0, len(pending), _SALVAGE_BYTES):
+                            yield before.decompress(pending[start : start + _SALVAGE_BYTES])
                     self.warnings.append(f"the gzip data is damaged after {self._unpacked:,} unpacked bytes: {error}")
                     return
                 pending = member.unused_data if member.eof else member.unconsumed_tail
         if not member.eof:
             yield member.flush()
             self.warnings.append(f"the gzip data breaks off after {self._unpacked:,} unpacked bytes")
-
-
-def _salvaged(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What comes before the error."""
-    try:
-        for start in range(0, len(data), _SALVAGE_BYTES):
-            yield member.decompress(data[start : start + _SALVAGE_BYTES])
-    except zlib.error:
-        return  # the caller says which error ended it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,9 +48,7 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     reason = getattr(output, "compile_subgraph_reason", None)
     leaves = list(returned)
-    seen: dict[object, int] = {}
-    for leaf in leaves:
-        seen[leaf.identity] = seen.get(leaf.identity, 0) + 1
+    seen = Counter(leaf.identity for leaf in leaves)
 
     def static(node: torch.fx.Node) -> str:
         if not (node.meta.get("tensor_dict") or {}).get(STATIC_INPUT):
@@ -142,8 +141,6 @@ def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Returned:
-    """One tensor in what a function returns."""
-
     identity: object  # equal for the same tensor
     name: str
     source: str  # Dynamo's, for an input that is returned as it is
@@ -161,15 +158,17 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
     if room[0] < 0:
         return
     if hasattr(tracker, "is_realized"):
-        if not tracker.is_realized():
-            yield from _untouched(tracker)
+        if not tracker.is_realized():  # an argument that the function returns without having looked at it
+            peek, source = getattr(tracker, "peek_value", None), getattr(tracker, "source", None)
+            if source is not None and callable(peek) and isinstance(peek(), torch.Tensor):
+                name = str(source.name() if callable(source.name) else source.name)
+                yield Returned(identity=name, name=name, source=name)
             return
         tracker = tracker.realize()
     proxy = getattr(tracker, "proxy", None)
     if proxy is not None and hasattr(proxy, "node"):
         node = proxy.node
-        is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
-        if is_tensor:
+        if isinstance(node.meta.get("example_value"), torch.Tensor):
             yield Returned(identity=node, name=node.name, source=name_of(node) if node.op == "placeholder" else "")
         return
     for attribute in _CONTENTS:
@@ -180,14 +179,3 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
         for entry in inner if isinstance(inner, Iterable) else (inner,):
             yield from _leaves(entry, room)
         return
-
-
-def _untouched(tracker: Any) -> Iterator[Returned]:
-    """An argument that the function returns without having looked at it."""
-    peek = getattr(tracker, "peek_value", None)
-    value = peek() if callable(peek) else None
-    source = getattr(tracker, "source", None)
-    if isinstance(value, torch.Tensor) and source is not None:
-        name = source.name
-        name = str(name() if callable(name) else name)
-        yield Returned(identity=name, name=name, source=name)

@@ -117,7 +117,6 @@ def measure_pass(run: Run, name: m.PassName, events: Events) -> None:
 
 
 def timing_round(job: Job, events: Events) -> None:
-    """TIMING of the same run once more, and nothing else."""
     from kgprof.record.timing import timed_round
     from kgprof.workloads.backend import in_place_of_inductor
 
@@ -189,7 +188,6 @@ def agreement(job: Job, events: Events) -> None:
 
 
 def ceilings(job: Job, events: Events) -> None:
-    """What the card does at most, when nothing else runs on it."""
     import torch
 
     from kgprof.record.ceilings import measure_ceilings

@@ -49,8 +49,6 @@ HOME = Path(kgprof.__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How the child ended, and what it said about it."""
-
     exit: m.Exit
     failed: Failed | None = None
     interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended

@@ -18,6 +18,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source
 
 MAX_CALLS = 2_000  # of operators, in one call of the workload
@@ -49,38 +50,33 @@ class EagerCalls(Source):
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
         """The operators of one call of the workload, without those that another call called otherwise."""
-        steps: list[dict[str, list[m.SourceLine]]] = []
-        for seen in self._seen.values():
-            by_operator: dict[str, list[m.SourceLine]] = defaultdict(list)
-            for name, line in seen:
-                by_operator[name].append(line)
-            steps.append(by_operator)
-        if not steps or any(len(seen) >= MAX_CALLS for seen in self._seen.values()):
+        steps = list(self._seen.values())
+        if not steps or any(len(seen) >= MAX_CALLS for seen in steps):
             return ()
-        first = steps[0]
-        steady = {name for name, lines in first.items() if all(step.get(name) == lines for step in steps)}
-        kept = [(name, line) for name, line in next(iter(self._seen.values())) if name in steady]
+        lines: list[dict[str, list[m.SourceLine]]] = [defaultdict(list) for _ in steps]
+        for seen, of_operator in zip(steps, lines, strict=True):
+            for name, line in seen:
+                of_operator[name].append(line)
+        steady = {name for name, first in lines[0].items() if all(step.get(name) == first for step in lines)}
+        kept = [(name, line) for name, line in steps[0] if name in steady]
         return tuple(
             m.KernelOrigin(compile_id="", kernel=f"aten.{name}", number=number, lines=(line,))
             for number, (name, line) in enumerate(kept, start=1)
         )
 
     def _hook(self, frame: FrameType, event: str, function: Any) -> None:
-        if event == "c_call" and _is_operator(function):
-            seen = self._seen[self._calls.current]
-            if len(seen) < MAX_CALLS and (line := self._line(frame)) is not None:
+        """Notes the project's line that is nearest to the call of an operator; none inside of compiled code."""
+        if event != "c_call" or not _is_operator(function):
+            return
+        seen = self._seen[self._calls.current]
+        for above in upwards(frame if len(seen) < MAX_CALLS else None):
+            code = above.f_code
+            if self._project.holds(code.co_filename):
+                line = m.SourceLine(file=code.co_filename, line=above.f_lineno, function=code.co_qualname)
                 seen.append((function.__name__, line))
-
-    def _line(self, frame: FrameType | None) -> m.SourceLine | None:
-        """The project's line that is nearest to the call; None inside of compiled code."""
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if self._project.holds(file):
-                return m.SourceLine(file=file, line=frame.f_lineno, function=frame.f_code.co_qualname)
-            if any(part in file for part in _COMPILER):
-                return None
-            frame = frame.f_back
-        return None
+                return
+            if any(part in code.co_filename for part in _COMPILER):
+                return
 
 
 def _is_operator(function: Any) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def create(
     plan = msgspec.structs.replace(plan, trace_files=trace_files)
     store.create(output / layout.FOLDER, header(options, plan))
     return output / layout.FOLDER
+
+
+def run_keys(names: Iterable[str], again: str, number: int) -> tuple[m.RunKey, ...]:
+    """A run for each name; one that is taken gets ``again`` and the first free number from ``number`` on."""
+    taken: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}-{again}{further}" for further in count(number))
+        taken[next(each for each in chain((name,), numbered) if each not in taken)] = None
+    return tuple(m.RunKey(strategy=name, mode=m.AS_IS) for name in taken)
 
 
 def as_it_stands(

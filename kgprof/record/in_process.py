@@ -138,6 +138,8 @@ class InProcess:
         if self._failure is not None:
             failed = describe_failure(self._failure)
             ended = m.Exit(outcome=m.Outcome.RAISED, message=failed.message, traceback=failed.traceback, exit_code=1)
+        read, held = self._syncs.records(), self._tensors.records()
+        named = (*self._files, *files_named(read, held))
         return m.RunRecord(
             key=key,
             exit=ended,
@@ -151,20 +153,15 @@ class InProcess:
             evaluation=_NOT_HERE,
             log="",
             records=records,
-            memory=self._memory_pass(),
-        )
-
-    def _memory_pass(self) -> m.MemoryPass:
-        read, held = self._syncs.records(), self._tensors.records()
-        named = (*self._files, *files_named(read, held))
-        return m.MemoryPass(
-            step_us=tuple(self._step_us),
-            steady_from=self._warmup,
-            syncs=read,
-            tensors=held,
-            peaks=m.Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
-            sources=self._typed(project_sources.of_files(named, self._project), named),
-            capture_unavailable=unavailable((self._syncs, self._tensors)),
+            memory=m.MemoryPass(
+                step_us=tuple(self._step_us),
+                steady_from=self._warmup,
+                syncs=read,
+                tensors=held,
+                peaks=m.Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
+                sources=self._typed(project_sources.of_files(named, self._project), named),
+                capture_unavailable=unavailable((self._syncs, self._tensors)),
+            ),
         )
 
     def _typed(self, sources: m.Sources, files: Iterable[str]) -> m.Sources:

@@ -41,24 +41,22 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     reason, where it has no such trace.
     """
     folder, wanted = Path(recording.folder), TRACED if name is None else (name,)
+    every = {run.key.slug: run for run in recording.runs}
+    if slug is not None and slug not in every:
+        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(every)}")
+    runs = every if slug is None else {slug: every[slug]}
+    having = [kept for run in runs.values() if (kept := _first(folder, run.key, wanted)) is not None]
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise UsageError(f"{len(having)} runs have a trace", hint=f"name one with --run: {_slugs(having)}")
+    reasons = [_why(recording, run, wanted) for run in runs.values()]
     if slug is None:
-        having = [kept for run in recording.runs if (kept := _first(folder, run.key, wanted)) is not None]
-        if len(having) == 1:
-            return having[0]
-        if having:
-            raise UsageError(f"{len(having)} runs have a trace", hint=f"name one with --run: {_slugs(having)}")
-        reasons = [f"{run.key.slug}: {_why(recording, run, wanted)}" for run in recording.runs]
-        raise InputError("no run has such a trace", path=recording.folder, hint=reasons[0] if reasons else "")
-    run = next((run for run in recording.runs if run.key.slug == slug), None)
-    if run is None:
-        known = ", ".join(run.key.slug for run in recording.runs)
-        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {known}")
-    found = _first(folder, run.key, wanted)
-    if found is None:
-        others = [kept for run in recording.runs if (kept := _first(folder, run.key, TRACED)) is not None]
-        instead = f"there is a trace of {_slugs(others)}" if others else "no run of this Recording has a trace"
-        raise InputError(_why(recording, run, wanted), path=slug, hint=instead)
-    return found
+        hint = f"{next(iter(runs))}: {reasons[0]}" if runs else ""
+        raise InputError("no run has such a trace", path=recording.folder, hint=hint)
+    others = kept_traces(folder, [run.key for run in recording.runs])
+    instead = f"there is a trace of {_slugs(others)}" if others else "no run of this Recording has a trace"
+    raise InputError(reasons[0], path=slug, hint=instead)
 
 
 def _first(folder: Path, key: m.RunKey, wanted: Sequence[m.PassName]) -> KeptTrace | None:

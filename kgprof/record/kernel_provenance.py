@@ -3,6 +3,10 @@
 Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it as an artifact of
 the structured trace: "kernel name:number of the call" -> stacks, one for each operation that went into the kernel. Its
 names are the trace's names. Watched in the second process of a run, because it makes compiling longer.
+
+And how many bytes and operations each call takes. Inductor calls one function for every kernel that it writes a call
+of, to note where it came from; that function is watched here, because at that moment the nodes with their index
+expressions are still at hand. The count is our own: Inductor's estimates charge a gather for the whole table.
 """
 
 from __future__ import annotations
@@ -10,14 +14,15 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.kernel_work import KernelWatch
 from kgprof.record.source import LogListener, Source, replace
 
 TRACE_LOGGER = "torch.__trace"
@@ -25,7 +30,15 @@ ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
+WATCHED = "set_kernel_post_grad_provenance_tracing"
+USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
+SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin where it generates no code for them
+# Other operators of libraries whose bytes depend on the indices that they are given.
+INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
+
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+
+Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
 
 
 class KernelProvenance(Source):
@@ -130,3 +143,163 @@ class FallbackProvenance(Source):
             return result
 
         replace(scheduler, "codegen_extern_call", watched, undo)
+
+
+# ---------------------------------------------------------------- bytes and operations
+
+
+class KernelWatch(Source):
+    """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            debug = importlib.import_module("torch._inductor.debug")
+            users = [importlib.import_module(name) for name in USERS]
+            original = getattr(debug, WATCHED)
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch says nothing of the kernels that it generates ({error})"
+            return
+
+        def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
+            number = original(nodes, kernel_name, is_extern)
+            if number is not None:
+                self._note(f"{kernel_name}:{number}", work_of(nodes, kernel_name))
+            return number
+
+        for module in (debug, *users):
+            if getattr(module, WATCHED, None) is original:
+                replace(module, WATCHED, watched, undo)
+
+
+def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
+    """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never fails for it."""
+    try:
+        return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
+    except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
+        return m.KernelWork(unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}")
+
+
+# ---------------------------------------------------------------- kernels that Inductor generated
+
+
+def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
+    """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
+    nodes = [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
+    flops = sum(filter(None, (node.estimate_flops() for node in nodes))) or None
+    return m.KernelWork(
+        bytes_moved=sum(_bytes_accessed(nodes)),
+        flops=flops,
+        dtype=_dtype(next(node.node for node in nodes if node.estimate_flops())) if flops else "",
+    )
+
+
+def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
+    """The bytes of each buffer that comes from outside or is left behind; what lives inside the kernel moves none."""
+    own = {node.get_name() for node in nodes}
+    written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
+    reads: list[Any] = []
+    for node in nodes:
+        # What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels.
+        targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
+        reads += [dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)]
+    read = _by_buffer(reads)
+    for name, accesses in read.items():
+        if name not in written:
+            yield _bytes(name, accesses)
+    for name, accesses in written.items():
+        buffer = nodes[0].scheduler.name_to_buf[name]
+        if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
+            both_ways = 2 if any(getattr(one, "mode", None) for one in accesses) else 1  # atomic_add reads as well
+            yield both_ways * _bytes(name, accesses)
+
+
+def _is_whole(access: Any) -> bool:
+    return type(access).__name__ == "StarDep"
+
+
+def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
+    """The same access twice is one: the second finds its element in a register or a cache."""
+    found: dict[str, set[Any]] = {}
+    for access in accesses:
+        if type(access).__name__ != "WeakDep":  # an order between two kernels, no access
+            found.setdefault(access.name, set()).add(access)
+    return found
+
+
+def _bytes(name: str, accesses: Collection[Any]) -> int:
+    graph = _graph()
+    whole = elements = _hint(graph.get_numel(name))
+    if not any(map(_is_whole, accesses)):
+        each = (math.prod(map(_hint, a.size)) if a.is_indirect() else _hint(a.get_numel()) for a in accesses)
+        elements = min(whole, sum(each))
+    return int(graph.get_dtype(name).itemsize * elements)
+
+
+# ---------------------------------------------------------------- calls of libraries
+
+
+def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
+    """Its operands and its result, each once."""
+    if type(kernel).__name__ == SCATTER:
+        return _of_scatter(kernel)
+    if any(word in kernel_name for word in INDEXED):
+        return m.KernelWork(unknown="what it moves depends on the indices that it is given")
+    node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
+    flops = (node.estimate_flops() if node is not None else None) or None
+    results = _tensors([kernel])
+    if not results:
+        return m.KernelWork(flops=flops, unknown="it has no single result of a known shape")
+    return m.KernelWork(
+        bytes_moved=sum(map(_bytes_of_tensor, (*_tensors(kernel.inputs), *results))),
+        flops=flops,
+        dtype=_dtype(kernel) if flops else "",
+    )
+
+
+def _of_scatter(kernel: Any) -> m.KernelWork:
+    """As a generated one is counted: where the indices point does not matter, each of them is one element written.
+
+    An element is read first where the new value depends on it.
+    """
+    target, index, *source = _tensors(kernel.inputs)
+    elements = math.prod(map(_hint, index.get_output_spec().size))
+    written = elements * target.get_output_spec().dtype.itemsize
+    both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
+    # Only the indexed part of a larger source counts.
+    taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
+    return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
+
+
+def _tensors(nodes: Iterable[Any]) -> list[Any]:
+    flat = [one for node in nodes for one in (node if isinstance(node, list | tuple) else (node,))]
+    return [one for one in flat if (spec := one.maybe_get_output_spec()) is not None and hasattr(spec, "stride")]
+
+
+def _bytes_of_tensor(tensor: Any) -> int:
+    """An axis of stride 0 (a bias that is added to every row) is one element long in memory."""
+    layout = tensor.get_output_spec()
+    sizes = (_hint(size) for size, stride in zip(layout.size, layout.stride, strict=True) if stride != 0)
+    return int(math.prod(sizes) * layout.dtype.itemsize)
+
+
+# ---------------------------------------------------------------- both
+
+
+def _dtype(node: Any) -> str:
+    import torch
+
+    name = str(node.get_dtype()).removeprefix("torch.")
+    tensor_cores = name == "float32" and torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if tensor_cores else name
+
+
+def _graph() -> Any:
+    return sys.modules["torch._inductor.virtualized"].V.graph
+
+
+def _hint(size: Any) -> int:
+    """The size that was there when it was compiled, where it is dynamic."""
+    return size if isinstance(size, int) else int(_graph().sizevars.optimization_hint(size))

@@ -54,23 +54,10 @@ class Found:
     countable: bool  # holds an operator, a kernel, a copy or a fill
     step_us: tuple[float, ...]
     cpp_kernel_profile: bool
-
-    @property
-    def distributed(self) -> Mapping[str, Any]:
-        found = self.head.get("distributedInfo")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def world_size(self) -> int | None:
-        return _number(self.distributed.get("world_size"))
-
-    @property
-    def rank(self) -> int | None:
-        """As the trace says, else as its name does."""
-        if (rank := _number(self.distributed.get("rank"))) is not None:
-            return rank
-        named = _RANK_IN_NAME.search(self.path.name)
-        return int(named[1]) if named else None
+    world_size: int | None
+    rank: int | None  # as the trace says, else as its name does
+    rank_in_trace: bool
+    backend: str
 
 
 def _number(value: Any) -> int | None:
@@ -81,7 +68,6 @@ def _number(value: Any) -> int | None:
 
 
 def title(paths: Sequence[Path]) -> str:
-    """What the report is called."""
     first = os.path.basename(os.path.realpath(paths[0]))  # a loop of links has a name too
     return f"{first} and {len(paths) - 1} more" if len(paths) > 1 else first
 
@@ -118,29 +104,23 @@ def read_files(
 
     Raises InputError where none of either side can.
     """
+    every: list[Found] = []
     unread: list[str] = []
-    found: list[Found] = []
     for named, is_against in ((paths, False), (against, True)):
-        if named:
-            found += _read_side(named, is_against, unread, progress)
-    return tuple(found), tuple(unread)
-
-
-def _read_side(named: Sequence[Path], against: bool, unread: list[str], progress: Progress) -> list[Found]:
-    files, found = find(named), []
-    refused = len(unread)
-    for file in files:
-        try:
-            found.append(_read(file, against, progress))
-        except InputError as error:
-            why = error.message.removeprefix(f"{file.name}: ")
-            if len(files) == 1:
-                raise InputError(why, path=file, hint=error.hint or HOW) from error
-            unread.append(f"{file}: {why}")
-    if not found:
-        where = named[0] if len(named) == 1 else " ".join(map(str, named))
-        raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
-    return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
+        files, found, refused = find(named), list[Found](), len(unread)
+        for file in files:
+            try:
+                found.append(_read(file, is_against, progress))
+            except InputError as error:
+                why = error.message.removeprefix(f"{file.name}: ")
+                if len(files) == 1:
+                    raise InputError(why, path=file, hint=error.hint or HOW) from error
+                unread.append(f"{file}: {why}")
+        if files and not found:
+            where = named[0] if len(named) == 1 else " ".join(map(str, named))
+            raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
+        every += sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
+    return tuple(every), tuple(unread)
 
 
 def _read(file: Path, against: bool, progress: Progress) -> Found:
@@ -155,6 +135,9 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
         raise InputError("; ".join(("it holds no complete event (ph X)", *trace.warnings)), path=file.name)
     on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
     steps = timeline.profiler_steps(columns)
+    distributed = head.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank, named = _number(distributed.get("rank")), _RANK_IN_NAME.search(file.name)
     return Found(
         path=file,
         head=head,
@@ -164,6 +147,10 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
         countable=on_device or bool(columns.of_category("cpu_op").any()),
         step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
         cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+        world_size=_number(distributed.get("world_size")),
+        rank=int(named[1]) if rank is None and named else rank,
+        rank_in_trace=rank is not None,
+        backend=str(distributed.get("backend") or ""),
     )
 
 
@@ -178,18 +165,19 @@ def record_files(
     Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
     """
     found, unread = read_files(paths, against, progress)
+    keys = foreign.run_keys(map(_name, found), "file", 2)
     files = tuple(
         m.TraceFile(
-            key=m.RunKey(strategy=name, mode=m.AS_IS),
+            key=key,
             file=str(one.path),
             size_bytes=one.size_bytes,
             rank=one.rank,
             world_size=one.world_size,
-            backend=str(one.distributed.get("backend") or ""),
+            backend=one.backend,
             against=one.against,
             notes=(*_notes(one, found), *(unread if one is found[0] else ())),
         )
-        for one, name in zip(found, _names(found), strict=True)
+        for one, key in zip(found, keys, strict=True)
     )
     properties = [one.head.get("deviceProperties") for one in found]
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
@@ -201,7 +189,6 @@ def record_files(
         device_name=", ".join(device_names) or "an unnamed machine",
         **{name: version for name, version in versions.items() if version},
     )
-    keys = [file.key for file in files]
     on_cuda = any(one.on_device for one in found)
     folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_SHOWN, trace_files=files)
     for one, file in zip(found, files, strict=True):
@@ -210,23 +197,18 @@ def record_files(
     return folder, unread
 
 
-def _names(found: Sequence[Found]) -> tuple[str, ...]:
-    """``rank0``, or the file's own name; a second one of a name is numbered."""
-    names: list[str] = []
-    for one in found:
-        stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-        name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
-        name = f"against-{name}" if one.against else name
-        taken = sum(other == name or re.fullmatch(rf"{re.escape(name)}-file\d+", other) is not None for other in names)
-        names.append(f"{name}-file{taken + 1}" if taken else name)
-    return tuple(names)
+def _name(one: Found) -> str:
+    """``rank0``, or the file's own name."""
+    stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+    name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
+    return f"against-{name}" if one.against else name
 
 
 def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
     side = [other for other in every if other.against == one.against]
     if one.head.get("with_stack"):
         yield "recorded with stacks (with_stack), which makes everything on the host take longer"
-    if one.rank is not None and _number(one.distributed.get("rank")) is None:
+    if one.rank is not None and not one.rank_in_trace:
         yield "the trace does not say its rank (distributedInfo): it is taken from the file's name"
     if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
         yield f"{same} files are of rank {one.rank}: they are kept apart, and ranks are compared by the first"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import deque
 from pathlib import Path
 
 HEAD_BYTES = 256 * 1024  # here the compile logs are
@@ -25,8 +24,7 @@ class BoundedLog:
         self._path = path
         self._head_left = head_bytes
         self._tail_bytes = tail_bytes
-        self._tail: deque[bytes] = deque()
-        self._tail_held = 0
+        self._tail = bytearray()
         self._cut_bytes = 0
         self._partial_line = b""
         self._failure: OSError | None = None
@@ -52,8 +50,7 @@ class BoundedLog:
             self._take(self._partial_line)
             if self._cut_bytes:
                 self._write(b"\n[kgprof: %d bytes of the log left out here]\n" % self._cut_bytes)
-            for line in self._tail:
-                self._write(line)
+            self._write(self._tail)
             self._file.close()
         if self._failure is not None:
             raise self._failure
@@ -66,16 +63,13 @@ class BoundedLog:
             self._write(line)
             return
         self._head_left = 0
-        self._cut_bytes += max(0, len(line) - self._tail_bytes)
-        kept = line[-self._tail_bytes :]
-        self._tail.append(kept)
-        self._tail_held += len(kept)
-        while self._tail_held > self._tail_bytes:
-            dropped = self._tail.popleft()
-            self._tail_held -= len(dropped)
-            self._cut_bytes += len(dropped)
+        self._tail += line
+        if (excess := len(self._tail) - self._tail_bytes) > 0:
+            whole = self._tail.find(b"\n", excess - 1, -1) + 1  # lines; of one that is too long its end is kept
+            self._cut_bytes += whole or excess
+            del self._tail[: whole or excess]
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         if self._failure is None:
             try:
                 self._file.write(data)

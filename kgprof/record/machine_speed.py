@@ -54,13 +54,10 @@ class MachineClock:
         if self._failed:
             return
         try:
-            host_us = statistics.median(self._host() for _ in range(REPEATS))
-            device_us = statistics.median(self._kernel() for _ in range(REPEATS))
+            self._host_us.append(statistics.median(self._host() for _ in range(REPEATS)))
+            self._device_us.append(statistics.median(self._kernel() for _ in range(REPEATS)))
         except Exception as error:  # noqa: BLE001  as above
             self._fail(error)
-        else:
-            self._host_us.append(host_us)
-            self._device_us.append(device_us)
 
     def speed(self) -> m.MachineSpeed | m.Skipped:
         if self._failed:

@@ -36,12 +36,18 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
     compiler = unloaded.environment.compiler
-    probe_s: float | m.Skipped
-    if job.options.backend:
-        probe_s, isa_works = m.Skipped(reason=f"backend {job.options.backend} generates no code"), False
-    else:
+    if not job.options.backend:
         refuse_without_compiler(runs, device, compiler)
-        probe_s, isa_works = _probe(runs, device, compiler, Path(job.probe_cache))
+    if job.options.backend:
+        why = f"backend {job.options.backend} generates no code"
+    elif device.type != "cpu":
+        why = "not a CPU run"
+    elif isinstance(compiler, m.Skipped):
+        why = "no C++ compiler"
+    else:  # every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own
+        why = "nothing is compiled in mode eager" if all(run.mode == m.EAGER for run in runs) else ""
+    probe = m.Skipped(reason=why), False
+    probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
     return msgspec.structs.replace(
         unloaded,
         workload=workload.name,
@@ -133,16 +139,3 @@ def refuse_without_compiler(runs: Sequence[m.RunKey], device: torch.device, comp
             f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}",
             hint=f"install g++ (apt-get install g++), name one in CXX, or ask for --mode {m.EAGER}",
         )
-
-
-def _probe(
-    runs: Sequence[m.RunKey], device: torch.device, compiler: str | m.Skipped, cache: Path
-) -> tuple[float | m.Skipped, bool]:
-    """Every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own."""
-    if device.type != "cpu":
-        return m.Skipped(reason="not a CPU run"), False
-    if isinstance(compiler, m.Skipped):
-        return m.Skipped(reason="no C++ compiler"), False
-    if all(run.mode == m.EAGER for run in runs):
-        return m.Skipped(reason="nothing is compiled in mode eager"), False
-    return environment.probe_vector_isa(cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -16,21 +17,14 @@ def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames
         home = str(Path.home())
     except RuntimeError:  # neither HOME nor an entry for this account
         home = ""
-    users = (*(environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")), _account())
+    users = [environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")]
+    with contextlib.suppress(ImportError, KeyError):  # Windows; an account without an entry
+        import pwd
+
+        # No variable has it where nobody logged in (a container, a service).
+        users.append(pwd.getpwuid(os.getuid()).pw_name)
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
     return m.PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), home)))
-
-
-def _account() -> str:
-    """The name that the system knows: no variable has it where nobody logged in (a container, a service)."""
-    try:
-        import pwd
-    except ImportError:  # Windows
-        return ""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return ""
 
 
 def _named(names: Iterable[str]) -> tuple[str, ...]:

@@ -74,8 +74,6 @@ class Clock:
 
 
 class HostProfile(Clock):
-    """HOST: cProfile on for ``--steps`` of the program's steps."""
-
     def __init__(self, place: Place, steps: Steps) -> None:
         super().__init__(place, steps)
         self._profiler = cProfile.Profile()
@@ -111,13 +109,10 @@ class HostProfile(Clock):
         self.result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
 
 
-def _stacks(place: Place, steps: Steps) -> TraceWindow:
-    """STACK: torch.profiler with Python's stacks on for a few of the program's steps."""
-    return TraceWindow(steps, place.device, place.options, place.trace_path(m.PassName.STACK), with_stack=True)
-
-
 INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Clock | TraceWindow]] = {
     m.PassName.TIMING: Clock,
     m.PassName.HOST: HostProfile,
-    m.PassName.STACK: _stacks,
+    m.PassName.STACK: lambda place, steps: TraceWindow(
+        steps, place.device, place.options, place.trace_path(m.PassName.STACK), with_stack=True
+    ),
 }

@@ -18,8 +18,6 @@ from kgprof.record.job import Job, not_asked_for
 
 
 class Place:
-    """Which run this is, and where its passes go."""
-
     def __init__(self, job: Job) -> None:
         import torch
 
@@ -73,7 +71,6 @@ class Run(Place):
 
 
 def seed_everything(seed: int) -> None:
-    """Every run of a Recording starts from the same random numbers."""
     import torch
 
     random.seed(seed)

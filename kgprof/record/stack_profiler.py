@@ -30,9 +30,8 @@ _PYTHON_EVENT = b'"python_function"'
 
 
 def measure(run: Run) -> None:
-    counted = recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass)
+    calls = calls_of(recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass))
     path = run.trace_path(m.PassName.STACK)
-    calls = calls_of(counted)
     run.write(m.PassName.STACK, stack_pass(run.session, run.device, run.options, path, calls_a_step=calls))
 
 
@@ -86,9 +85,8 @@ def fewer(why: str, meant: int) -> str:
 
 
 def too_many(steps: int, calls_a_step: float) -> str:
-    make = "makes" if steps == 1 else "make"
-    calls = round(steps * calls_a_step)
-    return f"{plural(steps, 'step')} {make} {calls:,} calls of functions, more than {MOST_CALLS:,}"
+    calls = f"{round(steps * calls_a_step):,} calls of functions, more than {MOST_CALLS:,}"
+    return f"{plural(steps, 'step')} {'makes' if steps == 1 else 'make'} {calls}"
 
 
 def too_large(steps: int, size: int, most_bytes: int) -> str:

@@ -74,7 +74,6 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_pass(folder: Path, key: m.RunKey, name: m.PassName, value: m.Model) -> None:
-    """One pass of one run: its own Struct, or Skipped with the reason."""
     write_json(run_folder(folder, key) / f"{name}.json", value)
 
 

@@ -92,6 +92,4 @@ def _run(times: int, *calls: Callable[[], object]) -> None:
 
 
 def activities(device: torch.device) -> list[ProfilerActivity]:
-    if device.type == "cuda":
-        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    return [ProfilerActivity.CPU]
+    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]

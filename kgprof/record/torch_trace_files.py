@@ -226,7 +226,8 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
     """
     files, unread = read_directory(path)
-    keys = _keys(files)
+    names = (f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}" for file in files)
+    keys = foreign.run_keys(names, "restart-", 1)
     records = [record.metadata for file in files for record in file.records]
     paths = (str(metadata["str"][0]) for metadata in records if "str" in metadata)
     pythons = (found[1] for name in paths if (found := _PYTHON.search(name)))
@@ -242,16 +243,6 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     for file, key in zip(files, keys, strict=True):
         _write_run(folder, key, file, unread, options)
     return folder
-
-
-def _keys(files: Sequence[TraceFile]) -> list[m.RunKey]:
-    """``rank0`` or ``process-10595``; a second one of the same name is a restart of it."""
-    names: list[str] = []
-    for file in files:
-        name = f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}"
-        again = sum(other == name or other.startswith(f"{name}-restart-") for other in names)
-        names.append(f"{name}-restart-{again}" if again else name)
-    return [m.RunKey(strategy=name, mode=m.AS_IS) for name in names]
 
 
 def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[str], options: m.Options) -> None:

@@ -58,7 +58,13 @@ class TraceWindow(Source):
             return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
-                self._open(kind)
+                self.kind, self.opened_at = kind, self._steps.current
+                window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
+                self._profiler = torch_profile(
+                    activities=activities(self._device), schedule=window, with_stack=self._with_stack
+                )
+                timing.synchronize(self._device)
+                self._tell(self._profiler.start)
             return
         self._times.append(time.perf_counter_ns())
         if len(self._times) > self._wanted:
@@ -83,15 +89,6 @@ class TraceWindow(Source):
 
     # ---- the profiler
 
-    def _open(self, kind: Kind) -> None:
-        self.kind, self.opened_at = kind, self._steps.current
-        window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
-        self._profiler = torch_profile(
-            activities=activities(self._device), schedule=window, with_stack=self._with_stack
-        )
-        timing.synchronize(self._device)
-        self._tell(self._profiler.start)
-
     def _tell(self, call: Callable[[], None]) -> None:
         self._ours = True
         try:
@@ -102,7 +99,7 @@ class TraceWindow(Source):
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
-        size, most_bytes = export(profiler, self._path), TRACE_BYTES
+        size, most_bytes = export(profiler, self._path), stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
         if len(self._times) <= self._wanted:
             # The program ended, or went on to something else, in the last step, which torch began to mark.
             mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
@@ -113,8 +110,6 @@ class TraceWindow(Source):
             ):
                 out.writelines(line.replace(mark, put) for line in lines)
             size = self._path.stat().st_size
-        if self._with_stack:
-            most_bytes = stack_profiler.STACK_BYTES
         if size > most_bytes:
             self._path.unlink()
             return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))

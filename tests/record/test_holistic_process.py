@@ -12,7 +12,7 @@ import pytest
 from kgprof.measures import kernels
 from kgprof.model import DeviceIdle, Holistic, KernelBreakdown, PassName, Skipped
 from kgprof.reading import kineto
-from kgprof.record.holistic_process import GRAPHS_UNKNOWN, ON_A_CPU
+from kgprof.record.holistic import GRAPHS_UNKNOWN, ON_A_CPU
 from tests.analysis.events import event, step, write
 from tests.conftest import SHARED
 
@@ -34,7 +34,7 @@ Answer = Holistic | Skipped
 
 def asked(tmp_path: Path, trace: Path) -> Answer:
     answer = tmp_path / "holistic.json"
-    command = [sys.executable, "-P", "-m", "kgprof.record.holistic_process", str(answer), str(trace)]
+    command = [sys.executable, "-P", "-m", "kgprof.record.holistic", str(answer), str(trace)]
     subprocess.run(command, check=True, timeout=120, cwd=Path(__file__).parents[2])
     return msgspec.json.decode(answer.read_bytes(), type=Answer)
 

@@ -10,8 +10,8 @@ import torch
 from torch._inductor import config, debug, ir
 
 from kgprof.model.compile_records import KernelWork
-from kgprof.record import kernel_work
-from kgprof.record.kernel_work import KernelWatch, work_of
+from kgprof.record import kernel_provenance
+from kgprof.record.kernel_provenance import KernelWatch, work_of
 
 FLOAT = 4
 
@@ -121,7 +121,7 @@ class Strange:
 
 
 def test_a_torch_without_the_function_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_work, "WATCHED", "no_such_function")
+    monkeypatch.setattr(kernel_provenance, "WATCHED", "no_such_function")
 
     with KernelWatch(lambda key, work: None) as watch:
         pass
