@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 
 from kgprof.cli.options import Context
+from kgprof.cli.saying import say
 from kgprof.cli.verbs import cli
-from kgprof.cli.writing import say
 from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
 

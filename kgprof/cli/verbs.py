@@ -35,31 +35,8 @@ from kgprof.cli.options import (
     unknown,
     verbose_option,
 )
-from kgprof.cli.reading import (
-    accepted_here,
-    compare_settings,
-    fit_to_show,
-    gate_settings,
-    judged_profile,
-    kernel_kinds,
-    named_side,
-    read,
-    recording_of,
-    side,
-    with_accepted,
-)
-from kgprof.cli.recording import read_torch_trace, run_here, sigterm_as_ctrl_c
-from kgprof.cli.writing import (
-    add_to_job_summary,
-    complain_of_runs,
-    emit,
-    inform,
-    say,
-    to_stdout,
-    write_baseline,
-    write_report,
-)
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_USAGE, UsageError
+from kgprof.cli.saying import inform, to_stdout
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
 from kgprof.reading import layout
@@ -110,22 +87,6 @@ def installed(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def reported(
-    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
-) -> int:
-    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
-    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    page = write_report(folder, profile, recording)
-    complain_of_runs(profile, recording)
-    if profile.exit_code == EXIT_NOTHING_MEASURED:
-        say("nothing was measured", "the report says why")
-    if not quiet:
-        inform(profile.verdict.text)
-    add_to_job_summary(profile, context.job)
-    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
-    return profile.exit_code
 
 
 @click.group(
@@ -207,6 +168,9 @@ def profile(
                   kgprof profile train.py --max-steps 200 -- --epochs 1
                   kgprof profile linkpred -- --help        the workload's own options
     """
+    from kgprof.cli.reading import accepted_here, kernel_kinds
+    from kgprof.cli.recording import run_here
+    from kgprof.cli.writing import reported
     from kgprof.record import refuse_other_platforms, store
     from kgprof.workloads import loading
 
@@ -281,13 +245,15 @@ def check_graphs(
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
                   kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
+    from kgprof.cli import reading, writing
+    from kgprof.cli.recording import read_torch_trace, run_here
     from kgprof.gate.settings import parse_options, passes
     from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
-    settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    settings = reading.gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         options = traced_options(ctx, torch_trace, workload_args)
@@ -301,17 +267,17 @@ def check_graphs(
         return ran
     folder, recording = ran
     store.write_json(recording / layout.GATE, settings)
-    found = read(recording, sharing=context.sharing)
-    report = write_report(folder, found, recording)
-    complain_of_runs(found, recording)
+    found = reading.read(recording, sharing=context.sharing)
+    report = writing.write_report(folder, found, recording)
+    writing.complain_of_runs(found, recording)
     if not quiet:
         inform(f"the report is {report}")
-    add_to_job_summary(found, context.job)
-    emit(outputs, found, recording, job=context.job)
+    writing.add_to_job_summary(found, context.job)
+    writing.emit(outputs, found, recording, job=context.job)
     if update_baseline:
         # That file names files as they were recorded, not as a report may show them.
-        judged = judged_profile(recordings.load(recording), kernel_kinds())
-        return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
+        judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
+        return writing.write_baseline(judged, settings, whole=not options.strategies and not options.modes)
     return found.exit_code
 
 
@@ -342,6 +308,10 @@ def report(
                   kgprof report my-run --format markdown
                   kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
+    from kgprof.cli import writing
+    from kgprof.cli.reading import read
+    from kgprof.cli.recording import read_torch_trace
+
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
     context = ctx.ensure_object(Context)
@@ -350,13 +320,13 @@ def report(
     assert recording is not None
     folder = layout.resolve(recording)
     found = read(folder, hta=hta, sharing=context.sharing)
-    add_to_job_summary(found, context.job)
+    writing.add_to_job_summary(found, context.job)
     if output is None and outputs:
-        emit(outputs, found, folder, otherwise="", job=context.job)
+        writing.emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
     where = output if output is not None else layout.output_folder(folder)
     context.folder = where
-    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
+    writing.emit(outputs, found, folder, otherwise=str(writing.write_report(where, found, folder)), job=context.job)
     return EXIT_OK
 
 
@@ -399,6 +369,8 @@ def trace(
                   kgprof trace new.json --against old.json --format text
     """
     from kgprof import progress
+    from kgprof.cli.reading import kernel_kinds
+    from kgprof.cli.writing import reported
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
@@ -504,19 +476,20 @@ def compare(
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare base-run head-run --max-regression step=2% -o comparison
     """
+    from kgprof.cli import reading, writing
     from kgprof.compare import compare as compared
 
     context = ctx.ensure_object(Context)
-    settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
-    before, after = (with_accepted(side(path, context.sharing), entries) for path in (base, head))
-    sources = (named_side(base, context.sharing), named_side(head, context.sharing))
-    recording = recording_of(head)
-    found = fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
-    add_to_job_summary(found, context.job)
+    settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
+    sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
+    recording = reading.recording_of(head)
+    found = reading.fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
+    writing.add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
-        inform(f"the report is {write_report(output, found, recording)}")
-    emit(outputs, found, recording, job=context.job)
+        inform(f"the report is {writing.write_report(output, found, recording)}")
+    writing.emit(outputs, found, recording, job=context.job)
     return found.exit_code
 
 
@@ -580,6 +553,7 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     For example:  kgprof selftest --device cpu
     """
     from kgprof import progress
+    from kgprof.cli.recording import sigterm_as_ctrl_c
     from kgprof.cli.selftest import lines
     from kgprof.cli.selftest import selftest as answers_here
 

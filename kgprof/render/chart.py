@@ -53,6 +53,12 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bars(Drawing):
+    kind: ClassVar[str] = "bars"
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LegendEntry:
     kind: str
     letter: str
