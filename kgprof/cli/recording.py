@@ -53,7 +53,11 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
         ranks.done(output, launched)
         if launched.rank == 0:
             return output, ranks.gather(output, launched)
-    return rank_exit_code(output, launched)
+    # Rank 0 gives the verdict, this one says only how its own program ended.
+    own = launched.folder(output) / layout.FOLDER
+    profile = read(own)
+    complain_of_runs(profile, own)
+    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:
@@ -67,14 +71,6 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
             sys.stderr.buffer.flush()
 
     return to_stderr
-
-
-def rank_exit_code(folder: Path, launched: ranks.Launch) -> int:
-    """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
-    recording = launched.folder(folder) / layout.FOLDER
-    profile = read(recording)
-    complain_of_runs(profile, recording)
-    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 @contextlib.contextmanager

@@ -67,8 +67,7 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
 
     if recording is None:
         return []
-    redacted = profile.contents is not None and profile.contents.redaction
-    private = recordings.load_header(recording) if redacted else None
+    private = recordings.load_header(recording) if profile.contents and profile.contents.redaction else None
     files = []
     for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
         link, place = "", stay
@@ -112,11 +111,9 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     """Where a CI job shows one. Whatever becomes of it, the report stands."""
     if job.summary is None:
         return
-
-    def made(room: int) -> str:
-        return Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
-
-    wrong = append_summary(job.summary, made)
+    wrong = append_summary(
+        job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
+    )
     added = f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
     inform(f"warning: {wrong}" if wrong else added)
 

@@ -136,7 +136,6 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
-    """Of these kinds."""
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

@@ -35,7 +35,6 @@ LEGEND = tuple(
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
-    """The runs that the compiler left records of."""
     return [(i, run, run.compile) for i, run in enumerate(runs) if isinstance(run.compile, m.CompileSummary)]
 
 
