@@ -24,7 +24,6 @@ from kgprof.gate import judge, regressions
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
 from kgprof.reading import layout, recordings
 from kgprof.record import holistic
-from kgprof.record.private_names import private_names
 from kgprof.render import embedded_profile
 
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
@@ -58,7 +57,7 @@ def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.
 def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
     folder, file = gate_configuration(faults)
-    path, entries = accepted_file(options.accepted, folder, file, faults)
+    path, entries = accepted_file(options.accepted, folder, file, faults, must_exist=False)
     refuse(faults)
     if entries is None and options.accepted is not None:
         inform(f"there is no {path}: nothing is accepted")
@@ -129,11 +128,6 @@ def named_side(path: Path, sharing: Sharing) -> str:
     return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
 
 
-def fit_to_show(found: m.Profile, sharing: Sharing) -> m.Profile:
-    """A side that came as a report may have been made with --no-redact, and the other side's page would say it."""
-    return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
-
-
 def recording_of(path: Path) -> Path | None:
     """The Recording in a folder, from which a page takes its traces; None for a file that stands for itself."""
     if not path.is_dir():
@@ -153,42 +147,35 @@ def compare_settings(
     table = file.max_regression if file is not None else None
     from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
     from_options = regressions.parse_options(budgets, BUDGETED, faults)
-    entries = accepted_entries(accepted, folder, file, faults)
+    _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="what compare is told")
     settings = CompareSettings(
         budgets={**from_file, **from_options},
         fail_on=fail_on or (file.fail_on if file is not None else None) or NEW_FINDINGS,
         allow_different_environment=allow_different_environment,
     )
-    return settings, entries
+    return settings, entries or ()
 
 
 def accepted_file(
-    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
+    given: str | None, folder: Path, file: Configuration | None, faults: list[str], *, must_exist: bool
 ) -> tuple[Path, tuple[m.AcceptedEntry, ...] | None]:
-    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file."""
+    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file, which
+    is a fault where the option names one that ``must_exist``."""
     path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
     text = text_of(path, faults)
-    return path, None if text is None else accepted_findings.parse(text, str(path), faults)
-
-
-def accepted_entries(
-    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
-) -> tuple[m.AcceptedEntry, ...]:
-    """None of a file that is not there, which is a fault where the option names it."""
-    path, entries = accepted_file(given, folder, file, faults)
-    if entries is None and given is not None:
+    if must_exist and text is None and given is not None:
         faults.append(f"{path}: there is no such file")
-    return entries or ()
+    return path, None if text is None else accepted_findings.parse(text, str(path), faults)
 
 
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
     """What the project accepts. Raises UsageError with every fault of the files."""
     faults: list[str] = []
     folder, file = gate_configuration(faults)
-    entries = accepted_entries(given, folder, file, faults)
+    _, entries = accepted_file(given, folder, file, faults, must_exist=True)
     refuse(faults, hint="nothing has been run", where="what the project accepts")
-    return entries
+    return entries or ()
 
 
 def with_accepted(found: m.Profile, entries: Sequence[m.AcceptedEntry]) -> m.Profile:

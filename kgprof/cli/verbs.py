@@ -100,7 +100,7 @@ def installed(package: str) -> str:
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Say it and stop.")
 @click.pass_context
-def cli(ctx: click.Context) -> int | None:
+def cli(ctx: click.Context) -> None:
     """Is this torch.compile'd program slow, why, and where do I look? One HTML report says it.
 
     \b
@@ -113,7 +113,6 @@ def cli(ctx: click.Context) -> int | None:
     if ctx.invoked_subcommand is None:
         tell(ctx.get_help())
         ctx.exit(EXIT_USAGE)
-    return None
 
 
 @cli.command(cls=WorkloadCommand)
@@ -476,15 +475,19 @@ def compare(
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare base-run head-run --max-regression step=2% -o comparison
     """
+    from kgprof.analysis.redaction import redacted
     from kgprof.cli import reading, writing
     from kgprof.compare import compare as compared
+    from kgprof.record.private_names import private_names
 
     context = ctx.ensure_object(Context)
     settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
     before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
     sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
     recording = reading.recording_of(head)
-    found = reading.fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
+    found = compared(before, after, settings, sources=sources)
+    # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
+    found = redacted(found, private_names(), source=context.sharing.source, redact=context.sharing.redact)
     writing.add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
