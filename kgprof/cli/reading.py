@@ -93,7 +93,6 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
 
 
 def text_of(path: Path, faults: list[str]) -> str | None:
-    """None where there is no such file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

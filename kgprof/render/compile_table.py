@@ -98,7 +98,6 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
 
 
 def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    """Each compilation, run by run."""
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"

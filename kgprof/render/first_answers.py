@@ -29,7 +29,6 @@ class Answer:
 
 
 def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[Answer, ...]:
-    """As many as the Profile has an answer to."""
     # Of the traced runs the one with the shortest step: the one that a reader would choose.
     traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
     chosen = min(

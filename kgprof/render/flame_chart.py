@@ -177,7 +177,6 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
 
 
 def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
-    """Those that took longest, and what the others come to."""
     shown = flame.top[: limits.host_rows]
     rows = (
         (

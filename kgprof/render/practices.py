@@ -70,7 +70,6 @@ def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limi
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
-    """The trade-offs, each with the figures that decide it."""
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug

@@ -93,7 +93,6 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
 
 
 def ended(run: m.RunReport) -> str:
-    """How the run's process ended, empty when well."""
     return "" if run.exit.outcome == "ok" else run.exit.words
 
 

@@ -98,6 +98,8 @@ def difference(
 ) -> Difference:
     """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables, empty: all."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
+    if found.missing or found.total is None:
+        return Difference(title=title, text=f"not compared: {found.missing}", tables=())
     by_name = {
         "the window": found.window,
         "kind": found.kinds,
@@ -111,22 +113,16 @@ def difference(
         # Where nothing was launched in any span, their table is the total once more.
         if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
     )
-    compared = not found.missing and found.total is not None
-    return Difference(title=title, text=difference_sentence(found), tables=tuple(tables) if compared else ())
-
-
-def difference_sentence(found: m.TraceDifference) -> str:
-    """The whole, and how many kernels came and went."""
-    if found.missing or found.total is None:
-        return f"not compared: {found.missing}"
+    # The whole, and how many kernels came and went.
     what = "device time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
     steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
-    return (
+    text = (
         f"{what}: {figure(total.after_us)} us a {per}, was {figure(total.before_us)} ({signed(total.delta_us)})"
         f"{steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
     )
+    return Difference(title=title, text=text, tables=tuple(tables))
 
 
 def _changes(
