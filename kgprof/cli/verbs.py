@@ -9,32 +9,9 @@ import click
 
 from kgprof import model as m
 from kgprof._version import __version__
+from kgprof.cli import options
 from kgprof.cli.ci import inert
-from kgprof.cli.options import (
-    DEFAULTS,
-    PLACE,
-    WORKLOAD_ARGS,
-    Context,
-    Output,
-    Spelt,
-    accepted_option,
-    asked_for,
-    device_option,
-    format_option,
-    hta_option,
-    module_option,
-    named_once,
-    parsed_passes,
-    passes_help,
-    quiet_option,
-    refuse_unwritable,
-    report_options,
-    run_options,
-    torch_trace_option,
-    traced_options,
-    unknown,
-    verbose_option,
-)
+from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Output, Spelt
 from kgprof.cli.saying import inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
@@ -52,7 +29,7 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UsageError(unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+            raise UsageError(options.unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
         return super().resolve_command(ctx, args)
 
 
@@ -116,10 +93,10 @@ def cli(ctx: click.Context) -> None:
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
-@module_option
-@run_options
-@click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
+@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
+@options.module_option
+@options.run_options
+@click.option("--passes", metavar="PASS,...", callback=options.parsed_passes, help=options.passes_help())
 @click.option(
     "--evaluations",
     type=click.IntRange(min=1),
@@ -140,8 +117,8 @@ def cli(ctx: click.Context) -> None:
     metavar="PATH",
     help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
 )
-@hta_option
-@report_options
+@options.hta_option
+@options.report_options
 @click.pass_context
 def profile(
     ctx: click.Context,
@@ -178,11 +155,11 @@ def profile(
     if loading.asks_for_help(workload, workload_args):
         to_stdout(inert(loading.help_text(workload)))
         return EXIT_OK
-    options = asked_for(workload, workload_args, **given)
+    asked = options.asked_for(workload, workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
     context = ctx.ensure_object(Context)
-    ran = run_here(options, output, quiet, context)
+    ran = run_here(asked, output, quiet, context)
     if isinstance(ran, int):
         return ran
     folder, recording = ran
@@ -191,9 +168,9 @@ def profile(
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
-@module_option
-@run_options
+@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
+@options.module_option
+@options.run_options
 @click.option(
     "--max",
     "budgets",
@@ -211,10 +188,10 @@ def profile(
     type=click.Choice(m.BACKENDS),
     help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
 )
-@accepted_option
+@options.accepted_option
 @click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
-@torch_trace_option
-@report_options
+@options.torch_trace_option
+@options.report_options
 @click.pass_context
 def check_graphs(
     ctx: click.Context,
@@ -255,13 +232,13 @@ def check_graphs(
     settings = reading.gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        options = traced_options(ctx, torch_trace, workload_args)
-        ran: tuple[Path, Path] | int = read_torch_trace(options, torch_trace, output, context)
+        asked = options.traced_options(ctx, torch_trace, workload_args)
+        ran: tuple[Path, Path] | int = read_torch_trace(asked, torch_trace, output, context)
     else:
         refuse_other_platforms()
         gates_own = {"passes": passes(settings), "backend": settings.backend}
-        options = asked_for(workload, workload_args, **{**given, **gates_own})
-        ran = run_here(options, output, quiet, context)
+        asked = options.asked_for(workload, workload_args, **{**given, **gates_own})
+        ran = run_here(asked, output, quiet, context)
     if isinstance(ran, int):
         return ran
     folder, recording = ran
@@ -276,17 +253,17 @@ def check_graphs(
     if update_baseline:
         # That file names files as they were recorded, not as a report may show them.
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
-        return writing.write_baseline(judged, settings, whole=not options.strategies and not options.modes)
+        return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
     return found.exit_code
 
 
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report here instead.")
-@torch_trace_option
-@hta_option
-@format_option
-@report_options
+@options.torch_trace_option
+@options.hta_option
+@options.format_option
+@options.report_options
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -315,7 +292,7 @@ def report(
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        output, recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output, context)
+        output, recording = read_torch_trace(options.traced_options(ctx, torch_trace, ()), torch_trace, output, context)
     assert recording is not None
     folder = layout.resolve(recording)
     found = read(folder, hta=hta, sharing=context.sharing)
@@ -340,10 +317,10 @@ def report(
     "Repeatable.",
 )
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Where the report goes.  [default: reports/NAME-TIME]")
-@hta_option
-@format_option
-@quiet_option
-@report_options
+@options.hta_option
+@options.format_option
+@options.quiet_option
+@options.report_options
 @click.pass_context
 def trace(
     ctx: click.Context,
@@ -375,9 +352,9 @@ def trace(
     kernel_kinds()  # a fault in them is told before anything is read
     where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
     ctx.ensure_object(Context).folder = where
-    options = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
+    asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     with progress.choose(quiet=quiet) as shown_progress:
-        recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
+        recording, unread = kineto_files.record_files(traces, where, asked, shown_progress, against=against)
         shown_progress.phase("analysis", None)
     for sentence in unread:
         inform(f"left out: {sentence}")
@@ -396,7 +373,7 @@ def trace(
     help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="Where it is written.")
-@verbose_option
+@options.verbose_option
 @click.pass_context
 def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
     """Write the trace of one run for another viewer: speedscope, or Perfetto.
@@ -413,7 +390,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     from kgprof.reading import recordings
     from kgprof.record import kept_traces, store
 
-    refuse_unwritable(output)
+    options.refuse_unwritable(output)
     kept = kept_traces.asked_for(recordings.load(recording), slug, m.PassName(name) if name is not None else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
@@ -443,10 +420,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
 )
-@accepted_option
+@options.accepted_option
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json there.")
-@format_option
-@report_options
+@options.format_option
+@options.report_options
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -499,7 +476,7 @@ def compare(
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
 @click.option("-o", "--output", type=PLACE, metavar="FILE", help="Where it is written.  [default: stdout]")
-@verbose_option
+@options.verbose_option
 def extract(report: Path, output: Path | None) -> int:
     """Write the Profile that a report.html carries as JSON: what report.json was beside it.
 
@@ -515,7 +492,7 @@ def extract(report: Path, output: Path | None) -> int:
     from kgprof.render import embedded_profile
 
     if output is not None:
-        refuse_unwritable(output)
+        options.refuse_unwritable(output)
     embedded = embedded_profile.read(report)
     text = m.encode_json(embedded.profile).decode()
     for words in embedded.left_out:
@@ -542,10 +519,10 @@ def schema() -> int:
 
 
 @cli.command()
-@device_option
+@options.device_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@verbose_option
+@options.verbose_option
 def selftest(device: str, form: str, quiet: bool) -> int:
     """Run a workload with known answers through every capture, on this machine and this torch, and compare.
 
@@ -590,7 +567,7 @@ def explain(rule: str | None, form: str) -> int:
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
     if name not in named:
-        raise UsageError(unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
+        raise UsageError(options.unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
     shown = named[name]
     to_stdout(
         f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
@@ -610,7 +587,7 @@ def explain(rule: str | None, form: str) -> int:
     help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
 )
 @click.option("--force", is_flag=True, help="Replace a file that kgprof did not write.")
-@verbose_option
+@options.verbose_option
 def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
     """Write a workflow that profiles a pull request's base and head on one runner and compares them.
 
@@ -625,7 +602,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
-    refuse_unwritable(path)
+    options.refuse_unwritable(path)
     if not force:
         refuse_to_replace(path)
     torch = installed("torch").partition("+")[0]
