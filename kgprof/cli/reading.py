@@ -46,7 +46,7 @@ def read(
 
 
 def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.Profile:
-    """As it was recorded: what must not be shown is still in it."""
+    """As it was recorded: files are named as they were, and what must not be shown is still in it."""
     profile = analyse(loaded, kinds)
     if loaded.gate is None:
         return profile

@@ -236,8 +236,7 @@ def check_graphs(
         ran: tuple[Path, Path] | int = read_torch_trace(asked, torch_trace, output, context)
     else:
         refuse_other_platforms()
-        gates_own = {"passes": passes(settings), "backend": settings.backend}
-        asked = options.asked_for(workload, workload_args, **{**given, **gates_own})
+        asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
         ran = run_here(asked, output, quiet, context)
     if isinstance(ran, int):
         return ran
@@ -251,7 +250,6 @@ def check_graphs(
     writing.add_to_job_summary(found, context.job)
     writing.emit(outputs, found, recording, job=context.job)
     if update_baseline:
-        # That file names files as they were recorded, not as a report may show them.
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
         return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
     return found.exit_code
