@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
-import importlib
 import json
 import os
 import resource
@@ -26,7 +25,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
-from kgprof.cli import entry
+from kgprof.cli import entry, reading
 from kgprof.collectors import RULES
 from kgprof.errors import KgprofError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
@@ -356,8 +355,7 @@ def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    # The package exports a function of the module's name.
-    monkeypatch.setattr(importlib.import_module("kgprof.analysis"), "analyse", broken)
+    monkeypatch.setattr(reading, "analyse", broken)
     monkeypatch.setattr(entry.tempfile, "gettempdir", lambda: str(tmp_path))
 
     code, out, err = here(["report", tmp_path], capsys)

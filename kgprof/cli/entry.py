@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 
 from kgprof.cli.options import Context
+from kgprof.cli.saying import say
 from kgprof.cli.verbs import cli
-from kgprof.cli.writing import say
 from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
 
@@ -24,7 +24,6 @@ _DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The console script."""
     sys.exit(run(args))
 
 
@@ -42,34 +41,25 @@ def run(args: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         text = error.format_message()  # click begins its messages with a capital and ends them with a full stop
-        say(text[:1].lower() + text[1:].removesuffix("."), help_hint(error))
+        at = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"see {at.command_path if at else 'kgprof'} --help"
+        if at and at.info_name == "profile" and isinstance(error, click.NoSuchOption):
+            hint += "; the workload's own options stand after --"
+        say(text[:1].lower() + text[1:].removesuffix("."), hint)
         return EXIT_USAGE
     except SystemExit:  # click's way out where whoever read --help has gone away
         return EXIT_OK
     except OSError as error:
-        return refused_by_the_system(error, context)
+        # What no code of ours foresaw at this place, and is no fault of its own all the same.
+        if error.errno in _NAMES and error.filename is not None:
+            say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
+            return EXIT_USAGE
+        if error.errno in _DISK:
+            say(f"{error.strerror}: what kgprof was writing is not whole", "make room and run again")
+            return EXIT_INTERNAL
+        return internal_error(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
         return internal_error(error, context)
-
-
-def refused_by_the_system(error: OSError, context: Context) -> int:
-    """What no code of ours foresaw at this place, and is no fault of its own all the same."""
-    if error.errno in _NAMES and error.filename is not None:
-        say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
-        return EXIT_USAGE
-    if error.errno in _DISK:
-        say(f"{error.strerror}: what kgprof was writing is not whole", "make room and run again")
-        return EXIT_INTERNAL
-    return internal_error(error, context)
-
-
-def help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    if context is None:
-        return "see kgprof --help"
-    if isinstance(error, click.NoSuchOption) and context.info_name == "profile":
-        return f"see {context.command_path} --help; the workload's own options stand after --"
-    return f"see {context.command_path} --help"
 
 
 def internal_error(error: Exception, context: Context) -> int:

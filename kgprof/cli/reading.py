@@ -1,18 +1,30 @@
-"""From a Recording or a report on disk to the Profile that is shown, and the configuration that has a say in it."""
+"""From a Recording or a report on disk to the Profile that is shown, and the configuration that has a say in it.
+
+The verbs import it when they run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from kgprof import model as m
+from kgprof.analysis import analyse
+from kgprof.analysis.redaction import redacted
 from kgprof.cli.options import Sharing
-from kgprof.cli.writing import inform
-
-if TYPE_CHECKING:
-    from kgprof.compare import CompareSettings
-    from kgprof.gate.settings import Configuration
+from kgprof.cli.saying import inform
+from kgprof.collectors import accepted as accepted_findings
+from kgprof.compare import FAIL_ON as NEW_FINDINGS
+from kgprof.compare import CompareSettings
+from kgprof.compare.metrics import BUDGETED
+from kgprof.errors import InputError
+from kgprof.gate import judge, regressions
+from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
+from kgprof.reading import layout, recordings
+from kgprof.record import holistic
+from kgprof.render import embedded_profile
 
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 
@@ -24,27 +36,17 @@ def read(
 
     ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked about).
     """
-    from kgprof.analysis.redaction import redacted
-    from kgprof.reading import recordings
-
     sharing = sharing or Sharing()
     kinds = kernel_kinds()
     loaded = recordings.load(recording)
     if hta is not False:
-        from kgprof.record import holistic
-
         loaded = holistic.asked(loaded, again=bool(hta), say=(lambda text: None) if quiet else inform)
     profile = judged_profile(loaded, kinds)
     return redacted(profile, loaded.header.private, source=sharing.source, redact=sharing.redact)
 
 
 def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.Profile:
-    """As it was recorded: what must not be shown is still in it."""
-    from kgprof.analysis import analyse
-    from kgprof.gate import judge
-    from kgprof.gate.settings import check_recorded
-    from kgprof.reading import layout
-
+    """As it was recorded: files are named as they were, and what must not be shown is still in it."""
     profile = analyse(loaded, kinds)
     if loaded.gate is None:
         return profile
@@ -54,12 +56,8 @@ def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.
 
 def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
-    import msgspec
-
-    from kgprof.gate.settings import combined, refuse
-
     folder, file = gate_configuration(faults)
-    path, entries = accepted_file(options.accepted, folder, file, faults)
+    path, entries = accepted_file(options.accepted, folder, file, faults, must_exist=False)
     refuse(faults)
     if entries is None and options.accepted is not None:
         inform(f"there is no {path}: nothing is accepted")
@@ -72,8 +70,6 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
 
 def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
     """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
-    from kgprof.gate.settings import parse_file
-
     here = Path.cwd()
     for folder in (here, *here.parents):
         texts = {str(folder / name): text_of(folder / name, faults) for name in CONFIGURATION}
@@ -90,8 +86,6 @@ def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
 
 def kernel_kinds() -> tuple[m.KindOverride, ...]:
     """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
-    from kgprof.gate.settings import refuse
-
     faults: list[str] = []
     _, file = gate_configuration(faults)
     refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
@@ -99,7 +93,6 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
 
 
 def text_of(path: Path, faults: list[str]) -> str | None:
-    """None where there is no such file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -114,10 +107,6 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
 
     Raises InputError.
     """
-    from kgprof.errors import InputError
-    from kgprof.reading import layout
-    from kgprof.render import embedded_profile
-
     file = path / "report.json" if path.is_dir() else path
     if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
         return read(layout.resolve(path), sharing=sharing)
@@ -138,19 +127,8 @@ def named_side(path: Path, sharing: Sharing) -> str:
     return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
 
 
-def fit_to_show(found: m.Profile, sharing: Sharing) -> m.Profile:
-    """A side that came as a report may have been made with --no-redact, and the other side's page would say it."""
-    from kgprof.analysis.redaction import redacted
-    from kgprof.record.private_names import private_names
-
-    return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
-
-
 def recording_of(path: Path) -> Path | None:
     """The Recording in a folder, from which a page takes its traces; None for a file that stands for itself."""
-    from kgprof.errors import InputError
-    from kgprof.reading import layout
-
     if not path.is_dir():
         return None
     try:
@@ -163,67 +141,46 @@ def compare_settings(
     budgets: tuple[str, ...], fail_on: str | None, accepted: str | None, allow_different_environment: bool
 ) -> tuple[CompareSettings, tuple[m.AcceptedEntry, ...]]:
     """Options over the configuration file over the defaults. Raises UsageError with every fault of all."""
-    from kgprof.compare import FAIL_ON as NEW_FINDINGS
-    from kgprof.compare import CompareSettings
-    from kgprof.compare.metrics import BUDGETED
-    from kgprof.gate import regressions
-    from kgprof.gate.settings import refuse
-
     faults: list[str] = []
     folder, file = gate_configuration(faults)
     table = file.max_regression if file is not None else None
     from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
     from_options = regressions.parse_options(budgets, BUDGETED, faults)
-    entries = accepted_entries(accepted, folder, file, faults)
+    _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="what compare is told")
     settings = CompareSettings(
         budgets={**from_file, **from_options},
         fail_on=fail_on or (file.fail_on if file is not None else None) or NEW_FINDINGS,
         allow_different_environment=allow_different_environment,
     )
-    return settings, entries
+    return settings, entries or ()
 
 
 def accepted_file(
-    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
+    given: str | None, folder: Path, file: Configuration | None, faults: list[str], *, must_exist: bool
 ) -> tuple[Path, tuple[m.AcceptedEntry, ...] | None]:
-    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file."""
-    from kgprof.collectors import accepted
-
-    path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted.FILE)
+    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file, which
+    is a fault where the option names one that ``must_exist``."""
+    path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
     text = text_of(path, faults)
-    return path, None if text is None else accepted.parse(text, str(path), faults)
-
-
-def accepted_entries(
-    given: str | None, folder: Path, file: Configuration | None, faults: list[str]
-) -> tuple[m.AcceptedEntry, ...]:
-    """None of a file that is not there, which is a fault where the option names it."""
-    path, entries = accepted_file(given, folder, file, faults)
-    if entries is None and given is not None:
+    if must_exist and text is None and given is not None:
         faults.append(f"{path}: there is no such file")
-    return entries or ()
+    return path, None if text is None else accepted_findings.parse(text, str(path), faults)
 
 
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
     """What the project accepts. Raises UsageError with every fault of the files."""
-    from kgprof.gate.settings import refuse
-
     faults: list[str] = []
     folder, file = gate_configuration(faults)
-    entries = accepted_entries(given, folder, file, faults)
+    _, entries = accepted_file(given, folder, file, faults, must_exist=True)
     refuse(faults, hint="nothing has been run", where="what the project accepts")
-    return entries
+    return entries or ()
 
 
 def with_accepted(found: m.Profile, entries: Sequence[m.AcceptedEntry]) -> m.Profile:
     """Its findings, marked where the project accepts them."""
-    import msgspec
-
-    from kgprof.collectors import accepted
-
     if not entries:
         return found
     root, today = found.environment.source_root, found.created_utc[:10]
-    findings, _ = accepted.apply(entries, found.findings, root=root, today=today)
+    findings, _ = accepted_findings.apply(entries, found.findings, root=root, today=today)
     return msgspec.structs.replace(found, findings=findings)

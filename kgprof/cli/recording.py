@@ -8,21 +8,23 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kgprof import model as m
+from kgprof import progress
+from kgprof.cli.ci import fenced
 from kgprof.cli.options import Context
 from kgprof.cli.reading import read
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
-
-if TYPE_CHECKING:
-    from kgprof.record.ranks import Launch
+from kgprof.reading import layout
+from kgprof.record import default_folder, folder_name, ranks, record
+from kgprof.workloads import programs
 
 
 def read_torch_trace(options: m.Options, torch_trace: Path, output: Path | None, context: Context) -> tuple[Path, Path]:
     """The output folder and the Recording in it."""
-    from kgprof.record import default_folder, torch_trace_files
+    from kgprof.record import torch_trace_files  # looks for torch, which no other verb's parent process does
 
     context.folder = output if output is not None else default_folder(torch_trace.absolute().name)
     return context.folder, torch_trace_files.record_directory(torch_trace, context.folder, options)
@@ -33,11 +35,6 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
 
     For a script this process may be one of torchrun's ranks.
     """
-    from kgprof import progress
-    from kgprof.cli.ci import fenced
-    from kgprof.record import default_folder, folder_name, ranks, record
-    from kgprof.workloads import programs
-
     is_program = programs.is_program(options.workload)
     launched = ranks.launch(os.environ) if is_program else None
     if output is None:
@@ -56,7 +53,11 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
         ranks.done(output, launched)
         if launched.rank == 0:
             return output, ranks.gather(output, launched)
-    return rank_exit_code(output, launched)
+    # Rank 0 gives the verdict, this one says only how its own program ended.
+    own = launched.folder(output) / layout.FOLDER
+    profile = read(own)
+    complain_of_runs(profile, own)
+    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:
@@ -70,16 +71,6 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
             sys.stderr.buffer.flush()
 
     return to_stderr
-
-
-def rank_exit_code(folder: Path, launched: Launch) -> int:
-    """Of a rank that is not the first: rank 0 gives the verdict, this one says only how its own program ended."""
-    from kgprof.reading import layout
-
-    recording = launched.folder(folder) / layout.FOLDER
-    profile = read(recording)
-    complain_of_runs(profile, recording)
-    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 @contextlib.contextmanager

@@ -151,7 +151,6 @@ class Seen:
         self.unavailable = unavailable
 
     def lacking(self, source: str) -> str:
-        """Why a source was not there."""
         lost = next((one for one in self.unavailable if one.capture == source), None)
         return "" if lost is None else lost.words if lost.incomplete else lost.why
 

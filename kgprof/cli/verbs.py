@@ -9,57 +9,11 @@ import click
 
 from kgprof import model as m
 from kgprof._version import __version__
+from kgprof.cli import options
 from kgprof.cli.ci import inert
-from kgprof.cli.options import (
-    DEFAULTS,
-    PLACE,
-    WORKLOAD_ARGS,
-    Context,
-    Output,
-    Spelt,
-    accepted_option,
-    asked_for,
-    device_option,
-    format_option,
-    hta_option,
-    module_option,
-    named_once,
-    parsed_passes,
-    passes_help,
-    quiet_option,
-    refuse_unwritable,
-    report_options,
-    run_options,
-    torch_trace_option,
-    traced_options,
-    unknown,
-    verbose_option,
-)
-from kgprof.cli.reading import (
-    accepted_here,
-    compare_settings,
-    fit_to_show,
-    gate_settings,
-    judged_profile,
-    kernel_kinds,
-    named_side,
-    read,
-    recording_of,
-    side,
-    with_accepted,
-)
-from kgprof.cli.recording import read_torch_trace, run_here, sigterm_as_ctrl_c
-from kgprof.cli.writing import (
-    add_to_job_summary,
-    complain_of_runs,
-    emit,
-    inform,
-    say,
-    to_stdout,
-    write_baseline,
-    write_report,
-)
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_USAGE, UsageError
+from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Output, Spelt
+from kgprof.cli.saying import inform, to_stdout
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
 from kgprof.reading import layout
@@ -75,7 +29,7 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UsageError(unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+            raise UsageError(options.unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
         return super().resolve_command(ctx, args)
 
 
@@ -112,22 +66,6 @@ def installed(package: str) -> str:
         return "not installed"
 
 
-def reported(
-    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
-) -> int:
-    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
-    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    page = write_report(folder, profile, recording)
-    complain_of_runs(profile, recording)
-    if profile.exit_code == EXIT_NOTHING_MEASURED:
-        say("nothing was measured", "the report says why")
-    if not quiet:
-        inform(profile.verdict.text)
-    add_to_job_summary(profile, context.job)
-    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
-    return profile.exit_code
-
-
 @click.group(
     cls=Verbs,
     invoke_without_command=True,
@@ -139,7 +77,7 @@ def reported(
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Say it and stop.")
 @click.pass_context
-def cli(ctx: click.Context) -> int | None:
+def cli(ctx: click.Context) -> None:
     """Is this torch.compile'd program slow, why, and where do I look? One HTML report says it.
 
     \b
@@ -152,14 +90,13 @@ def cli(ctx: click.Context) -> int | None:
     if ctx.invoked_subcommand is None:
         tell(ctx.get_help())
         ctx.exit(EXIT_USAGE)
-    return None
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
-@module_option
-@run_options
-@click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
+@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
+@options.module_option
+@options.run_options
+@click.option("--passes", metavar="PASS,...", callback=options.parsed_passes, help=options.passes_help())
 @click.option(
     "--evaluations",
     type=click.IntRange(min=1),
@@ -180,8 +117,8 @@ def cli(ctx: click.Context) -> int | None:
     metavar="PATH",
     help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
 )
-@hta_option
-@report_options
+@options.hta_option
+@options.report_options
 @click.pass_context
 def profile(
     ctx: click.Context,
@@ -207,6 +144,9 @@ def profile(
                   kgprof profile train.py --max-steps 200 -- --epochs 1
                   kgprof profile linkpred -- --help        the workload's own options
     """
+    from kgprof.cli.reading import accepted_here, kernel_kinds
+    from kgprof.cli.recording import run_here
+    from kgprof.cli.writing import reported
     from kgprof.record import refuse_other_platforms, store
     from kgprof.workloads import loading
 
@@ -215,11 +155,11 @@ def profile(
     if loading.asks_for_help(workload, workload_args):
         to_stdout(inert(loading.help_text(workload)))
         return EXIT_OK
-    options = asked_for(workload, workload_args, **given)
+    asked = options.asked_for(workload, workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
     context = ctx.ensure_object(Context)
-    ran = run_here(options, output, quiet, context)
+    ran = run_here(asked, output, quiet, context)
     if isinstance(ran, int):
         return ran
     folder, recording = ran
@@ -228,9 +168,9 @@ def profile(
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=named_once)
-@module_option
-@run_options
+@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
+@options.module_option
+@options.run_options
 @click.option(
     "--max",
     "budgets",
@@ -248,10 +188,10 @@ def profile(
     type=click.Choice(m.BACKENDS),
     help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
 )
-@accepted_option
+@options.accepted_option
 @click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
-@torch_trace_option
-@report_options
+@options.torch_trace_option
+@options.report_options
 @click.pass_context
 def check_graphs(
     ctx: click.Context,
@@ -281,47 +221,47 @@ def check_graphs(
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
                   kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
+    from kgprof.cli import reading, writing
+    from kgprof.cli.recording import read_torch_trace, run_here
     from kgprof.gate.settings import parse_options, passes
     from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
-    settings = gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    settings = reading.gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        options = traced_options(ctx, torch_trace, workload_args)
-        ran: tuple[Path, Path] | int = read_torch_trace(options, torch_trace, output, context)
+        asked = options.traced_options(ctx, torch_trace, workload_args)
+        ran: tuple[Path, Path] | int = read_torch_trace(asked, torch_trace, output, context)
     else:
         refuse_other_platforms()
-        gates_own = {"passes": passes(settings), "backend": settings.backend}
-        options = asked_for(workload, workload_args, **{**given, **gates_own})
-        ran = run_here(options, output, quiet, context)
+        asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
+        ran = run_here(asked, output, quiet, context)
     if isinstance(ran, int):
         return ran
     folder, recording = ran
     store.write_json(recording / layout.GATE, settings)
-    found = read(recording, sharing=context.sharing)
-    report = write_report(folder, found, recording)
-    complain_of_runs(found, recording)
+    found = reading.read(recording, sharing=context.sharing)
+    report = writing.write_report(folder, found, recording)
+    writing.complain_of_runs(found, recording)
     if not quiet:
         inform(f"the report is {report}")
-    add_to_job_summary(found, context.job)
-    emit(outputs, found, recording, job=context.job)
+    writing.add_to_job_summary(found, context.job)
+    writing.emit(outputs, found, recording, job=context.job)
     if update_baseline:
-        # That file names files as they were recorded, not as a report may show them.
-        judged = judged_profile(recordings.load(recording), kernel_kinds())
-        return write_baseline(judged, settings, whole=not options.strategies and not options.modes)
+        judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
+        return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
     return found.exit_code
 
 
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report here instead.")
-@torch_trace_option
-@hta_option
-@format_option
-@report_options
+@options.torch_trace_option
+@options.hta_option
+@options.format_option
+@options.report_options
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -342,21 +282,25 @@ def report(
                   kgprof report my-run --format markdown
                   kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
+    from kgprof.cli import writing
+    from kgprof.cli.reading import read
+    from kgprof.cli.recording import read_torch_trace
+
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        output, recording = read_torch_trace(traced_options(ctx, torch_trace, ()), torch_trace, output, context)
+        output, recording = read_torch_trace(options.traced_options(ctx, torch_trace, ()), torch_trace, output, context)
     assert recording is not None
     folder = layout.resolve(recording)
     found = read(folder, hta=hta, sharing=context.sharing)
-    add_to_job_summary(found, context.job)
+    writing.add_to_job_summary(found, context.job)
     if output is None and outputs:
-        emit(outputs, found, folder, otherwise="", job=context.job)
+        writing.emit(outputs, found, folder, otherwise="", job=context.job)
         return EXIT_OK
     where = output if output is not None else layout.output_folder(folder)
     context.folder = where
-    emit(outputs, found, folder, otherwise=str(write_report(where, found, folder)), job=context.job)
+    writing.emit(outputs, found, folder, otherwise=str(writing.write_report(where, found, folder)), job=context.job)
     return EXIT_OK
 
 
@@ -371,10 +315,10 @@ def report(
     "Repeatable.",
 )
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Where the report goes.  [default: reports/NAME-TIME]")
-@hta_option
-@format_option
-@quiet_option
-@report_options
+@options.hta_option
+@options.format_option
+@options.quiet_option
+@options.report_options
 @click.pass_context
 def trace(
     ctx: click.Context,
@@ -399,14 +343,16 @@ def trace(
                   kgprof trace new.json --against old.json --format text
     """
     from kgprof import progress
+    from kgprof.cli.reading import kernel_kinds
+    from kgprof.cli.writing import reported
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
     where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
     ctx.ensure_object(Context).folder = where
-    options = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
+    asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     with progress.choose(quiet=quiet) as shown_progress:
-        recording, unread = kineto_files.record_files(traces, where, options, shown_progress, against=against)
+        recording, unread = kineto_files.record_files(traces, where, asked, shown_progress, against=against)
         shown_progress.phase("analysis", None)
     for sentence in unread:
         inform(f"left out: {sentence}")
@@ -425,7 +371,7 @@ def trace(
     help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="Where it is written.")
-@verbose_option
+@options.verbose_option
 @click.pass_context
 def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
     """Write the trace of one run for another viewer: speedscope, or Perfetto.
@@ -442,7 +388,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     from kgprof.reading import recordings
     from kgprof.record import kept_traces, store
 
-    refuse_unwritable(output)
+    options.refuse_unwritable(output)
     kept = kept_traces.asked_for(recordings.load(recording), slug, m.PassName(name) if name is not None else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
@@ -472,10 +418,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
 )
-@accepted_option
+@options.accepted_option
 @click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json there.")
-@format_option
-@report_options
+@options.format_option
+@options.report_options
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -504,26 +450,31 @@ def compare(
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare base-run head-run --max-regression step=2% -o comparison
     """
+    from kgprof.analysis.redaction import redacted
+    from kgprof.cli import reading, writing
     from kgprof.compare import compare as compared
+    from kgprof.record.private_names import private_names
 
     context = ctx.ensure_object(Context)
-    settings, entries = compare_settings(budgets, fail_on, accepted, allow_different_environment)
-    before, after = (with_accepted(side(path, context.sharing), entries) for path in (base, head))
-    sources = (named_side(base, context.sharing), named_side(head, context.sharing))
-    recording = recording_of(head)
-    found = fit_to_show(compared(before, after, settings, sources=sources), context.sharing)
-    add_to_job_summary(found, context.job)
+    settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
+    sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
+    recording = reading.recording_of(head)
+    found = compared(before, after, settings, sources=sources)
+    # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
+    found = redacted(found, private_names(), source=context.sharing.source, redact=context.sharing.redact)
+    writing.add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
-        inform(f"the report is {write_report(output, found, recording)}")
-    emit(outputs, found, recording, job=context.job)
+        inform(f"the report is {writing.write_report(output, found, recording)}")
+    writing.emit(outputs, found, recording, job=context.job)
     return found.exit_code
 
 
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
 @click.option("-o", "--output", type=PLACE, metavar="FILE", help="Where it is written.  [default: stdout]")
-@verbose_option
+@options.verbose_option
 def extract(report: Path, output: Path | None) -> int:
     """Write the Profile that a report.html carries as JSON: what report.json was beside it.
 
@@ -539,7 +490,7 @@ def extract(report: Path, output: Path | None) -> int:
     from kgprof.render import embedded_profile
 
     if output is not None:
-        refuse_unwritable(output)
+        options.refuse_unwritable(output)
     embedded = embedded_profile.read(report)
     text = m.encode_json(embedded.profile).decode()
     for words in embedded.left_out:
@@ -566,10 +517,10 @@ def schema() -> int:
 
 
 @cli.command()
-@device_option
+@options.device_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@verbose_option
+@options.verbose_option
 def selftest(device: str, form: str, quiet: bool) -> int:
     """Run a workload with known answers through every capture, on this machine and this torch, and compare.
 
@@ -580,6 +531,7 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     For example:  kgprof selftest --device cpu
     """
     from kgprof import progress
+    from kgprof.cli.recording import sigterm_as_ctrl_c
     from kgprof.cli.selftest import lines
     from kgprof.cli.selftest import selftest as answers_here
 
@@ -613,7 +565,7 @@ def explain(rule: str | None, form: str) -> int:
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
     if name not in named:
-        raise UsageError(unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
+        raise UsageError(options.unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
     shown = named[name]
     to_stdout(
         f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
@@ -633,7 +585,7 @@ def explain(rule: str | None, form: str) -> int:
     help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
 )
 @click.option("--force", is_flag=True, help="Replace a file that kgprof did not write.")
-@verbose_option
+@options.verbose_option
 def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
     """Write a workflow that profiles a pull request's base and head on one runner and compares them.
 
@@ -648,7 +600,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
-    refuse_unwritable(path)
+    options.refuse_unwritable(path)
     if not force:
         refuse_to_replace(path)
     torch = installed("torch").partition("+")[0]

@@ -1,31 +1,47 @@
-"""Everything that leaves kgprof: report files, formats on stdout, the job summary, errors on stderr."""
+"""What leaves kgprof: report files, formats on stdout, the job summary. The verbs import it when they run."""
 
 from __future__ import annotations
 
-import sys
+import datetime
+import gzip
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
+from urllib.parse import quote
 
 from kgprof import model as m
-from kgprof.cli.ci import Job, inert
-from kgprof.cli.options import Output
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
-from kgprof.progress import discard, tell
+from kgprof import render
+from kgprof.analysis.redaction import redacted_trace
+from kgprof.cli.ci import Job, append_summary, inert_document
+from kgprof.cli.options import Context, Output
+from kgprof.cli.reading import read
+from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.collectors import accepted
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
+from kgprof.reading import layout, recordings
+from kgprof.record import kept_traces, store
+from kgprof.render.markdown import Markdown
+from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
-
-if TYPE_CHECKING:
-    from kgprof.render.trace_links import TraceFile
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 
 
-def say(message: str, hint: str = "") -> None:
-    """The one form of an error: what happened, and what to do next."""
-    tell(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")))
+def reported(
+    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
+) -> int:
+    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
+    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    page = write_report(folder, profile, recording)
+    complain_of_runs(profile, recording)
+    if profile.exit_code == EXIT_NOTHING_MEASURED:
+        say("nothing was measured", "the report says why")
+    if not quiet:
+        inform(profile.verdict.text)
+    add_to_job_summary(profile, context.job)
+    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
+    return profile.exit_code
 
 
 def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
@@ -36,32 +52,22 @@ def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Pa
 
 
 def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
-    from kgprof.record import store
-
     folder = None if store.is_stream(path) else path.parent
     store.write_report(path.parent, path.name, rendered(form, profile, recording, folder))
 
 
 def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
     """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout."""
-    from kgprof import render
-
     return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
 
 
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
     """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its Recording gets those that
     it does not carry beside it; a comparison of two reports has no Recording, and none."""
-    from urllib.parse import quote
-
-    from kgprof.reading import recordings
-    from kgprof.record import kept_traces, store
-    from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 
     if recording is None:
         return []
-    redacted = profile.contents is not None and profile.contents.redaction
-    private = recordings.load_header(recording) if redacted else None
+    private = recordings.load_header(recording) if profile.contents and profile.contents.redaction else None
     files = []
     for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
         link, place = "", stay
@@ -89,10 +95,6 @@ def embeddable(path: Path, private: m.RecordingHeader | None) -> bytes | None:
 
     ``private`` names what must not be in it; None where the report may say everything.
     """
-    import gzip
-    import zlib
-
-    from kgprof.analysis.redaction import redacted_trace
 
     data = path.read_bytes()
     if private is None:
@@ -109,20 +111,11 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     """Where a CI job shows one. Whatever becomes of it, the report stands."""
     if job.summary is None:
         return
-    from kgprof.cli.ci import append_summary
-    from kgprof.render.markdown import Markdown
-
-    def made(room: int) -> str:
-        return Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
-
-    wrong = append_summary(job.summary, made)
+    wrong = append_summary(
+        job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
+    )
     added = f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
     inform(f"warning: {wrong}" if wrong else added)
-
-
-def inform(text: str) -> None:
-    """What is no error, on stderr."""
-    tell(inert(f"kgprof: {text}"))
 
 
 def emit(
@@ -132,9 +125,6 @@ def emit(
 
     A job that takes commands from its log gets none that a run wrote.
     """
-    from kgprof import render
-    from kgprof.cli.ci import inert_document
-
     text = otherwise
     for output in outputs:
         if output.path is not None:
@@ -149,31 +139,8 @@ def emit(
         to_stdout(text)
 
 
-def to_stdout(text: str) -> None:
-    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit code.
-
-    Raises UsageError where it is a file that cannot be written, as for a file that was named.
-    """
-    if sys.stdout is None:  # closed by who started us
-        return
-    try:
-        # What a terminal's encoding has no character for is written as Python does, as on stderr: \u2013.
-        shown = text.removesuffix("\n").encode(sys.stdout.encoding, errors="backslashreplace")
-        click.echo(shown.decode(sys.stdout.encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard(sys.stdout)
-    except OSError as error:
-        discard(sys.stdout)
-        raise UsageError(
-            f"cannot write to stdout: {error.strerror or error}", hint="make room, or send it elsewhere"
-        ) from error
-
-
 def complain_of_runs(profile: m.Profile, recording: Path) -> None:
     """One error a run that did not end well, and one a round."""
-    from kgprof.reading import layout
-
     for run in profile.runs:
         if run.exit.outcome != "ok":
             code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
@@ -190,10 +157,6 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
     dropped only when every run was there, and every budget observed, to match them.
     """
-    import datetime
-
-    from kgprof.collectors import accepted
-    from kgprof.record import store
 
     if profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or profile.gate is None:
         say("the baseline is left as it is", "not every run could be checked")

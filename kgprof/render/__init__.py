@@ -19,11 +19,8 @@ from kgprof.render.text import Text
 class Renderer(Protocol):
     """Reads the Profile and nothing else: the same Profile gives the same bytes."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def suffix(self) -> str: ...
+    name: str
+    suffix: str
 
     def render(self, profile: m.Profile) -> str: ...
 

@@ -53,6 +53,12 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bars(Drawing):
+    kind: ClassVar[str] = "bars"
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LegendEntry:
     kind: str
     letter: str
@@ -130,7 +136,6 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
-    """Of these kinds."""
     return tuple(
         LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
         for kind, name, meaning in breakdown.KINDS

@@ -9,12 +9,12 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render.chart import LETTERS, Bar, LegendEntry, Part, of_parts, of_width
-from kgprof.render.finding_groups import Grouped, grouped
+from kgprof.render.chart import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts, of_width
+from kgprof.render.finding_groups import grouped
 from kgprof.render.finding_list import place
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.table import Table, bounded, columns, plain, row
+from kgprof.render.table import Fold, Table, bounded, columns, plain, row
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -56,17 +56,6 @@ class CauseLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPart:
-    run: str
-    summary: str
-    bars: tuple[Bar, ...]  # base, head
-    missing: str  # why there are none
-    notes: tuple[str, ...]
-    tables: tuple[Table, ...]  # what the traces, the compilations and the settings differ in
-    open: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
     rule: str
     level: str
@@ -101,7 +90,7 @@ class ComparePart:
     metrics: Table
     unchanged: Table  # those that are the same, or of which nothing is known
     legend: tuple[LegendEntry, ...]
-    runs: tuple[RunPart, ...]
+    runs: tuple[Fold, ...]  # the bars of base and head, and what traces, compilations and settings differ in
     findings: tuple[StatusPart, ...]
     differences: tuple[Table, ...]  # of the environments and the settings
     notes: tuple[str, ...]  # how the intervals were made, and what else a reader must know
@@ -130,11 +119,7 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         accounts=compare_words.accounts(found, limits.runs),
         metrics=_metrics(changed, "Metrics that changed, or that the measurement does not settle"),
         unchanged=_metrics(unchanged, "Metrics that are the same, or were not observed"),
-        legend=tuple(
-            LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
-            for kind, name, meaning in breakdown.KINDS
-            if any(kind in bar for bar in bars)
-        ),
+        legend=legend({kind for bar in bars for kind in bar}),
         runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
         findings=tuple(
             _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
@@ -236,7 +221,7 @@ def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
 
 
-def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
+def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> Fold:
     trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
     summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
     missing = trace.missing if trace is not None else "neither side was traced"
@@ -244,13 +229,13 @@ def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> RunPart:
         summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
         missing = "the run is on one side only"
     shown = None if trace is None or trace.missing else trace
-    return RunPart(
-        run=run.run.slug,
-        summary=summary,
-        bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head") if shown),
-        missing=missing,
-        notes=run.notes[: limits.lines],
-        tables=tuple(_tables(run, shown, limits)),
+    drawn = (
+        Bars(bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head"))) if shown else None
+    )
+    return Fold(
+        run.run.slug,
+        blocks=(*run.notes[: limits.lines], drawn or f"No bars: {missing}.", *_tables(run, shown, limits)),
+        caption=summary,
         open=m.MetricVerdict.WORSE in verdicts,
     )
 
@@ -316,30 +301,27 @@ def _status(
     groups = [(group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings]
     # What fails comes first, then what grew.
     groups.sort(key=lambda pair: (not any(each.fails for each in pair[1]), not any(each.grew for each in pair[1])))
-    shown = groups[: min(limits.findings, limits.lines)]
+    shown, rows = groups[: min(limits.findings, limits.lines)], []
+    for group, members in shown:
+        finding = group.first
+        before, after = max(each.base_count for each in members), max(each.head_count for each in members)
+        found = FindingRow(
+            rule=finding.rule,
+            level=finding.level.value,
+            message=finding.message,
+            place=place(finding.location, root, limits).where if finding.location else "",
+            runs=", ".join(group.runs[: limits.lines]),
+            counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
+            fails=any(each.fails for each in members),
+            anchor="" if status is m.FindingStatus.FIXED else anchors.get(finding.fingerprint, ""),
+        )
+        rows.append(found)
     cut = len(groups) - len(shown)
     return StatusPart(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
-        rows=tuple(_finding(group, members, root, anchors, limits) for group, members in shown),
+        rows=tuple(rows),
         more=f"{count(cut)} more places in report.json" if cut else "",
         open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
-    )
-
-
-def _finding(
-    group: Grouped, members: Sequence[m.ComparedFinding], root: str, anchors: Mapping[str, str], limits: Limits
-) -> FindingRow:
-    finding = group.first
-    before, after = max(each.base_count for each in members), max(each.head_count for each in members)
-    return FindingRow(
-        rule=finding.rule,
-        level=finding.level.value,
-        message=finding.message,
-        place=place(finding.location, root, limits).where if finding.location else "",
-        runs=", ".join(group.runs[: limits.lines]),
-        counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
-        fails=any(each.fails for each in members),
-        anchor=anchors.get(finding.fingerprint, "") if members[0].status is not m.FindingStatus.FIXED else "",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
 from kgprof.render.quantity import DASH, count, figure, milliseconds, size
-from kgprof.render.table import Cell, Column, Row, Small, Table, columns
+from kgprof.render.table import Cell, Column, Small, Table, columns, row
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
@@ -45,7 +45,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             wrong=metric.verdict is m.MetricVerdict.WORSE,
         )
         ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
-        cells = (
+        cells = row(
             Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
             Cell(metric.run.slug),
             judged,
@@ -54,7 +54,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             Cell(change(metric), value=ratio),
             Cell(bounds(metric), details=qualified(metric)),
         )
-        rows.append(Row(cells=cells))
+        rows.append(cells)
     return Table(
         label=label,
         columns=(
@@ -229,7 +229,6 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
 
 
 def comparability(comparison: m.Comparison) -> str:
-    """In a sentence."""
     if not comparison.environment:
         return "Same machine, versions and settings of torch on both sides: times can be compared."
     differ = plural(len(comparison.environment), "fact")

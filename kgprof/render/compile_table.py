@@ -35,7 +35,6 @@ LEGEND = tuple(
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
-    """The runs that the compiler left records of."""
     return [(i, run, run.compile) for i, run in enumerate(runs) if isinstance(run.compile, m.CompileSummary)]
 
 
@@ -99,7 +98,6 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
 
 
 def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    """Each compilation, run by run."""
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"

@@ -83,7 +83,6 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
 
 
 def observer_table(runs: Sequence[m.RunReport]) -> Table:
-    """One row a run that was watched, one column a pass."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes: list[m.PassName] = [name for name in m.PassName if name in seen and name is not m.PassName.TIMING]
     rows = []

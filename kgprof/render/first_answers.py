@@ -29,7 +29,6 @@ class Answer:
 
 
 def answers(profile: m.Profile, findings: FindingList, limits: Limits) -> tuple[Answer, ...]:
-    """As many as the Profile has an answer to."""
     # Of the traced runs the one with the shortest step: the one that a reader would choose.
     traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
     chosen = min(
@@ -93,23 +92,17 @@ def _trust(profile: m.Profile) -> Iterator[str]:
     elif verdicts:
         of_all = "all " if len(verdicts) > 1 else ""
         yield f"results equal in {of_all}{plural(len(verdicts), 'run')} that were compared"
-    yield from _samples(runs)
+    # How many times the shortest and the longest series hold, and how wide the widest is.
+    steps = [run.step for run in runs if isinstance(run.step, m.Spread)]
+    samples = [step.samples for step in steps]
+    rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
+    of = f"the first of {span(count(min(rounds)), count(max(rounds)))} processes" if rounds else "one process"
+    if steps:
+        yield f"steps timed {span(count(min(samples)), count(max(samples)))} times a run, in {of} each"
+    if wide := [step for step in steps if step.samples >= FEWEST_FOR_PERCENTILES and step.median]:
+        yield f"p10 to p90 at most {_rounded(max((step.p90 - step.p10) / step.median for step in wide))} of the median"
     about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}
     if disagreeing := sum(finding.rule in about_sources for finding in profile.findings):
         yield f"two sources contradict each other on {plural(disagreeing, 'fact')}"
     if gaps := gathered(profile.omissions):
         yield f"{plural(len(gaps), 'reason')} why something was not measured"
-
-
-def _samples(runs: tuple[m.RunReport, ...]) -> Iterator[str]:
-    """How many times the shortest and the longest series hold, and how wide the widest is."""
-    steps = [run.step for run in runs if isinstance(run.step, m.Spread)]
-    if not steps:
-        return
-    samples = [step.samples for step in steps]
-    rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
-    of = f"the first of {span(count(min(rounds)), count(max(rounds)))} processes" if rounds else "one process"
-    yield f"steps timed {span(count(min(samples)), count(max(samples)))} times a run, in {of} each"
-    wide = [step for step in steps if step.samples >= FEWEST_FOR_PERCENTILES and step.median]
-    if wide:
-        yield f"p10 to p90 at most {_rounded(max((step.p90 - step.p10) / step.median for step in wide))} of the median"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Legend, LegendEntry
@@ -19,6 +19,7 @@ from kgprof.wording import plural, relative
 
 _NAME = 100  # characters of a name in a box's title, and of its place
 _LONGEST = 3  # functions that the sentence above the drawing names
+_NO_ROOM = "No flame graph: left out of this page to keep it small; report.json holds it."
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
 
@@ -60,7 +61,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
                 if kind in present
             )
             blocks.append(Legend(entries=tuple(entries)))
-        blocks += _drawing_and_notes(drawing, _notes(flame, per, drawing, limits))
+        blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
             title = "The functions with the most time of their own, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits)), style=""))
@@ -80,12 +81,6 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
 
 
 # ---------------------------------------------------------------- of one run, and of two
-
-
-def _drawing_and_notes(drawing: Icicle | None, notes: Iterable[str]) -> Iterator[Block]:
-    """``drawing``: None where the page has no room for it."""
-    yield drawing or "No flame graph: left out of this page to keep it small; report.json holds it."
-    yield from (f"{note}." for note in notes)
 
 
 def _kind_of(frame: m.StackFrame) -> str:
@@ -182,7 +177,6 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
 
 
 def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
-    """Those that took longest, and what the others come to."""
     shown = flame.top[: limits.host_rows]
     rows = (
         (
@@ -247,7 +241,7 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
         ]
         if drawing and drawing.left_out:
             notes.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
-        blocks = [*_drawing_and_notes(drawing, notes)]
+        blocks: list[Block] = [drawing or _NO_ROOM, *(f"{note}." for note in notes)]
         if shown := changes[: limits.host_rows]:
             rows = (
                 (

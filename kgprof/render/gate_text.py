@@ -38,7 +38,6 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
 
 
 def verdict(given: m.Verdict) -> Iterable[str]:
-    """And what else speaks for it, in a line each."""
     yield f"{given.status.upper()}: {one_line(given.text, LENGTH)}"
     for reason in given.reasons:
         yield f"  also: {one_line(reason, LENGTH)}"

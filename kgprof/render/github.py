@@ -7,7 +7,6 @@ in silence; so the worst come first and the last of a full ten says how many the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render import compare_words
@@ -27,20 +26,7 @@ _OF_STATUS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Annotation:
-    command: str
-    title: str
-    message: str
-    file: str = ""
-    line: int = 0
-
-    @property
-    def text(self) -> str:
-        place = {"file": self.file, "line": str(self.line), "endLine": str(self.line)} if self.file else {}
-        properties = {**place, "title": self.title}
-        listed = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
-        return f"::{self.command} {listed}::{escaped(self.message)}"
+Annotation = tuple[str, str]  # its command, and its line
 
 
 class Github:
@@ -51,11 +37,11 @@ class Github:
         everything = [*_judged(profile), *_findings(profile)]
         lines: list[str] = []
         for command in COMMANDS:
-            mine = [annotation for annotation in everything if annotation.command == command]
+            mine = [line for of, line in everything if of == command]
             if len(mine) > LIMIT:
                 message = f"{len(mine) - LIMIT + 1:,} more of this kind; report.json holds them all"
-                mine[LIMIT - 1 :] = [Annotation(command=command, title="kgprof", message=message)]
-            lines += [f"{annotation.text}\n" for annotation in mine]
+                mine[LIMIT - 1 :] = [_annotation(command, "kgprof", message)[1]]
+            lines += mine
         return "".join(lines)
 
 
@@ -73,25 +59,34 @@ def escaped_property(text: str) -> str:
 # ---------------------------------------------------------------- what there is to say
 
 
+def _annotation(command: str, title: str, message: str, place: m.Location | None = None, root: str = "") -> Annotation:
+    """The command, and the line that gives it."""
+    properties = {"title": title}
+    if place is not None and (file := relative(place.file, root)):
+        line = str(max(1, place.line))
+        properties = {"file": file, "line": line, "endLine": line, **properties}
+    listed = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
+    return command, f"::{command} {listed}::{escaped(message)}\n"
+
+
 def _judged(profile: m.Profile) -> Iterable[Annotation]:
     """The verdict, the runs that died, the budgets that are exceeded, the metrics that are worse."""
     status, text = profile.verdict.status, "\n".join((profile.verdict.text, *profile.verdict.reasons))
-    yield Annotation(command=_OF_STATUS[status], title=f"kgprof: {status}", message=text)
+    yield _annotation(_OF_STATUS[status], f"kgprof: {status}", text)
     for run in profile.runs:
         if run.exit.outcome != "ok":
-            yield Annotation(command="error", title=f"kgprof: {run.key.slug}", message=run.how_it_ended)
+            yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
     for budget in profile.gate.budgets if profile.gate is not None else ():
         if budget.status is m.BudgetStatus.EXCEEDED:
             never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
             seen, limit = budget.observed, _plain(budget.limit)
             value = seen.reason if isinstance(seen, m.Skipped) else f"{_plain(seen)} {budget.unit}"
             text = f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} ({budget.origin})"
-            title = f"kgprof budget {budget.metric}"
-            yield Annotation(command="notice" if never else "error", title=title, message=text)
+            yield _annotation("notice" if never else "error", f"kgprof budget {budget.metric}", text)
     for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
             command, title = "error" if metric.decides else "warning", f"kgprof: {metric.name} is worse"
-            yield Annotation(command=command, title=title, message=compare_words.sentence(metric))
+            yield _annotation(command, title, compare_words.sentence(metric))
 
 
 def _findings(profile: m.Profile) -> Iterable[Annotation]:
@@ -102,14 +97,14 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
         new = compare_words.by_status(profile.comparison)[m.FindingStatus.NEW]
         findings = tuple(each.finding for each in new)
     for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))):
-        place, rule = finding.location, rules.get(finding.rule)
+        rule = rules.get(finding.rule)
         accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
-        yield Annotation(
-            command="notice" if finding.accepted else _OF_LEVEL[finding.level],
-            title=f"{finding.rule} {rule.name}" if rule else finding.rule,
-            message=f"{accepted}{with_cost(finding)}",
-            file=relative(place.file, profile.environment.source_root) if place else "",
-            line=max(1, place.line) if place else 0,
+        yield _annotation(
+            "notice" if finding.accepted else _OF_LEVEL[finding.level],
+            f"{finding.rule} {rule.name}" if rule else finding.rule,
+            f"{accepted}{with_cost(finding)}",
+            finding.location,
+            profile.environment.source_root,
         )
 
 

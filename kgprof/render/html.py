@@ -102,7 +102,7 @@ class Layout:
                 template = _environment().get_template(f"partials/{section.anchor}.html.jinja")
                 module = template.make_module({"page": made, "section": section})
                 self._laid_out[section.anchor] = (section, module)
-        style, script = _asset("report.css"), _bare(_asset("report.js"))
+        style, script, policy = _assets()
         return (
             _environment()
             .get_template(TEMPLATE)
@@ -112,7 +112,7 @@ class Layout:
                 # The only two strings that are not escaped, and both are files of ours.
                 style=Markup(style),
                 script=Markup(script),
-                policy=content_security_policy(style, script),
+                policy=policy,
             )
         )
 
@@ -142,25 +142,20 @@ def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile], layout: La
     return best
 
 
-def content_security_policy(style: str, script: str) -> str:
-    """Nothing may be loaded, and of inline code only these two texts may run."""
-    style, script = (
+@cache
+def _assets() -> tuple[str, str, str]:
+    """The style sheet, the script without its comments and indentation, since every report carries it, and the policy:
+    nothing may be loaded, and of inline code only these two texts may run."""
+    folder = resources.directory("templates") / "assets"
+    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    lines = (line.strip() for line in script.splitlines())
+    script = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+    styles, scripts = (
         "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
         for text in (style, script)
     )
-    return f"default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
-
-
-@cache
-def _bare(script: str) -> str:
-    """Without the lines that only comment and without indentation: every report carries it."""
-    lines = (line.strip() for line in script.splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
-
-
-@cache
-def _asset(name: str) -> str:
-    return (resources.directory("templates") / "assets" / name).read_text(encoding="utf-8")
+    policy = f"default-src 'none'; style-src '{styles}'; script-src '{scripts}'; base-uri 'none'; form-action 'none'"
+    return style, script, policy
 
 
 def _shown(value: object) -> object:

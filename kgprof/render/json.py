@@ -20,7 +20,6 @@ class Json:
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of the document, draft 2020-12."""
     return {
         "$schema": DIALECT,
         "title": f"kgprof Profile, schema version {m.PROFILE_SCHEMA_VERSION}",

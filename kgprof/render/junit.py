@@ -162,28 +162,24 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         text = compare_words.sentence(metric)
         worse = metric.decides and metric.verdict is m.MetricVerdict.WORSE
         unsettled = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
+        sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
+        bounds = (("ratio.low", metric.low), ("ratio.high", metric.high), ("ratio.machine", metric.machine))
+        allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
         yield Case(
             run=metric.run.slug,
             name=f"compared {metric.name}",
-            properties=_of_metric(metric),
+            properties=(
+                ("verdict", metric.verdict),
+                ("decides", str(metric.decides).lower()),
+                ("unit", metric.unit),
+                *((name, _plain(side)) for name, side in sides),
+                *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, m.Skipped)),
+                *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
+            ),
             failure=text if worse else "",
             error=text if unsettled else "",
             output="" if worse or unsettled else text,
         )
-
-
-def _of_metric(metric: m.ComparedMetric) -> tuple[tuple[str, str], ...]:
-    sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
-    bounds = (("ratio.low", metric.low), ("ratio.high", metric.high), ("ratio.machine", metric.machine))
-    allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
-    return (
-        ("verdict", metric.verdict),
-        ("decides", str(metric.decides).lower()),
-        ("unit", metric.unit),
-        *((name, _plain(side)) for name, side in sides),
-        *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, m.Skipped)),
-        *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
-    )
 
 
 def _plain(value: float | m.Skipped) -> str:

@@ -31,7 +31,6 @@ def place(location: m.Location, root: str) -> str:
 
 
 def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str, ...]:
-    """Those that the page shows."""
     return tuple(place(line, root) for line in lines[: min(_LINES, limits.lines)])
 
 

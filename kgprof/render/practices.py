@@ -49,18 +49,18 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
 
 def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
-    shown = []
-    for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status))[: limits.lines]:
-        known = (anchors[fingerprint] for fingerprint in item.findings if fingerprint in anchors)
-        practice = Practice(
+    known = [[anchors[mark] for mark in item.findings if mark in anchors] for item in profile.checklist]
+    shown = [
+        Practice(
             status=item.status,
             mark=MARKS[item.status],
             title=item.title,
             evidence=item.evidence,
-            anchors=tuple(dict.fromkeys(known))[: limits.lines],
+            anchors=tuple(dict.fromkeys(found))[: limits.lines],
         )
-        shown.append(practice)
-    return tuple(shown)
+        for item, found in zip(profile.checklist, known, strict=True)
+    ]
+    return tuple(sorted(shown, key=lambda practice: STATUSES.index(practice.status))[: limits.lines])
 
 
 def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
@@ -70,7 +70,6 @@ def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limi
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
-    """The trade-offs, each with the figures that decide it."""
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug

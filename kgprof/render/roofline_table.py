@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from kgprof import model as m
@@ -110,8 +111,11 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
     )
     spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
     in_all = f"{percent(launches.share)} in {launches.count:,}"
+    reached = known(
+        launches.of_ceiling, lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of the ceiling",))
+    )
     return (
-        _bound(launches),
+        known(launches.bound, lambda bound: replace(reached, text=bound) if reached.measured else reached),
         number(launches.total_us / 1000, in_all),
         number(launches.median_us),
         known(launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)),
@@ -122,17 +126,6 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         whole(launches.warps, *stages),
         # CUPTI gives whole per cent, so its 0 is less than one.
         known(launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)),
-    )
-
-
-def _bound(launches: m.KernelLaunches) -> Cell:
-    """The verdict, and what of the ceiling was reached."""
-    return known(
-        launches.bound,
-        lambda bound: known(
-            launches.of_ceiling,
-            lambda share: Cell(bound, value=share, bar=share, details=(f"{percent(share)} of the ceiling",)),
-        ),
     )
 
 

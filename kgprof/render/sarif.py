@@ -61,7 +61,12 @@ def _visible(value: Any) -> Any:
 
 
 def _run(profile: m.Profile) -> dict[str, Any]:
-    rules = [*profile.rules, *_strangers(profile)]
+    known = {rule.id for rule in profile.rules}
+    # A rule that a finding names without being among those of this version.
+    strangers = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
+    words = dict.fromkeys(("summary", "why", "example", "remedy"), "This rule is not described in the report.")
+    unknown = (m.unknown_rule(name, m.Level.NOTE) for name in strangers)
+    rules = [*profile.rules, *(msgspec.structs.replace(rule, name=rule.id, **words) for rule in unknown)]
     automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
     baseline, compared = {}, {}
     if profile.comparison is not None:
@@ -94,14 +99,6 @@ def _run(profile: m.Profile) -> dict[str, Any]:
             **compared,
         },
     }
-
-
-def _strangers(profile: m.Profile) -> list[m.Rule]:
-    """A rule that a finding names without being among those of this version."""
-    known = {rule.id for rule in profile.rules}
-    names = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
-    words = dict.fromkeys(("summary", "why", "example", "remedy"), "This rule is not described in the report.")
-    return [msgspec.structs.replace(m.unknown_rule(name, m.Level.NOTE), name=name, **words) for name in names]
 
 
 def _guid(side: m.ComparedSide) -> str:
@@ -224,25 +221,20 @@ def _measured(finding: m.Finding) -> dict[str, Any]:
 def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
     if place is None:
         return {"physicalLocation": {"artifactLocation": {"uri": quote(NO_FILE)}, "region": _region(1, "")}}
+    path = relative(place.file, root) or NO_FILE
+    artifact = {"uri": quote(path.encode("utf-8", errors="replace"), safe="/")}
+    if path.startswith("/"):  # a file elsewhere has no relative name, and says so by its scheme
+        artifact["uri"] = f"file://{artifact['uri']}"
+    elif not path.startswith(("~", "<")):  # the end of a path that was shortened is in no folder that SARIF could know
+        artifact["uriBaseId"] = ROOT
     location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": _artifact(place, root), "region": _region(place.line, place.text)}
+        "physicalLocation": {"artifactLocation": artifact, "region": _region(place.line, place.text)}
     }
     if place.function and related:
         location["message"] = {"text": f"in {place.function}"}
     elif place.function:
         location["logicalLocations"] = [{"fullyQualifiedName": place.function, "kind": "function"}]
     return location
-
-
-def _artifact(place: m.Location, root: str) -> dict[str, str]:
-    """A file elsewhere has no relative name, and says so by its scheme."""
-    path = relative(place.file, root) or NO_FILE
-    encoded = quote(path.encode("utf-8", errors="replace"), safe="/")
-    if path.startswith("/"):
-        return {"uri": f"file://{encoded}"}
-    if path.startswith(("~", "<")):  # the end of a path that was shortened: it is in no folder that SARIF could know
-        return {"uri": encoded}
-    return {"uri": encoded, "uriBaseId": ROOT}
 
 
 def _region(line: int, text: str) -> dict[str, Any]:

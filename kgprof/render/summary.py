@@ -9,7 +9,7 @@ from functools import partial
 from kgprof import model as m
 from kgprof.render.quantity import count, figure, fixed, percent, ratio
 from kgprof.render.spread import of_speedup
-from kgprof.render.table import Cell, missing, number, timed
+from kgprof.render.table import Cell, known, missing, number, timed
 from kgprof.wording import plural
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
@@ -92,11 +92,14 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         yield RunColumn(metric.label, metric.title, _metrics, key="metrics")
     yield RunColumn("dropped", "work that the workload's limits left out", _dropped, key="dropped")
     first = "COMPILE: wall time of the first call on a cold cache"
-    yield RunColumn("first call s", first, _first_call, key="first call")
+
+    def first_call(compiled: m.CompileSummary) -> Cell:
+        return number(compiled.first_call_s, plural(len(compiled.compilations), "compilation"))
+
+    yield RunColumn("first call s", first, lambda run: known(run.compile, first_call), key="first call")
 
 
 def ended(run: m.RunReport) -> str:
-    """How the run's process ended, empty when well."""
     return "" if run.exit.outcome == "ok" else run.exit.words
 
 
@@ -283,9 +286,3 @@ def _dropped(run: m.RunReport) -> Cell:
     total = sum(tally.count for tally in dropped)
     details = tuple(f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count)
     return Cell(count(total), details=details, value=float(total))
-
-
-def _first_call(run: m.RunReport) -> Cell:
-    if not isinstance(run.compile, m.CompileSummary):
-        return missing(run.compile)
-    return number(run.compile.first_call_s, plural(len(run.compile.compilations), "compilation"))

@@ -162,7 +162,6 @@ def missing(skipped: m.Skipped | str) -> Cell:
 
 
 def known(value: _Value | m.Skipped, cell: Callable[[_Value], Cell]) -> Cell:
-    """The cell of a value that may be missing."""
     return missing(value) if isinstance(value, m.Skipped) else cell(value)
 
 

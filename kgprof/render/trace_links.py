@@ -60,18 +60,16 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
 
 def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits) -> tuple[TraceLink, ...]:
     """``which`` of them the page carries."""
-    links = []
-    for trace in traces[: limits.runs]:
-        carried, address = trace.run in which, trace.link
-        if carried and trace.data is not None:
-            address = f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}"
-        link = TraceLink(
+    return tuple(
+        TraceLink(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
             size=size(trace.size_bytes),
             file_name=one_line(trace.file_name, limits.name),
-            address=address,
-            carried=carried,
+            address=trace.link
+            if trace.data is None or trace.run not in which
+            else f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}",
+            carried=trace.run in which,
         )
-        links.append(link)
-    return tuple(links)
+        for trace in traces[: limits.runs]
+    )

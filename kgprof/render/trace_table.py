@@ -40,35 +40,26 @@ class Difference:
 def file_table(profile: m.Profile, limits: Limits) -> Table:
     """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    files, rows = [file for file in profile.trace_files[: limits.runs] if file.key in index], []
+    for file in files:
+        kernels, figures = profile.runs[index[file.key]].kernels, (DASH,) * 5
+        if isinstance(kernels, m.KernelBreakdown):
+            steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
+            figures = (
+                count(kernels.steps) if kernels.steps else "not marked",
+                figure(kernels.window_us / steps / 1000),
+                percent(kernels.busy_us / window_us),
+                percent(kernels.idle_us / window_us),
+                figure(kernels.total_us / steps),
+            )
+        rank = DASH if file.rank is None else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}"
+        cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
+        rows.append(row(*cells, anchor=anchor(index[file.key])))
     return Table(
         label="Traces",
         columns=(Column("run", style="strategy"), Column("file", style="name"), *columns(*_FILE_HEADINGS, words=0)),
-        rows=tuple(
-            row(
-                file.key.strategy,
-                file.file,
-                size(file.size_bytes),
-                DASH if file.rank is None else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}",
-                *_of_window(profile.runs[index[file.key]].kernels),
-                anchor=anchor(index[file.key]),
-            )
-            for file in files
-        ),
+        rows=tuple(rows),
         notes=tuple((file.key.strategy, note) for file in files for note in file.notes[: limits.lines]),
-    )
-
-
-def _of_window(kernels: m.KernelBreakdown | m.Skipped) -> tuple[str, ...]:
-    if isinstance(kernels, m.Skipped):
-        return (DASH,) * 5
-    steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
-    return (
-        count(kernels.steps) if kernels.steps else "not marked",
-        figure(kernels.window_us / steps / 1000),
-        percent(kernels.busy_us / window_us),
-        percent(kernels.idle_us / window_us),
-        figure(kernels.total_us / steps),
     )
 
 
@@ -107,6 +98,8 @@ def difference(
 ) -> Difference:
     """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables, empty: all."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
+    if found.missing or found.total is None:
+        return Difference(title=title, text=f"not compared: {found.missing}", tables=())
     by_name = {
         "the window": found.window,
         "kind": found.kinds,
@@ -120,22 +113,16 @@ def difference(
         # Where nothing was launched in any span, their table is the total once more.
         if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
     )
-    compared = not found.missing and found.total is not None
-    return Difference(title=title, text=difference_sentence(found), tables=tuple(tables) if compared else ())
-
-
-def difference_sentence(found: m.TraceDifference) -> str:
-    """The whole, and how many kernels came and went."""
-    if found.missing or found.total is None:
-        return f"not compared: {found.missing}"
+    # The whole, and how many kernels came and went.
     what = "device time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
     steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
-    return (
+    text = (
         f"{what}: {figure(total.after_us)} us a {per}, was {figure(total.before_us)} ({signed(total.delta_us)})"
         f"{steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
     )
+    return Difference(title=title, text=text, tables=tuple(tables))
 
 
 def _changes(
