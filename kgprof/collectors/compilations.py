@@ -98,6 +98,11 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
             backward, frame = metrics is not compiled.metrics, compiled.frame
             name, duration_us = frame.function if frame else "", metrics.get("duration_us")
             unknown = m.Skipped(reason="torch gave no duration_us")
+            known = seconds.get((id(compiled), backward), {})
+            spent = {stage: known.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
+            if CODE not in known:  # the graph came from a cache: Inductor looked it up and loaded it
+                spent[CACHING] += spent[SCHEDULING]
+                spent[SCHEDULING] = 0.0
             row = m.Compilation(
                 compile_id=compiled.compile_id,
                 function=f"{name} (backward)" if backward else name,
@@ -106,21 +111,10 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
                 fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
                 call=compiled.call if trace.calls else None,
                 operators=metrics.get("graph_op_count"),
-                stages=_stages(seconds.get((id(compiled), backward)), why),
+                stages=m.CompileStages(**spent) if known else m.Skipped(reason=why),
             )
             rows.append(row)
     return tuple(rows)
-
-
-def _stages(seconds: Mapping[str, float] | None, why_none: str) -> m.CompileStages | m.Skipped:
-    """Where nothing was generated the graph came from a cache: what Inductor did then was to look it up and load it."""
-    if not seconds:
-        return m.Skipped(reason=why_none)
-    stages = {stage: seconds.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
-    if CODE not in seconds:
-        stages[CACHING] += stages[SCHEDULING]
-        stages[SCHEDULING] = 0.0
-    return m.CompileStages(**stages)
 
 
 def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:
@@ -214,18 +208,18 @@ def _failed(
 
 
 def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events)
-
-
-def _finding(event: FailedCompile) -> m.Finding:
-    times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
-    return m.Finding(
-        rule=COMPILE_FAILED.id,
-        level=COMPILE_FAILED.level,
-        message=f"compiling {event.function} raised {event.error}{times}: {event.cause.words}",
-        run=event.run,
-        location=event.location,
-        count=len(event.calls),
-        detail=detail_of(event.cause),
-        fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
-    )
+    findings = []
+    for event in events:
+        times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
+        finding = m.Finding(
+            rule=COMPILE_FAILED.id,
+            level=COMPILE_FAILED.level,
+            message=f"compiling {event.function} raised {event.error}{times}: {event.cause.words}",
+            run=event.run,
+            location=event.location,
+            count=len(event.calls),
+            detail=detail_of(event.cause),
+            fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
+        )
+        findings.append(finding)
+    return tuple(findings)
