@@ -32,8 +32,11 @@ def difference(
     before: m.KernelBreakdown | m.Skipped, after: m.KernelBreakdown | m.Skipped, *, run: m.RunKey, against: m.RunKey
 ) -> m.TraceDifference:
     """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be compared."""
-    reason = _incomparable(before, after, run, against)
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped) or reason:
+    if isinstance(before, m.Skipped):
+        return m.TraceDifference(run=run, against=against, missing=f"{against.strategy}: {before.reason}")
+    if isinstance(after, m.Skipped):
+        return m.TraceDifference(run=run, against=against, missing=f"{run.strategy}: {after.reason}")
+    if reason := _incomparable(before, after, run, against):
         return m.TraceDifference(run=run, against=against, missing=reason)
     steps = before.steps or 1, after.steps or 1
     totals = [(side.total_us, sum(row.count for row in side.rows)) for side in (before, after)]
@@ -87,15 +90,8 @@ def _added_up(
     return found
 
 
-def _incomparable(
-    before: m.KernelBreakdown | m.Skipped, after: m.KernelBreakdown | m.Skipped, run: m.RunKey, against: m.RunKey
-) -> str:
+def _incomparable(before: m.KernelBreakdown, after: m.KernelBreakdown, run: m.RunKey, against: m.RunKey) -> str:
     """Empty where the two can be compared."""
-    for key, side in ((against, before), (run, after)):
-        if isinstance(side, m.Skipped):
-            return f"{key.strategy}: {side.reason}"
-    assert isinstance(before, m.KernelBreakdown)
-    assert isinstance(after, m.KernelBreakdown)
     if before.device != after.device:
         measured = {"cuda": "kernels on the device", "cpu": "operators on the CPU"}
         ours, theirs = measured[after.device], measured[before.device]

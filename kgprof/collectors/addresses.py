@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kgprof import model as m
+from kgprof.collectors.cuda_graphs import NOT_ON_CPU
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
@@ -273,9 +274,6 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         took = m.Skipped(reason=together)
     for lines, passed in groups:
         yield CopiedInput(**_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda)
-
-
-NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 
 
 def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:

@@ -111,7 +111,7 @@ _KINDS = {"the same tensor": IDENTITY, "unknown": UNKNOWN}
 _REFUSED = {"gb0040": ALIASING, "gb0041": MUTATION}
 _ID = re.compile(r"/gb/(gb\d+)\.html")
 _OPERATOR = re.compile(r"Higher Order Operator: (\S+)")
-_FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 _USER_CODE = "from user code:"
 
 
@@ -148,21 +148,16 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
         for graph in tensors.tensors.graphs
         for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph))
     ]
-    for events in grouped(found, lambda event: (event.rule, line_of(event.location), event.function)):
-        yield _joined(events)
-
-
-def _joined(events: list[Alias]) -> Alias:
-    kinds = [event.kind for event in events]
     order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
-    return msgspec.structs.replace(
-        events[0],
-        kind=next(kind for kind in order if kind in kinds),
-        pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
-        serious=any(event.serious for event in events),
-        detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
-        calls=max(event.calls for event in events),
-    )
+    for events in grouped(found, lambda event: (event.rule, line_of(event.location), event.function)):
+        yield msgspec.structs.replace(
+            events[0],
+            kind=min((event.kind for event in events), key=order.index),
+            pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
+            serious=any(event.serious for event in events),
+            detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
+            calls=max(event.calls for event in events),
+        )
 
 
 def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
@@ -192,21 +187,15 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs)
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
-    yield from _two_outputs(tensors, graph, from_inputs)
-
-
-def _two_outputs(tensors: RunTensors, graph: m.WatchedGraph, from_inputs: set[str]) -> Iterator[Alias]:
-    """Two views of one input are told by that input."""
-    for overlap in graph.overlaps:
+    for overlap in graph.overlaps:  # two views of one input are told by that input
         if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {overlap.left, overlap.right} <= from_inputs:
             continue
         if found := relation(overlap):
             pair = f"{overlap.left} and {overlap.right}: one is {found}" if found != "unknown" else "not known exactly"
             kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs)
             yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
-    inputs = {tensor.name for tensor in graph.inputs}
     for name in graph.returned_twice:
-        if name not in inputs and name not in graph.returned_inputs:
+        if name not in names and name not in graph.returned_inputs:
             pair = f"{name} is returned twice"
             yield _alias(tensors, graph, OUTPUTS, IDENTITY, pair, serious=bool(graph.cuda_graphs), calls=graph.runs)
 
@@ -273,14 +262,14 @@ def _refused(evidence: Evidence) -> list[Alias]:
         for row in trace.all.frames:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
-                place = _line_in(trace.source, row.text.partition(_USER_CODE)[2])
+                place = quoted_line(trace.source, row.text.partition(_USER_CODE)[2])
                 place = place or (trace.source.innermost(compiled.stack) if compiled else None)
                 events.append(_cond(trace.run, trace.source, kind, place, row.text))
     for run in evidence.runs:
         text = run.record.exit.traceback
         if run.record.exit.outcome == "raised" and (kind := refused_branch(text)):
             raising, _, quoted = text.partition(_USER_CODE)
-            place = _line_in(run.source, quoted) or _line_in(run.source, raising)
+            place = quoted_line(run.source, quoted) or quoted_line(run.source, raising)
             events.append(_cond(run.key, run.source, kind, place, text))
     return [same[0] for same in grouped(events, lambda event: (event.run, line_of(event.location)))]
 
@@ -292,10 +281,11 @@ def refused_branch(text: str) -> str:
     return found if named is not None and named[1].endswith("cond") else ""
 
 
-def _line_in(source: SourceText, stack: str) -> m.Location | None:
-    """The innermost line of the project in a stack that is quoted outermost first."""
-    lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(stack))
-    return source.innermost(tuple(m.Location(file=file, line=int(line), function=name) for file, line, name in lines))
+def quoted_line(source: SourceText, text: str) -> m.Location | None:
+    """The innermost line of the project in a stack that torch quotes outermost first."""
+    lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(text))
+    stack = tuple(m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines)
+    return source.innermost(stack)
 
 
 def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str) -> Alias:
@@ -319,26 +309,26 @@ def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None
 
 
 def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events)
-
-
-def _finding(event: Alias) -> m.Finding:
-    rule = next(rule for rule in RULES if rule.id == event.rule)
-    pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
-    what = {
-        OUTPUT_INPUT.id: f"{event.function} returns memory of what it was given: {pairs}",
-        OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
-        OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
-        COND.id: f"{pairs}: torch refuses it",
-    }[event.rule]
-    return m.Finding(
-        rule=rule.id,
-        level=rule.level if event.serious else m.Level.NOTE,
-        message=what,
-        run=event.run,
-        location=event.location,
-        count=len(event.pairs),
-        related=event.related,
-        detail=event.detail,
-        fingerprint=fingerprint(rule.id, event.run, event.identity, event.kind),
-    )
+    findings = []
+    for event in events:
+        rule = next(rule for rule in RULES if rule.id == event.rule)
+        pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
+        what = {
+            OUTPUT_INPUT.id: f"{event.function} returns memory of what it was given: {pairs}",
+            OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
+            OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
+            COND.id: f"{pairs}: torch refuses it",
+        }[event.rule]
+        finding = m.Finding(
+            rule=rule.id,
+            level=rule.level if event.serious else m.Level.NOTE,
+            message=what,
+            run=event.run,
+            location=event.location,
+            count=len(event.pairs),
+            related=event.related,
+            detail=event.detail,
+            fingerprint=fingerprint(rule.id, event.run, event.identity, event.kind),
+        )
+        findings.append(finding)
+    return tuple(findings)

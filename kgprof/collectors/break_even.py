@@ -50,29 +50,25 @@ def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
 
 
 def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event, level) for event in events if (level := _level(event)) is not None)
-
-
-def _level(event: m.Economics) -> m.Level | None:
-    if event.verdict == m.Payoff.NEVER:
-        return NEVER_BREAKS_EVEN.level
-    late = isinstance(event.cold, m.BreakEven) and event.cold.after_s > LATE_AFTER_H * 3600
-    return m.Level.NOTE if late or event.verdict == m.Payoff.LEVEL else None
-
-
-def _finding(event: m.Economics, level: m.Level) -> m.Finding:
-    late = f": that is {short(event.cold.after_s / 3600)} hours of steps" if isinstance(event.cold, m.BreakEven) else ""
-    cost: m.FindingCost | m.Skipped
-    if isinstance(event.cold_s, m.Skipped):
-        cost = event.cold_s
-    else:
-        what = "compiling took, on a cold cache"
-        cost = m.FindingCost(value=event.cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)
-    return m.Finding(
-        rule=NEVER_BREAKS_EVEN.id,
-        level=level,
-        message=f"{event.text}{late}",
-        run=event.run,
-        fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
-        cost=cost,
-    )
+    findings = []
+    for event in events:
+        after_h = event.cold.after_s / 3600 if isinstance(event.cold, m.BreakEven) else None
+        never = event.verdict == m.Payoff.NEVER
+        if not never and event.verdict != m.Payoff.LEVEL and (after_h is None or after_h <= LATE_AFTER_H):
+            continue
+        cost: m.FindingCost | m.Skipped
+        if isinstance(event.cold_s, m.Skipped):
+            cost = event.cold_s
+        else:
+            what = "compiling took, on a cold cache"
+            cost = m.FindingCost(value=event.cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)
+        finding = m.Finding(
+            rule=NEVER_BREAKS_EVEN.id,
+            level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
+            message=event.text if after_h is None else f"{event.text}: that is {short(after_h)} hours of steps",
+            run=event.run,
+            fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
+            cost=cost,
+        )
+        findings.append(finding)
+    return tuple(findings)

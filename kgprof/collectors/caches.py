@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.reading.evidence import Evidence
-from kgprof.reading.structured_trace import RunTrace, compile_id
+from kgprof.reading.structured_trace import compile_id
 
 CACHE_BYPASSED = m.Rule(
     id="KGP106",
@@ -55,25 +55,23 @@ class CacheUse(m.Model, frozen=True, kw_only=True):
 
 
 def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
-    return tuple(use for trace in evidence.compilers for use in _of_run(trace))
-
-
-def _of_run(trace: RunTrace) -> Iterator[CacheUse]:
-    for prefix, cache in _CACHES.items():
-        for outcome in _OUTCOMES:
-            for record in trace.artifacts(f"{prefix}_{outcome}"):
-                compiled = trace.compilation(compile_id(record.metadata), record.call)
-                location = place_of(trace, compiled) if compiled else None
-                yield CacheUse(
-                    run=trace.run,
-                    compile_id=compile_id(record.metadata),
-                    location=location,
-                    cache=cache,
-                    outcome=outcome,
-                    reason=_reason(record.payload) if outcome == "bypass" else "",
-                    call=record.call,
-                    identity="\0".join(trace.source.identity(location)[:2]),
-                )
+    uses = []
+    for trace, (prefix, cache), outcome in itertools.product(evidence.compilers, _CACHES.items(), _OUTCOMES):
+        for record in trace.artifacts(f"{prefix}_{outcome}"):
+            compiled = trace.compilation(compile_id(record.metadata), record.call)
+            location = place_of(trace, compiled) if compiled else None
+            use = CacheUse(
+                run=trace.run,
+                compile_id=compile_id(record.metadata),
+                location=location,
+                cache=cache,
+                outcome=outcome,
+                reason=_reason(record.payload) if outcome == "bypass" else "",
+                call=record.call,
+                identity="\0".join(trace.source.identity(location)[:2]),
+            )
+            uses.append(use)
+    return tuple(uses)
 
 
 def _reason(payload: str | None) -> str:
@@ -87,22 +85,21 @@ def _reason(payload: str | None) -> str:
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
+    findings = []
     refused = (use for use in events if use.outcome == "bypass")
-    return tuple(_finding(uses) for uses in grouped(refused, lambda use: (use.run, use.identity)))
-
-
-def _finding(uses: Sequence[CacheUse]) -> m.Finding:
-    first = uses[0]
-    caches = dict.fromkeys(use.cache for use in uses)
-    reasons = dict.fromkeys(use.reason for use in uses)
-    name = first.location.function if first.location else "a graph"
-    return m.Finding(
-        rule=CACHE_BYPASSED.id,
-        level=CACHE_BYPASSED.level,
-        message=f"{name} is compiled anew in every process: {' and '.join(caches)} bypassed ({next(iter(reasons))})",
-        run=first.run,
-        location=first.location,
-        count=len({use.compile_id for use in uses}),
-        detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
-        fingerprint=fingerprint(CACHE_BYPASSED.id, first.run, first.identity),
-    )
+    for first, *more in grouped(refused, lambda use: (use.run, use.identity)):
+        uses = (first, *more)
+        caches = " and ".join(dict.fromkeys(use.cache for use in uses))
+        name = first.location.function if first.location else "a graph"
+        finding = m.Finding(
+            rule=CACHE_BYPASSED.id,
+            level=CACHE_BYPASSED.level,
+            message=f"{name} is compiled anew in every process: {caches} bypassed ({first.reason})",
+            run=first.run,
+            location=first.location,
+            count=len({use.compile_id for use in uses}),
+            detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
+            fingerprint=fingerprint(CACHE_BYPASSED.id, first.run, first.identity),
+        )
+        findings.append(finding)
+    return tuple(findings)

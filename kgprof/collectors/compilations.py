@@ -107,6 +107,11 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
             backward, frame = metrics is not compiled.metrics, compiled.frame
             name, duration_us = frame.function if frame else "", metrics.get("duration_us")
             unknown = m.Skipped(reason="torch gave no duration_us")
+            known = seconds.get((id(compiled), backward), {})
+            spent = {stage: known.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
+            if CODE not in known:  # the graph came from a cache: Inductor looked it up and loaded it
+                spent[CACHING] += spent[SCHEDULING]
+                spent[SCHEDULING] = 0.0
             row = m.Compilation(
                 compile_id=compiled.compile_id,
                 function=f"{name} (backward)" if backward else name,
@@ -115,21 +120,10 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
                 fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
                 call=compiled.call if trace.calls else None,
                 operators=metrics.get("graph_op_count"),
-                stages=_stages(seconds.get((id(compiled), backward)), why),
+                stages=m.CompileStages(**spent) if known else m.Skipped(reason=why),
             )
             rows.append(row)
     return tuple(rows)
-
-
-def _stages(seconds: Mapping[str, float] | None, why_none: str) -> m.CompileStages | m.Skipped:
-    """Where nothing was generated the graph came from a cache: what Inductor did then was to look it up and load it."""
-    if not seconds:
-        return m.Skipped(reason=why_none)
-    stages = {stage: seconds.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
-    if CODE not in seconds:
-        stages[CACHING] += stages[SCHEDULING]
-        stages[SCHEDULING] = 0.0
-    return m.CompileStages(**stages)
 
 
 def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:

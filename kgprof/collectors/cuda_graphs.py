@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.collectors.aliases import quoted_line
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
+from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -119,10 +121,8 @@ _NODE, _RECORD = "_log_non_cudagraphable_node", "record_function"
 _COUNTS = re.compile(r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable")
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
-_FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
 _MUTATES = re.compile(r"\bmutates_data=(True|False)")
-_STATIC = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
@@ -255,7 +255,7 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
     for message in trace.all.logs:
         if message.function != _SKIP:
             continue
-        place = _place_in(trace, message.text) or _place_of_id(trace, message.compile_id, message.call)
+        place = quoted_line(trace.source, message.text) or _place_of_id(trace, message.compile_id, message.call)
         reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
         key = (place.file, place.line, reason) if place else (message.compile_id, reason)
         if key not in seen:
@@ -281,7 +281,7 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
             graphed=int(counts[2]),
             not_graphed=int(counts[3]),
             reasons=tuple(dict.fromkeys(found)),
-            location=_place_in(trace, "\n".join(texts)) or _place_of_id(trace, head.compile_id, head.call),
+            location=quoted_line(trace.source, "\n".join(texts)) or _place_of_id(trace, head.compile_id, head.call),
         )
 
 
@@ -305,21 +305,15 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
 def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
     """From AOTAutograd's own view of each forward graph; its inputs are in Dynamo's order."""
     names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
-    for record in trace.artifacts("aot_forward_graph_fw_metadata"):
+    for record in trace.artifacts(METADATA):
         name, text = compile_id(record.metadata), record.payload or ""
         written = {i for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0])) if found == "True"}
-        static = _STATIC.search(text)
+        static = STATIC_INDICES.search(text)
         fixed = {int(i) for i in static[1].split(",") if i.strip()} if static else set()
         inputs = names.get(name, ())
         if moved := sorted(written - fixed):
             known = tuple(inputs[i] if i < len(inputs) else f"input {i}" for i in moved)
             yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call))
-
-
-def _place_in(trace: RunTrace, text: str) -> m.Location | None:
-    lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(text))
-    stack = tuple(m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines)
-    return trace.source.innermost(stack)
 
 
 def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
@@ -353,7 +347,15 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
         message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:
-        yield from _left_out(event)
+        for one in event.replayed:
+            # Without kernels of its own there was nothing to launch. Fewer launches than runs prove as much of some.
+            if one.kernels > 0 and one.launches < one.runs:
+                name = one.location.function if one.location else f"compilation {one.compile_id}"
+                said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
+                runs = f"{one.runs - one.launches if one.launches else 'each'} of its {plural(one.runs, 'run')}"
+                message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
+                identity = f"{name} {one.compile_id.partition('/')[2]}"
+                yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
     yield from _again(event)
 
 
@@ -362,18 +364,6 @@ def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
     functions = {(skip.location.file, skip.location.function) for skip in event.skips if skip.location}
     by_function = one.location is not None and (one.location.file, one.location.function) in functions
     return by_function or any(skip.compile_id == one.compile_id for skip in event.skips)
-
-
-def _left_out(event: CudaGraphs) -> Iterator[m.Finding]:
-    """Without kernels of its own there was nothing to launch. Fewer launches than runs prove as much of some runs."""
-    for one in event.replayed:
-        if one.kernels > 0 and one.launches < one.runs:
-            name = one.location.function if one.location else f"compilation {one.compile_id}"
-            said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
-            runs = f"{one.runs - one.launches if one.launches else 'each'} of its {plural(one.runs, 'run')}"
-            message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
-            identity = f"{name} {one.compile_id.partition('/')[2]}"
-            yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
 
 
 def _again(event: CudaGraphs) -> Iterator[m.Finding]:

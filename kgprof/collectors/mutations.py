@@ -58,11 +58,19 @@ class Mutation(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Mutation, ...]:
     """One event a line."""
-    return tuple(
-        _joined(events)
-        for tensors in evidence.once(run_tensors)
-        for events in grouped(_of_run(tensors), lambda event: line_of(event.location, event.function))
-    )
+    lines = []
+    for tensors in evidence.once(run_tensors):
+        for events in grouped(_of_run(tensors), lambda event: line_of(event.location, event.function)):
+            line = msgspec.structs.replace(
+                events[0],
+                names=tuple(dict.fromkeys(name for event in events for name in event.names)),
+                operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
+                kind=min((event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index),
+                cuda_graphs=any(event.cuda_graphs for event in events),
+                calls=max(event.calls for event in events),
+            )
+            lines.append(line)
+    return tuple(lines)
 
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
@@ -92,41 +100,28 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
                 )
 
 
-def _joined(events: list[Mutation]) -> Mutation:
-    kinds = {event.kind for event in events}
-    return msgspec.structs.replace(
-        events[0],
-        names=tuple(dict.fromkeys(name for event in events for name in event.names)),
-        operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
-        kind=next(kind for kind in (ARGUMENT, CAPTURED, FIXED) if kind in kinds),
-        cuda_graphs=any(event.cuda_graphs for event in events),
-        calls=max(event.calls for event in events),
-    )
-
-
 def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events)
-
-
-def _finding(event: Mutation) -> m.Finding:
-    names = ", ".join(event.names)
-    several = len(event.names) > 1
-    captured = "captured tensors at no fixed addresses" if several else "a captured tensor at no fixed address"
-    fixed = "which are at fixed addresses" if several else "which is at a fixed address"
-    by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
-    what = {
-        ARGUMENT: f"the compiled {event.function} writes to its argument{'s' if several else ''} {names}{by}",
-        CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
-        FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
-    }[event.kind]
-    if event.kind != FIXED and event.cuda_graphs:
-        what += "; torch makes no CUDA graph of it"
-    return m.Finding(
-        rule=INPUT_MUTATED.id,
-        level=m.Level.NOTE if event.kind == FIXED else m.Level.WARNING,
-        message=what,
-        run=event.run,
-        location=event.location,
-        count=len(event.names),
-        fingerprint=fingerprint(INPUT_MUTATED.id, event.run, event.identity, *event.names),
-    )
+    findings = []
+    for event in events:
+        names, several = ", ".join(event.names), len(event.names) > 1
+        captured = "captured tensors at no fixed addresses" if several else "a captured tensor at no fixed address"
+        fixed = "which are at fixed addresses" if several else "which is at a fixed address"
+        by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
+        what = {
+            ARGUMENT: f"the compiled {event.function} writes to its argument{'s' if several else ''} {names}{by}",
+            CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
+            FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
+        }[event.kind]
+        if event.kind != FIXED and event.cuda_graphs:
+            what += "; torch makes no CUDA graph of it"
+        finding = m.Finding(
+            rule=INPUT_MUTATED.id,
+            level=m.Level.NOTE if event.kind == FIXED else m.Level.WARNING,
+            message=what,
+            run=event.run,
+            location=event.location,
+            count=len(event.names),
+            fingerprint=fingerprint(INPUT_MUTATED.id, event.run, event.identity, *event.names),
+        )
+        findings.append(finding)
+    return tuple(findings)

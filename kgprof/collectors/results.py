@@ -87,7 +87,16 @@ def diagnose(events: tuple[ResultEvent, ...]) -> tuple[m.Finding, ...]:
         if event.agreement is not None and event.agreement.verdict == "different":
             findings.append(_differs(event, event.agreement))
         if event.unfinished:
-            findings.append(_unfinished(event))
+            units = plural(event.units, event.unit.name, event.unit.plural)
+            unfinished = m.Finding(
+                rule=WORK_UNFINISHED.id,
+                level=m.Level.ERROR,
+                message=f"{event.unfinished:,} of {units} are unfinished",
+                run=event.run,
+                count=event.unfinished,
+                fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),
+            )
+            findings.append(unfinished)
     return tuple(findings)
 
 
@@ -108,15 +117,4 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
         run=event.run,
         count=max(agreement.differing, agreement.reference_differing, 1),
         fingerprint=fingerprint(RESULT_DIFFERS.id, event.run),
-    )
-
-
-def _unfinished(event: ResultEvent) -> m.Finding:
-    return m.Finding(
-        rule=WORK_UNFINISHED.id,
-        level=m.Level.ERROR,
-        message=f"{event.unfinished:,} of {plural(event.units, event.unit.name, event.unit.plural)} are unfinished",
-        run=event.run,
-        count=event.unfinished,
-        fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),
     )

@@ -20,9 +20,9 @@ MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
 _MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
-_STATIC_INDICES = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
+STATIC_INDICES = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
 _OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
-_METADATA = "aot_forward_graph_fw_metadata"
+METADATA = "aot_forward_graph_fw_metadata"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,16 +104,14 @@ class RunTensors:
 
     def intent(self, graph: m.WatchedGraph) -> str:
         """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
-        compiled = self.run.record.records
-        if isinstance(compiled, m.CompileRecords):
-            for record in compiled.records:
-                artifact, text = record.metadata.get("artifact"), record.payload or ""
-                named = isinstance(artifact, dict) and artifact.get("name") == _METADATA
-                if named and compile_id(record.metadata) == graph.compile_id:
-                    fixed = _STATIC_INDICES.search(text)
-                    types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
-                    at_fixed = fixed[1] if fixed and fixed[1] else "none"
-                    return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {at_fixed}"
+        compiled = self.run.compiler
+        for record in compiled.artifacts(METADATA) if compiled else ():
+            if compile_id(record.metadata) == graph.compile_id:
+                text = record.payload or ""
+                fixed = STATIC_INDICES.search(text)
+                types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
+                at_fixed = fixed[1] if fixed and fixed[1] else "none"
+                return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {at_fixed}"
         return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -134,7 +134,10 @@ def _runs(
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
-    doubt = "" if compared.comparable else _other_environment(compared.environment)
+    doubt, others = "", [f"{change.name} {change.base} -> {change.head}" for change in compared.environment]
+    if not compared.comparable:
+        more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
+        doubt = f"the environments differ: {'; '.join(others[:3])}{more}"
     for key in {**on_head, **on_base}:
         if key not in on_base or key not in on_head:
             yield m.RunComparison(run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW)
@@ -154,12 +157,10 @@ def _runs(
         mine = [each for each in compared.findings if each.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
         causes = explained(sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root)
-        note = "" if isinstance(machine, m.Skipped) else drift_words(machine)
-        if (
-            isinstance(machine, m.Skipped)
-            and isinstance(before.rounds, m.Rounds)
-            and isinstance(after.rounds, m.Rounds)
-        ):
+        note = ""
+        if not isinstance(machine, m.Skipped):
+            note = drift_words(machine)
+        elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
             note = f"whether the machine itself was slower in head's rounds is not known: {machine.reason}"
         yield msgspec.structs.replace(
             causes,
@@ -168,11 +169,6 @@ def _runs(
             machine=machine,
             notes=(*causes.notes, note) if note else causes.notes,
         )
-
-
-def _other_environment(changes: Sequence[m.EnvironmentChange]) -> str:
-    first = "; ".join(f"{change.name} {change.base} -> {change.head}" for change in changes[:3])
-    return f"the environments differ: {first}" + (f"; and {len(changes) - 3} more" if len(changes) > 3 else "")
 
 
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:

@@ -17,7 +17,6 @@ from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
 from kgprof.compare.metrics import Sides, named, plain
 from kgprof.compare.parts import Part, Slower
-from kgprof.compare.results import changed_results
 from kgprof.wording import short
 
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
@@ -82,7 +81,7 @@ def explained(
     worse = parts.slower(sides, compared, trace, seen)
     run = _Run(sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root)
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
-    causes = in_order([*_results(run), *_settings(run), *_facts(run), *of_the_time])
+    causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
     decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
     sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]  # the difference, what is explained, the rest
     if worse is None:
@@ -282,22 +281,49 @@ def _of_finding(
 # ---------------------------------------------------------------- causes that need no clock
 
 
-def _results(run: _Run) -> Iterator[Ranked]:
+def _results_and_settings(run: _Run) -> Iterator[Ranked]:
+    """Settings all together, and first of all, unless they are told with the steps that they make more of."""
     findings, subject = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS], "results changed"
     words = [f"{finding.rule} {finding.alone}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
         text, named_by = f"{subject}: {'; '.join(words[:4])}", _named_by(next(iter(findings), None))
         yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, **named_by))
-
-
-def _settings(run: _Run) -> Iterator[Ranked]:
-    """All together, and first of all, unless they are told with the steps that they make more of."""
     text = "; ".join(f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in run.sides.settings)
     if text and run.worse(metrics.STEPS):
         yield Ranked(FACT, run.cause(m.CauseKind.SETTING, text, OTHERS))
     elif text:
         yield Ranked(RESULT, run.cause(m.CauseKind.SETTING, text), 1.0)
+
+
+def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
+    """From what each side says of its own evaluation, because neither holds the other's results. Nothing where nothing
+    is known on a side. Of the metrics only the first that moved by more than near-ties can move it: a result is at most
+    1 of those averaged."""
+    was, now, before, after = base.agreement, head.agreement, base.evaluation, head.evaluation
+    different = m.AgreementVerdict.DIFFERENT
+    if isinstance(was, m.RunAgreement) and isinstance(now, m.RunAgreement) and was.verdict != different == now.verdict:
+        differing, compared = now.differing + now.reference_differing, now.compared + now.reference_compared
+        yield f"{differing:,} of {compared:,} results differ from the reference's, and in base they did not"
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        return
+    if before.units != after.units:
+        yield f"{head.unit.plural} {before.units:,} -> {after.units:,}"
+    judged = [agreement for agreement in (was, now) if isinstance(agreement, m.RunAgreement)]
+    ties = sum(each.near_ties + each.reference_near_ties for each in judged)  # results that rounding may turn
+    counted = {tally.name: tally.count for tally in before.tallies}
+    for tally in after.tallies:
+        count = counted.get(tally.name, tally.count)
+        if tally.kind is not m.TallyKind.DROPPED and abs(tally.count - count) > (ties if tally.can_turn else 0):
+            yield f"{tally.name} {count:,} -> {tally.count:,}"
+    there = {(metric.label, *sorted(metric.group.items())): metric.value for metric in before.metrics}
+    for metric in after.metrics:
+        value = there.get((metric.label, *sorted(metric.group.items())), metric.value)
+        if abs(metric.value - value) > max(metric.tolerance, ties / max(1, metric.over)):
+            group = f" ({', '.join(metric.group.values())})" if metric.group else ""
+            figures = (f"{each:.4f}" if metric.over else short(each, 6) for each in (value, metric.value))
+            yield f"{metric.label}{group} {' -> '.join(figures)}"
+            return
 
 
 def _facts(run: _Run) -> list[Ranked]:

@@ -42,7 +42,10 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
             finding=finding,
             base_count=base_count,
             head_count=head_count,
-            fails=status is new and _fails(finding, fail_on),
+            fails=status is new
+            and finding.level in _LEVELS[fail_on]
+            and not rule_of(finding).judged_from_times
+            and not finding.accepted,
         )
         for status, finding, base_count, head_count in rows
     ]
@@ -85,10 +88,6 @@ def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
     place = finding.location
     where = (shared(place.file, root), place.function) if place else ()
     return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
-
-
-def _fails(finding: m.Finding, fail_on: str) -> bool:
-    return finding.level in _LEVELS[fail_on] and not rule_of(finding).judged_from_times and not finding.accepted
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

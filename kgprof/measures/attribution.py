@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from kgprof import model as m
@@ -10,36 +9,27 @@ from kgprof.measures.kernel_kinds import Kinds
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Launched, Mask
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX, step_marks
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
 GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
 UNATTRIBUTED = "(unattributed)"
 
 
-def by_step(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
-    """Device time of each ProfilerStep that launched it, in their order."""
-    return _totals(columns, launched, step_marks(columns))
-
-
-def by_region(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
-    """Device time of each compiled region, under its compile id ("0/1"); a graph's replay counts for its region."""
-    return tuple(
-        msgspec.structs.replace(total, span=total.span.removeprefix(REGION_PREFIX))
-        for total in _totals(columns, launched, columns.named(REGION_PREFIX))
-    )
-
-
-def by_span(columns: Columns, launched: Launched) -> tuple[m.SpanTotal, ...]:
-    """Device time of each ``record_function`` of the user's, the innermost one at the launch."""
+def users_spans(columns: Columns) -> Mask:
+    """Each ``record_function`` of the user's."""
     torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX, launches.OWN_SPANS)
-    return _totals(columns, launched, columns.of_category("user_annotation") & ~torchs_own)
+    return columns.of_category("user_annotation") & ~torchs_own
 
 
-def _totals(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTotal, ...]:
-    """By the spans' names in the order of their first launch, and what stands in none of them last, always."""
+def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTotal, ...]:
+    """Device time by the innermost of ``spans`` at the launch; a graph's replay counts for the span that launched it.
+
+    By the spans' names, a compiled region's its compile id ("0/1"), in the order of their first launch; what stands in
+    none of them last, always.
+    """
     span = launches.innermost(columns, spans, launched.calls)
-    labels = (*columns.names, UNATTRIBUTED)
+    labels = (*(name.removeprefix(REGION_PREFIX) for name in columns.names), UNATTRIBUTED)
     label = np.where(span == NOBODY, len(columns.names), columns.name[span])
     counts = np.bincount(label, minlength=len(labels))
     totals_ns, first = np.zeros(len(labels), np.int64), np.full(len(labels), len(label))

@@ -109,7 +109,7 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
     """Thread by thread, in the order of their first event in the file."""
     operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
     regions = columns.named(REGION_PREFIX)
-    # As attribution.by_span: an annotation that neither torch nor the recorder made.
+    # As attribution.users_spans: an annotation that neither torch nor the recorder made.
     spans = columns.of_category("user_annotation") & ~columns.named(*AROUND_OPERATORS)
     contents = (
         (SPANS, spans),

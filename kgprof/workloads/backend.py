@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,32 +26,24 @@ def in_place_of_inductor(backend: str) -> Iterator[None]:
         return
     from torch import _dynamo  # seconds, which a run without a stand-in does not pay for
 
-    original, optimize = torch.compile, _dynamo.optimize
-    torch.compile, _dynamo.optimize = _substituting(original, backend), _optimizing(optimize, backend)
+    compile_, optimize = torch.compile, _dynamo.optimize
+
+    @functools.wraps(compile_)
+    def compiling(*args: Any, **settings: Any) -> Any:
+        if settings.get("backend", INDUCTOR) != INDUCTOR:
+            return compile_(*args, **settings)
+        kept = {name: value for name, value in settings.items() if name not in OF_INDUCTOR}
+        return compile_(*args, **{**kept, "backend": backend})
+
+    @functools.wraps(optimize)
+    def optimizing(asked: Any = INDUCTOR, *args: Any, **settings: Any) -> Any:
+        chosen = settings.pop("backend", asked)
+        # torch.compile comes through here too, with a backend of its own making that is no name.
+        named_inductor = isinstance(chosen, str) and chosen == INDUCTOR
+        return optimize(backend if named_inductor else chosen, *args, **settings)
+
+    torch.compile, _dynamo.optimize = compiling, optimizing
     try:
         yield
     finally:
-        torch.compile, _dynamo.optimize = original, optimize
-
-
-def _substituting(original: Callable[..., Any], backend: str) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def replaced(*args: Any, **settings: Any) -> Any:
-        if settings.get("backend", INDUCTOR) != INDUCTOR:
-            return original(*args, **settings)
-        kept = {name: value for name, value in settings.items() if name not in OF_INDUCTOR}
-        return original(*args, **{**kept, "backend": backend})
-
-    return replaced
-
-
-def _optimizing(original: Callable[..., Any], backend: str) -> Callable[..., Any]:
-    """torch.compile comes through here too, with a backend of its own making that is no name."""
-
-    @functools.wraps(original)
-    def replaced(asked: Any = INDUCTOR, *args: Any, **settings: Any) -> Any:
-        chosen = settings.pop("backend", asked)
-        named_inductor = isinstance(chosen, str) and chosen == INDUCTOR
-        return original(backend if named_inductor else chosen, *args, **settings)
-
-    return replaced
+        torch.compile, _dynamo.optimize = compile_, optimize

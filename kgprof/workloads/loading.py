@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -54,8 +54,7 @@ def find(workload: str) -> Target | None:
     if not colon and Path(workload).is_dir():
         programs.find(workload)  # says that it is a folder
     if not colon:
-        near = difflib.get_close_matches(workload, BUILT_IN, n=1, cutoff=0.5)
-        near_by = f"; did you mean {near[0]!r}?" if near else ""
+        near_by = did_you_mean(workload, BUILT_IN)
         raise UsageError(f"no workload {workload!r}{near_by}", hint=f"a workload is one of: {FORMS}")
     if not name or not place:
         raise UsageError(f"workload {workload!r} is not complete", hint=f"a workload is one of: {FORMS}")
@@ -67,6 +66,12 @@ def find(workload: str) -> Target | None:
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is no module name", hint=f"a workload is one of: {FORMS}")
     return Target(module=place, name=name)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Empty where nothing known is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:
@@ -154,9 +159,7 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     for part in target.name.split("."):
         if not hasattr(found, part):
             known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
-            near = difflib.get_close_matches(part, known, n=1, cutoff=0.5)
-            near_by = f"; did you mean {near[0]!r}?" if near else ""
             hint = "name a function without arguments, or an object with strategies"
-            raise UsageError(f"{target.place} has no {target.name!r}{near_by}", hint=hint)
+            raise UsageError(f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint)
         found = getattr(found, part)
     return found

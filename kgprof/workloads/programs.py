@@ -44,9 +44,16 @@ def is_program(workload: str) -> bool:
 def find(workload: str) -> Program:
     """Raises InputError or UsageError for what ``python`` itself would refuse to start."""
     if workload.startswith(MODULE_OPTION):
-        module = workload.removeprefix(MODULE_OPTION)
-        _check_module(module)
-        return Program(module=module)
+        name = workload.removeprefix(MODULE_OPTION)
+        if not name or not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"-m {name!r} is no module name", hint="-m takes pkg.mod; a file stands without -m")
+        spec = _spec(name)
+        if spec is None:
+            raise UsageError(f"no module named {name!r}", hint=f"looked for from {os.getcwd()} and on sys.path")
+        inside = spec.submodule_search_locations
+        if inside is not None and PathFinder.find_spec(f"{name}.__main__", list(inside)) is None:
+            raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
+        return Program(module=name)
     file = Path(workload)
     if file.is_dir():
         raise InputError("is a folder, not a script", path=file, hint="name the script in it, or a module with -m")
@@ -58,19 +65,8 @@ def find(workload: str) -> Program:
     return Program(file=file)
 
 
-def _check_module(name: str) -> None:
-    """And its ``__main__`` where it is a package; the packages above it are not imported for it."""
-    if not name or not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"-m {name!r} is no module name", hint="-m takes pkg.mod; a file stands without -m")
-    spec = _spec(name)
-    if spec is None:
-        raise UsageError(f"no module named {name!r}", hint=f"looked for from {os.getcwd()} and on sys.path")
-    inside = spec.submodule_search_locations
-    if inside is not None and PathFinder.find_spec(f"{name}.__main__", list(inside)) is None:
-        raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
-
-
 def _spec(name: str) -> ModuleSpec | None:
+    """The packages above a module are not imported for it."""
     spec: ModuleSpec | None = None
     search: list[str] | None = [os.getcwd(), *sys.path]
     for end in range(1, name.count(".") + 2):

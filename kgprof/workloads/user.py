@@ -24,6 +24,7 @@ nothing can be wrapped, so it has the first two modes only.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import random
@@ -166,13 +167,12 @@ class UserWorkload:
         step = _step(strategy)
         if run.mode in m.COMPILED_MODES:
             step = torch.compile(step, mode=run.mode)
-        evaluate = getattr(strategy, "evaluate", None)
-        result = getattr(strategy, "result", None)
-        session = UserSession(step, result)
-        if evaluate is not None:
-            session = UserEvaluationSession(step, evaluate, result, self.unit)
+        session = UserSession(step, getattr(strategy, "result", None))
+        # On the instance: only some are an EvaluationSession or a BufferSession.
+        if (evaluate := getattr(strategy, "evaluate", None)) is not None:
+            session.evaluate = functools.partial(_evaluation, evaluate, self.unit)  # type: ignore[attr-defined]
         if (buffers := _buffers(strategy)) is not None:
-            session.buffers = buffers  # type: ignore[attr-defined]  # on the instance: only some are a BufferSession
+            session.buffers = buffers  # type: ignore[attr-defined]
         return session
 
     def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
@@ -259,51 +259,37 @@ class UserSession:
         return {**arrays, RANDOM: np.asarray(self._random)} if arrays else {}
 
 
-class UserEvaluationSession(UserSession):
-    """One run of a user's strategy that can also run its whole job."""
+def _evaluation(evaluate: Callable[[Tick], object], unit: m.WorkUnit, tick: Tick) -> m.Evaluation | None:
+    """What the user's own returns, as an Evaluation. Raises UsageError for a count or a metric that is none."""
+    steps = 0
 
-    def __init__(
-        self,
-        step: Callable[[], object],
-        evaluate: Callable[[Tick], object],
-        result: Callable[[], Arrays] | None,
-        unit: m.WorkUnit,
-    ) -> None:
-        super().__init__(step, result)
-        self._evaluate = evaluate
-        self._unit = unit
+    def counting() -> None:
+        nonlocal steps
+        steps += 1
+        tick()
 
-    def evaluate(self, tick: Tick) -> m.Evaluation | None:
-        """What the user's own returns, as an Evaluation. Raises UsageError for a count or a metric that is none."""
-        steps = 0
-
-        def counting() -> None:
-            nonlocal steps
-            steps += 1
-            tick()
-
-        returned = self._evaluate(counting)
-        if isinstance(returned, m.Evaluation):
-            return returned
-        given = dict(returned) if isinstance(returned, Mapping) else {}
-        units = given.pop("units", None)
-        if self._unit != UNNAMED and isinstance(returned, int | np.integer):
-            units = returned
-        if units is not None:
-            units = _whole(units, "the number of units that evaluate() returns")
-        elif self._unit.per_step:
-            units = steps * self._unit.per_step
-        if units is None and not given:
-            return None
-        named = enumerate(given.items())
-        metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
-        broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
-        return m.Evaluation(
-            units=units or 0,
-            steps=steps,
-            metrics=tuple(metric for metric in metrics if metric not in broken),
-            tallies=tuple(m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken),
-        )
+    returned = evaluate(counting)
+    if isinstance(returned, m.Evaluation):
+        return returned
+    given = dict(returned) if isinstance(returned, Mapping) else {}
+    units = given.pop("units", None)
+    if unit != UNNAMED and isinstance(returned, int | np.integer):
+        units = returned
+    if units is not None:
+        units = _whole(units, "the number of units that evaluate() returns")
+    elif unit.per_step:
+        units = steps * unit.per_step
+    if units is None and not given:
+        return None
+    named = enumerate(given.items())
+    metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
+    broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
+    return m.Evaluation(
+        units=units or 0,
+        steps=steps,
+        metrics=tuple(metric for metric in metrics if metric not in broken),
+        tallies=tuple(m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken),
+    )
 
 
 def _metric(label: str, given: object, *, headline: bool) -> m.Metric:

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgprof.compare import OTHER_LOOPS, CompareSettings, compare
-from kgprof.compare.causes import CLOCKLESS
+from kgprof.compare.causes import CLOCKLESS, changed_results
 from kgprof.compare.parts import more_calls
-from kgprof.compare.results import changed_results
 from kgprof.compare.verdict import reasons
 from kgprof.errors import UsageError
 from kgprof.model import (
@@ -613,7 +612,7 @@ def test_results_that_differ_in_head_changed_only_where_those_of_base_are_known_
     base = with_run(profile(), agreement=agreement(before) if before else Skipped(reason="left no result"))
     head = with_run(profile(), agreement=agreement("different"))
 
-    assert changed_results(base.runs[0], head.runs[0]) == expected
+    assert tuple(changed_results(base.runs[0], head.runs[0])) == expected
 
 
 def test_what_near_ties_can_turn_is_no_other_result() -> None:

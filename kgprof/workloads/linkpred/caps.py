@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kgprof.errors import UsageError
-from kgprof.workloads.linkpred.graph import Atom, KnowledgeGraph, Rule
+from kgprof.workloads.linkpred.graph import KnowledgeGraph, Rule
 
 # A goal with no bound argument looks at its predicate's whole range of facts. Every state pays for the widest look-up,
 # so such a range widens the default only up to here; above it the facts left out are counted, never hidden.
@@ -101,8 +101,10 @@ def free_goals(rules: tuple[Rule, ...], selection: str) -> frozenset[int]:
     if Selection(selection) is Selection.MOST_BOUND:
         anchored = all(_keeps_anchors(rule, ground=rule.head[0] not in called) for rule in rules)
         return frozenset() if anchored else called
-    if any(rule.head[0] in called and not _variables([rule.head]) <= _variables(rule.body) for rule in rules):
-        return called
+    for rule in rules:
+        in_body = {term for atom in rule.body for term in atom[1:]}
+        if rule.head[0] in called and any(term < 0 and term not in in_body for term in rule.head[1:]):
+            return called
     return _leftmost_free_goals(rules, called)
 
 
@@ -148,10 +150,6 @@ def _leftmost_free_goals(rules: tuple[Rule, ...], called: frozenset[int]) -> fro
                     seen.add(new)
                     pending.append(new)
     return called & {call.predicate for call in seen if not (call.first_bound or call.second_bound)}
-
-
-def _variables(atoms: Iterable[Atom]) -> set[int]:
-    return {term for atom in atoms for term in atom[1:] if term < 0}
 
 
 def _largest(keys: Iterable[object]) -> int:

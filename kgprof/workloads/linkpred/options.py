@@ -6,9 +6,8 @@ kgprof profile linkpred -- --data DIR --queries 100 --corruptions all
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import click
 
 from kgprof.errors import InputError, UsageError
 from kgprof.workloads.linkpred import family_tree, graph
+from kgprof.workloads.loading import did_you_mean
 
 FAMILY_TREE = "family-tree"
 WITHOUT_RULES = ("umls", "kinships", "nations")  # real graphs, whose rules would have to be mined
@@ -136,7 +136,8 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
         context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
     except click.NoSuchOption as error:
         known = [name for parameter in _COMMAND.params for name in parameter.opts]
-        raise UsageError(unknown("option", error.option_name, known), hint=f"see {HELP_COMMAND}") from None
+        near = did_you_mean(error.option_name, known)
+        raise UsageError(f"no option {error.option_name!r}{near}", hint=f"see {HELP_COMMAND}") from None
     except click.UsageError as error:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
@@ -182,18 +183,13 @@ def _family_tree_size(dataset: str) -> int:
         raise UsageError(f"dataset {name!r} comes without rules, and rule mining is not in this version", hint=hint)
     if name != FAMILY_TREE:
         hint = f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own"
-        raise UsageError(unknown("dataset", name, (FAMILY_TREE, *WITHOUT_RULES)), hint=hint)
+        raise UsageError(f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *WITHOUT_RULES))}", hint=hint)
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
     if not (size.isascii() and size.isdecimal() and len(size) <= MOST_DIGITS and smallest <= int(size) <= largest):
         raise UsageError(f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}")
     return int(size)
-
-
-def unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
@@ -222,10 +218,6 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
     )
 
 
-def _choice(name: str, values: Iterable[str], meaning: str) -> click.Option:
-    return _option(name, "|".join(values), meaning, kind=click.Choice(list(values)))
-
-
 _COMMAND = click.Command(
     name="linkpred",
     add_help_option=False,
@@ -239,13 +231,13 @@ _COMMAND = click.Command(
         _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
         _option("depth", "N", "Most choices in a proof."),
         _option("batch_size", "N", "Candidates that are searched at once (B)."),
-        _choice("preset", PRESETS, "Defaults of the sizes below."),
+        _option("preset", "|".join(PRESETS), "Defaults of the sizes below.", kind=click.Choice(list(PRESETS))),
         _option("embedding", "N", "Width of the policy's embeddings."),
         _option("hidden", "N", "Width of the policy's layers."),
         _option("layers", "N", "Residual blocks of the policy."),
-        _choice("dtype", DTYPES, "Number format of the policy."),
+        _option("dtype", "|".join(DTYPES), "Number format of the policy.", kind=click.Choice(DTYPES)),
         _option("policy", "FILE", "The policy's state_dict.", _UNSET["policy"]),
-        _choice("selection", SELECTIONS, "Which atom of a state is resolved."),
+        _option("selection", "|".join(SELECTIONS), "Which atom of a state is resolved.", kind=click.Choice(SELECTIONS)),
         _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
         _option("max_children", "N", "Cap on the children of a state (S)."),
         _option("children_width", "N", "Slots for children; more of them change no result.", "max-children"),

@@ -11,6 +11,7 @@ With ``higher`` corruptions scored above the query and ``equal`` ones level with
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -42,8 +43,21 @@ def rank(scores: Floats, candidates: Candidates) -> Ranking:
     missing = np.isnan(scores)
     first, last = _places(np.where(missing, -np.inf, scores), candidates.slots)
     sides = [*zip(SIDES, first.T, last.T, strict=True), (BOTH_SIDES, first.ravel(), last.ravel())]
-    metrics = tuple(_metrics(side, ties, *places) for side, *places in sides for ties in TIES)
-    return Ranking(metrics=metrics, nan_scores=int(missing.sum()))
+    metrics = []
+    for (side, low, high), ties in itertools.product(sides, TIES):
+        reciprocal_sum, hit_sums = TIES[ties](low, high)
+        hits_at_1, hits_at_3, hits_at_10 = (hits / len(low) for hits in hit_sums)
+        ranked = RankMetrics(
+            side=side,
+            ties=ties,
+            queries=len(low),
+            mrr=reciprocal_sum / len(low),
+            hits_at_1=hits_at_1,
+            hits_at_3=hits_at_3,
+            hits_at_10=hits_at_10,
+        )
+        metrics.append(ranked)
+    return Ranking(metrics=tuple(metrics), nan_scores=int(missing.sum()))
 
 
 def _places(scores: Floats, slots: Places) -> tuple[Places, Places]:
@@ -82,17 +96,3 @@ TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
     "pessimistic": lambda first, last: _at_rank(last.astype(np.float64)),
     "expected": _expected,
 }
-
-
-def _metrics(side: str, ties: str, first: Places, last: Places) -> RankMetrics:
-    reciprocal_sum, hit_sums = TIES[ties](first, last)
-    hits_at_1, hits_at_3, hits_at_10 = (hits / len(first) for hits in hit_sums)
-    return RankMetrics(
-        side=side,
-        ties=ties,
-        queries=len(first),
-        mrr=reciprocal_sum / len(first),
-        hits_at_1=hits_at_1,
-        hits_at_3=hits_at_3,
-        hits_at_10=hits_at_10,
-    )

@@ -114,7 +114,17 @@ def rule_format(line: str) -> RuleFormat:
 
 def parse_rule(line: str, form: RuleFormat, *, index: int = 0) -> RuleText:
     """One rule; ``index`` names a Prolog rule, which has no name of its own (and weight 1)."""
-    return _parse_arrow(line) if form is RuleFormat.ARROW else _parse_prolog(line, f"r{index}")
+    if form is RuleFormat.ARROW:
+        return _parse_arrow(line)
+    reader = _AtomReader(line, _is_prolog_variable)
+    head = reader.atom()
+    reader.expect("neck", "`:-` after the head")
+    if reader.at("end"):
+        raise MalformedTextError("a rule without a body; expected `h(X,Y) :- p(X,Z), q(Z,Y).`")
+    body = reader.listed(reader.atom)
+    reader.expect("end", "`.` after the body")
+    reader.expect_nothing()
+    return RuleText(name=f"r{index}", weight=1.0, head=head, body=body)
 
 
 def parse_fact(line: str) -> tuple[str, str, str]:
@@ -156,18 +166,6 @@ def _parse_arrow(line: str) -> RuleText:
     head = reader.atom()
     reader.expect_nothing()
     return RuleText(name=name, weight=weight, head=head, body=body)
-
-
-def _parse_prolog(line: str, name: str) -> RuleText:
-    reader = _AtomReader(line, _is_prolog_variable)
-    head = reader.atom()
-    reader.expect("neck", "`:-` after the head")
-    if reader.at("end"):
-        raise MalformedTextError("a rule without a body; expected `h(X,Y) :- p(X,Z), q(Z,Y).`")
-    body = reader.listed(reader.atom)
-    reader.expect("end", "`.` after the body")
-    reader.expect_nothing()
-    return RuleText(name=name, weight=1.0, head=head, body=body)
 
 
 def _is_prolog_variable(word: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kgprof.errors import UsageError
-from kgprof.workloads.linkpred.options import unknown
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.reference import Reference
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
+from kgprof.workloads.loading import did_you_mean
 
 Strategy = type[SlotStrategy] | type[Reference]
 
@@ -30,4 +30,4 @@ def by_name(name: str) -> Strategy:
     hint = f"linkpred has: {', '.join(offered)}"
     if name in LATER:
         raise UsageError(f"strategy {name!r} is not in this version", hint=hint)
-    raise UsageError(f"linkpred has {unknown('strategy', name, tuple(offered))}", hint=hint)
+    raise UsageError(f"linkpred has no strategy {name!r}{did_you_mean(name, offered)}", hint=hint)
