@@ -158,8 +158,8 @@ class Syncs(Source):
         stack = tuple(upwards(hook))
         frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
         # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
-        codes = (above.f_code for above in stack[:8])
-        if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in codes):
+        nearest = (above.f_code for above in stack[:8])
+        if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest):
             return None
         if graph and source == "python-call" and self._device.type == "cpu":
             return None  # counted when the graph began
@@ -171,7 +171,11 @@ class Syncs(Source):
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
         libraries = () if graph else _libraries(above, frames[0])
-        where = tuple((frame.f_code, frame.f_lineno) for frame in (*libraries, *frames))
+        # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice may be one.
+        named = (
+            (frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno) for frame in (*libraries, *frames)
+        )
+        where = tuple(named)
         copies = op in ("Tensor.cpu", "Tensor.to")
         lies = self._place_of(tensor, stack, copies=copies) if graph is None else UNKNOWN
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside, lies)

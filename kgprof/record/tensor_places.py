@@ -20,7 +20,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
@@ -28,6 +28,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
 from torch.utils import _device as default_device
@@ -101,7 +102,7 @@ class TensorPlaces:
         self.names_a_device = False
         self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
-        self._sites: dict[tuple[CodeType, int], ast.Call | None] = {}
+        self._sites: dict[tuple[int, int], tuple[CodeType, ast.Call | None]] = {}  # by the code's id
         self._sweep_at = SWEEP
 
     def of(self, tensor: torch.Tensor) -> str:
@@ -234,14 +235,14 @@ class TensorPlaces:
         """The call that a frame is in, as it is written."""
         if frame is None:
             return None
-        key = (frame.f_code, frame.f_lasti)
+        key = (id(frame.f_code), frame.f_lasti)
         if key not in self._sites:
             try:
                 tree = ast.parse(expression_at(frame).strip(), mode="eval").body
             except (SyntaxError, ValueError):
                 tree = None
-            self._sites[key] = tree if isinstance(tree, ast.Call) else None
-        return self._sites[key]
+            self._sites[key] = frame.f_code, tree if isinstance(tree, ast.Call) else None
+        return self._sites[key][1]
 
     def _named(self, node: ast.expr, frame: FrameType | None) -> str | None:
         """The place that an expression for a device stands for; None where it stands for no device."""
@@ -375,15 +376,60 @@ def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[a
 
 def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack) -> None:
     """``idle``: see TensorPlaces."""
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    undo.callback(library._destroy)
+    kernels = [
+        (name, _hook(operator, tell))
+        for names, tell in ((FILLING, places.filled), (DERIVING, places.derived))
+        for name, operator in _operators(names)
+    ]
     undo.callback(places.forget)
-    for names, tell in ((FILLING, places.filled), (DERIVING, places.derived)):
-        for name, operator in _operators(names):
-            library.impl(name, _hook(operator, tell), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+    _between_compilations(kernels, undo)
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
     places.listens, places.idle = True, idle
+
+
+def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: ExitStack) -> None:
+    """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of Python's torch finds
+    no way to compute on fake tensors whose sizes are symbols. A fake mode is entered before anything else of a trace.
+    """
+    from torch._dynamo.callback import callback_handler
+    from torch._guards import CompileContext, TracingContext
+
+    standing: list[Any] = []  # a torch.library.Library, or none
+
+    def stand(_: object = None) -> None:
+        if not standing:
+            library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+            for name, hook in kernels:
+                library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+            standing.append(library)
+
+    def stand_aside() -> None:
+        while standing:
+            standing.pop()._destroy()
+
+    enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
+
+    def entered(mode: FakeTensorMode) -> Any:
+        stand_aside()
+        if stand not in callback_handler.end_callbacks:  # torch._dynamo.reset() forgets them
+            callback_handler.register_end_callback(stand)
+        return enter(mode)
+
+    def left(mode: FakeTensorMode, *raised: Any) -> None:
+        leave(mode, *raised)
+        if CompileContext.try_get() is None and TracingContext.try_get() is None:
+            stand()
+
+    def forget() -> None:
+        stand_aside()
+        with suppress(ValueError):  # nothing was compiled, or torch._dynamo.reset() came after it
+            callback_handler.remove_end_callback(stand)
+
+    undo.callback(forget)
+    replace(FakeTensorMode, "__enter__", entered, undo)
+    replace(FakeTensorMode, "__exit__", left, undo)
+    stand()
 
 
 def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:

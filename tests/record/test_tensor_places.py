@@ -251,3 +251,18 @@ def test_a_python_number_promotes_as_it_did(kind: torch.dtype, number: complex) 
         within = results()
 
     assert within == without
+
+
+def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_again_afterwards() -> None:
+    def noisy(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return (x * torch.randn_like(x)).gather(-1, index)
+
+    compiled = torch.compile(noisy, backend="aot_eager", dynamic=True, fullgraph=True)
+
+    def step() -> None:
+        for rows in (3, 5):
+            assert compiled(torch.ones(rows, 4), torch.zeros(rows, 1, dtype=torch.long)).shape == (rows, 1)
+        torch.ones(2, device="cpu").max().item()
+
+    assert places(step) == [HOST]
+    assert not torch._dynamo.callback.callback_handler.end_callbacks
