@@ -109,7 +109,7 @@ def recompiled(program: Program, recording: m.Recording, findings: Iterable[m.Fi
     mine = [finding for finding in findings if finding.rule in {rule.id for rule in recompiles.RULES}]
     guards: dict[object, set[frozenset[str]]] = defaultdict(set)
     for one in recompiles.collect(Evidence(recording)):
-        guards[_line(one.location)].add(frozenset(recompile.guard.kind for recompile in one.recompiles))
+        guards[_line(one.location)].add(frozenset(recompile.guard.kind for recompile in one.recompiles) - {"other"})
     return _score(program.recompiles, mine, lambda truth, one: _is_recompiled(truth, one, guards), _said)
 
 

@@ -7,7 +7,8 @@ It was written before kgprof saw the program, from ``python -m tests.programs.ru
 torch wrote it down. ``recompiles``: one row per function, resumed parts with it; ``guards`` are the classes of
 fixtures/corpus/README.md, ``repeats`` where torch would go on compiling; ``stands_for`` is what the owner calls it
 where torch names a wrapper. ``syncs``: what waits for a GPU if there is one; uploads from pageable memory apart.
-``per`` is how often: "step", "rollout", "call", "evaluation", "log", "epoch" or "once".
+``per`` is how often: "step", "rollout", "call", "evaluation", "log", "epoch", "once", or
+"end": after the last step, which kgprof counts in no step.
 
 ``line`` is a text in the innermost line of the program (of its ``function``, where several have it); ``library``,
 ``function`` and ``text`` name the line in a library. ``gate`` is what check-graphs has to say by default.
@@ -25,7 +26,7 @@ from typing import Any
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 KINDS = frozenset({"break", "rest", "frame", "error"})
 OFTEN = frozenset({"step", "rollout", "call", "evaluation"})
-SELDOM = frozenset({"log", "epoch", "once"})
+SELDOM = frozenset({"log", "epoch", "once", "end"})
 GATES = frozenset({"pass", "fail", "error"})
 
 
