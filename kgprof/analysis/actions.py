@@ -16,22 +16,18 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
 def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]) -> tuple[m.Action, ...]:
     """Those with a bound by its size, then errors and warnings without one in the order of the report."""
-    run = _chosen(runs)
-    if run is None:
+    # The fastest of those whose results may be believed; without times, the first.
+    sound = [run for run in runs if not run.results_differ and run.exit.outcome == m.Outcome.OK]
+    timed = [(run.step.median, index) for index, run in enumerate(sound) if isinstance(run.step, m.Spread)]
+    if not sound:
         return ()
+    run = sound[min(timed)[1] if timed else 0]
     idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(run.key)
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = list(_found(run, findings, idle_us, step_us))
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
     bounded.sort(key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0)
     return (*bounded, *(action for action in found if isinstance(action.saves, m.Skipped)))[:MOST]
-
-
-def _chosen(runs: Sequence[m.RunReport]) -> m.RunReport | None:
-    """The fastest of those whose results may be believed; without times, the first."""
-    sound = [run for run in runs if not run.results_differ and run.exit.outcome == m.Outcome.OK]
-    timed = [(run.step.median, index) for index, run in enumerate(sound) if isinstance(run.step, m.Spread)]
-    return sound[min(timed)[1]] if timed else next(iter(sound), None)
 
 
 def _found(

@@ -76,6 +76,7 @@ def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
 
 
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
+    """From torch's records first; the frame hook tells of the frames that no record explains."""
     explained: list[Compiled] = []
     for records, folded in sites(trace, fallen=True):
         explained += [record.compiled for record in records if record.compiled]

@@ -229,6 +229,7 @@ def _read_if_there(path: Path, kind: Any) -> Any:
 
 
 def _read(path: Path, kind: type[T]) -> T:
+    """Raises InputError for a file that is missing, cannot be read or holds something else."""
     try:
         return m.decode_json(with_captures_as_fields(path.read_bytes()), kind)
     except OSError as error:

@@ -23,6 +23,7 @@ class CallIndex:
 
     @contextmanager
     def call(self) -> Iterator[None]:
+        """Around one call: what is seen inside has its number."""
         self.current += 1
         for watcher in self.watchers:
             watcher.call_begins()

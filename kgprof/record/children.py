@@ -121,6 +121,7 @@ class _Interruptions:
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> _Interruptions:
+        """Takes the signals over; a handler of C code, which Python cannot put back, stays."""
         if threading.current_thread() is threading.main_thread():  # no other thread is ever interrupted
             handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
             self._handlers = {number: handler for number, handler in handlers.items() if callable(handler)}

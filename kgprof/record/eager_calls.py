@@ -80,6 +80,7 @@ class EagerCalls(Source):
 
 
 def _is_operator(function: Any) -> bool:
+    """A method of a tensor, a function of ``torch``, or one of the modules below ``torch._C`` that hold operators."""
     owner = getattr(function, "__self__", None)
     if issubclass(type(owner), torch.Tensor):
         return True

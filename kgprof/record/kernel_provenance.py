@@ -230,6 +230,7 @@ def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
 
 
 def _bytes(name: str, accesses: Collection[Any]) -> int:
+    """Of the buffer ``name`` what a kernel with these accesses moves: no more than the whole of it."""
     graph = _graph()
     whole = elements = _hint(graph.get_numel(name))
     if not any(map(_is_whole, accesses)):

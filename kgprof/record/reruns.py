@@ -34,6 +34,7 @@ class Rerun:
         return None  # half a rerun is none
 
     def end(self, why: str = "") -> None:
+        """Once: takes the instrument off and writes what it has."""
         if not self._over:
             self._over = True
             self._steps.paused = True

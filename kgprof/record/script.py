@@ -208,6 +208,7 @@ class Capture:
             self.write_now()
 
     def _enough(self, now: float) -> str:
+        """Why the recording stops here; empty where it goes on."""
         chosen, limit = self._steps.chosen, self._options.max_steps
         if limit is not None and self._steps.ended(chosen) >= limit:
             return f"{plural(limit, 'step')} (--max-steps)"
@@ -359,6 +360,7 @@ def _chosen_artifacts() -> frozenset[str]:
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
+    """The traced steps beside those just before them."""
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; there is no step without the profiler after warm-up to set them against"

@@ -56,6 +56,7 @@ def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
     setattr(owner, name, replacement)
 
     def restore() -> None:
+        """Not where somebody else has replaced it since."""
         if vars(owner).get(name) is not replacement:
             return
         if original is _ABSENT:

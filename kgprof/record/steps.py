@@ -169,6 +169,7 @@ class StepMarks(Source):
             return f"this torch has no torch._dynamo.eval_frame._callback_from_stance ({error})"
 
         def entered(callback: Any) -> Any:
+            """A call from no other compiled function's wrapper is a step."""
             if callback is not None and callback is not False:
                 # This frame is the wrapper that torch.compile put around a function; so may one above it be.
                 wrapper = sys._getframe(1)

@@ -294,6 +294,7 @@ class _Hooks:
             self._undo.close()
 
     def see(self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = "") -> Seen:
+        """Tells all that listen; what each of them counted it under."""
         seen: Seen = []
         for one in self.listening:
             place = one.sees(source, op, device, tensor=tensor, text=text)

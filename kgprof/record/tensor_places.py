@@ -340,7 +340,8 @@ def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None
     or put into something."""
     if frame is None:
         return None
-    node, parents = _node_at(frame)
+    calls, parents = _calls_of(frame.f_code.co_filename)
+    node = calls.get(position_at(frame))
     while node is not None:
         parent = parents.get(node)
         if isinstance(parent, ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.Starred | ast.IfExp):
@@ -352,12 +353,6 @@ def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None
         else:
             node = None
     return None
-
-
-def _node_at(frame: FrameType) -> tuple[ast.expr | None, dict[ast.AST, ast.AST]]:
-    """The call that a frame is in, and what each node of its file stands in."""
-    calls, parents = _calls_of(frame.f_code.co_filename)
-    return calls.get(position_at(frame)), parents
 
 
 @cache

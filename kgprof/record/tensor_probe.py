@@ -187,6 +187,7 @@ class _Place:
 
 
 def _place(tensor: Any) -> _Place | None:
+    """None for what is no strided tensor, or has no storage."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         return None
     try:

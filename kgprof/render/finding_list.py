@@ -143,6 +143,7 @@ def place(location: m.Location, root: str, limits: Limits) -> Place:
 
 
 def _anchor(finding: m.Finding, used: set[str]) -> str:
+    """An id of HTML that no other finding of the page has."""
     base = clip(_NOT_AN_ID.sub("-", f"{finding.rule}-{finding.fingerprint}"), 80).rstrip("\u2026")
     anchor, number = base, 1
     while anchor in used:

@@ -41,6 +41,7 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def size(size_bytes: int) -> str:
+    """In the largest unit of 1,024 that leaves at least one: "1.50 MiB"."""
     amount = float(size_bytes)
     for unit in _BINARY:
         if amount < 1024 or unit == _BINARY[-1]:

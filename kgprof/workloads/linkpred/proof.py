@@ -142,6 +142,7 @@ class Prover:
         return tuple((predicate, value(first), value(second)) for predicate, first, second in (*body, *rest))
 
     def _canonical(self, atoms: State) -> State:
+        """The same state with its variables numbered in the order in which they come."""
         names: dict[int, int] = {}
 
         def name(term: int) -> int:
