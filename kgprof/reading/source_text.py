@@ -173,7 +173,7 @@ def bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
 
 
 def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
-    """Whether ``node`` assigns ``x.name``, ``x.name.data``, ``x["name"]``, or ``name`` where that is of an outer scope."""
+    """Whether ``node`` assigns ``x.name``, ``x.name.data``, ``x["name"]``, or a ``name`` of an outer scope."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         inner = node.value if node.attr == "data" else node
         return isinstance(inner, ast.Attribute) and inner.attr == name
