@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PROGRAMS := $(VENV)/.programs
 # Files go whole to one of so many processes. More would only contend: most tests start processes of their own.
 TEST_PROCESSES ?= 2
 
@@ -11,7 +12,7 @@ TEST_PROCESSES ?= 2
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
 
-test: check-debian $(READY) lint
+test: check-debian $(PROGRAMS) lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 lint: $(READY)
@@ -19,10 +20,15 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# torchvision's wheel is built for CUDA and raises on import beside a CPU build of torch; where pykeen, transformers or
-# torchmetrics found it they would raise too. So it lies in a folder that only tests/programs looks into.
 $(READY): setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# What the programs of tests/programs need. torchvision's wheel is built for CUDA and raises on import beside a CPU
+# build of torch; where pykeen, transformers or torchmetrics found it they would raise too. So it lies in a folder that
+# only tests/programs looks into.
+$(PROGRAMS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,programs]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --upgrade \
 	  --target $(VENV)/vision/site-packages torchvision timm pillow
