@@ -97,10 +97,12 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
     worked = [compiled for compiled in trace.compiled if not compiled.failed]
     guarded = {compiled.compile_id for compiled in worked if compiled.metrics.get("guard_count") is not None}
     counted = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count")}
+    # A graph that hands its inputs on and computes nothing is compiled too; the hook sees it, the count is 0.
+    empty = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count") == 0}
     for fact, other, traced, hooked in (
         ("recompiles", FRAMES, reasons - failed, again),
         ("compilations", FRAMES, guarded, frames),
-        ("graphs", GRAPHS, counted, {graph.compile_id for graph in trace.all.graphs}),
+        ("graphs", GRAPHS, counted, {graph.compile_id for graph in trace.all.graphs} - empty),
     ):
         for name in () if other in lacking else sorted(traced ^ hooked):
             compiled = trace.compilation(name, trace.calls)

@@ -19,7 +19,6 @@ WAYS_IN = "one break of a library is a finding for each of the program's lines t
 SPLIT = "the recompiles of one function before and after warm-up are two findings, and the later one fails the gate"
 GUARD = "a guard on the length of a library's own container is told as another kind"
 SELDOM = "reads inside an evaluation between two steps, which the truth does not list"
-OWN_DOING = "kgprof's sources disagree about a graph that holds no operator, and the program did nothing"
 SCALAR = "a number that Dynamo keeps on the CPU inside a graph is taken for one of the GPU"
 
 NOT_YET: dict[tuple[str, str], str] = {
@@ -30,7 +29,6 @@ NOT_YET: dict[tuple[str, str], str] = {
     ("compiled_optimizer", "syncs"): SCALAR,
     ("pyg_graph_batches", "syncs"): SCALAR,
     ("hf_trainer", "syncs"): SELDOM,
-    ("vector_quantizer", "sources"): OWN_DOING,
 }
 
 
