@@ -19,7 +19,9 @@ def next_steps(profile: m.Profile) -> Table:
         what, (amount, share, how) = _what(profile, action), _saves(action)
         about = ", ".join(part for part in (*_about(profile, action), how) if part)
         saves = Cell(amount, details=(share,) if share else (), measured=isinstance(action.saves, m.Saving))
-        rows.append((Cell(action.text, below=(Small((what,), "place"), Small((about,)))), saves))
+        rows.append(
+            (Cell(action.text, below=(Small((what,), "place" if action.fix else "below"), Small((about,)))), saves)
+        )
     return plain(TITLE, ("what happens, and what to write", "saves at most"), rows, style="")
 
 

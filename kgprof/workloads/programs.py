@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kgprof.workloads.protocol import Session
 
 MODULE_OPTION = "-m "  # before a module's name, in Options.workload
-SUMMARY = "a program as it stands, run once as __main__"
+SUMMARY = "a program as it stands, run as __main__"
 
 
 @dataclass(frozen=True, kw_only=True)
