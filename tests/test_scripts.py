@@ -122,6 +122,24 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+def test_a_script_that_cannot_run_twice_has_not_failed(tmp_path: Path) -> None:
+    steps = "import os, torch\nmodel = torch.nn.Linear(4, 4)\nfor _ in range(40):\n    model(torch.ones(4))\n"
+    text = f"{steps}os.mkdir('made')\n"
+    (tmp_path / "once.py").write_text(text + "print('done')\n", encoding="utf-8")
+    (tmp_path / "sooner.py").write_text(text.replace("\n", "\nos.mkdir('sooner')\n", 1), encoding="utf-8")
+
+    once = kgprof("profile", "once.py", "-o", "out", "--format", "json", cwd=tmp_path)
+    (tmp_path / "made").rmdir()
+    sooner = kgprof("profile", "sooner.py", "-o", "out", "--format", "json", cwd=tmp_path)
+
+    (run,) = json.loads(once.stdout)["runs"]
+    assert (once.returncode, run["exit"]["outcome"], once.stderr.count("done")) == (0, "ok", 1), once.stderr
+    assert run["step"]["samples"] == 36  # its steps were over when it failed
+    (run,) = json.loads(sooner.stdout)["runs"]
+    assert (sooner.returncode, run["exit"]["outcome"]) == (0, "ok"), sooner.stderr
+    assert "FileExistsError" in run["step"]["reason"]
+
+
 def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> None:
     said = ("::error file=a.py::no", "::set-output name=x::1", "##[error]no", "half a line")
     lines = (f"print({said[0]!r})", f"print({said[1]!r}, file=sys.stderr)", f"print({said[2]!r}, {said[3]!r}, end='')")

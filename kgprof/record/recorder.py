@@ -168,17 +168,26 @@ class _Recording:
         store.write_json(folder / layout.EVALUATION, m.Skipped(reason="a script has no evaluation"))
         if self._start(Task.SCRIPT, key, tuple(n for n in options.passes if not m.PASSES[n].reruns)).outcome != "ok":
             return
-        reruns, took_s = [name for name in options.passes if m.PASSES[name].reruns], time.monotonic() - began
-        if options.timing_below_s is not None:
-            if took_s < options.timing_below_s:
-                reruns = [m.PassName.TIMING]
-            else:
-                limit = f"only a program that takes less than {options.timing_below_s:g} s is run again without asking"
-                why = f"{limit}, and this one took {took_s:.0f} s: --passes with timing in it"
-                store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
-        for name in reruns:
+        took_s = time.monotonic() - began
+        for name in (name for name in options.passes if m.PASSES[name].reruns):
             if self._start(Task.SCRIPT, key, (name,)).outcome != "ok":
                 return
+        if options.timing_below_s is not None:
+            self._time_program(key, took_s, options.timing_below_s)
+
+    def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
+        """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
+        why = ""
+        if took_s >= below_s:
+            limit = f"only a program that takes less than {below_s:g} s is run again without asking"
+            why = f"{limit}, and this one took {took_s:.0f} s: --passes with timing in it"
+        elif ranks.launch(os.environ) is not None:  # they would have to decide alike
+            why = "the ranks of one launch are not run again without asking: --passes with timing in it"
+        elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
+            why = f"run again for TIMING, the program {ended.words}"
+        timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
+        if why and timed is None:
+            store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
@@ -254,8 +263,9 @@ class _Recording:
         *,
         kernels: bool = False,
         number: int = 1,
+        decides: bool = True,
     ) -> m.Exit:
-        """One child to its end; how it ended is in the Recording before anything else happens."""
+        """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
         options = self.header.options
         job = Job(
             task=task,
@@ -279,7 +289,7 @@ class _Recording:
             on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
             echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
         )
-        if exit_file is not None:
+        if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
             raise KeyboardInterrupt
