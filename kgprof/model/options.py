@@ -69,4 +69,4 @@ class Options(Model, frozen=True, kw_only=True):
     @property
     def untimed(self) -> bool:
         """No pass that gives times was asked for."""
-        return bool(self.passes) and PassName.TIMING not in self.passes and self.timing_below_s is None
+        return bool(self.passes) and PassName.TIMING not in self.passes

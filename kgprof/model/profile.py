@@ -176,6 +176,11 @@ class Profile(Model, frozen=True, kw_only=True):
     contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
 
     @property
+    def timed(self) -> bool:
+        """Times were asked for, or a script was timed without asking."""
+        return not self.options.untimed or any(isinstance(run.step, Spread) for run in self.runs)
+
+    @property
     def unit(self) -> WorkUnit:
         """What the workload counts its work in; that of a run, because an older Recording says it nowhere else."""
         return next((run.unit for run in self.runs if run.counts_units or run.unit.per_step), WorkUnit())

@@ -150,7 +150,7 @@ def _sections(
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
-    timed, gate, files = not profile.options.untimed, profile.gate, profile.trace_files
+    timed, gate, files = profile.timed, profile.gate, profile.trace_files
     listed = {"findings": found.groups, "rules": checked_rules(profile)}
     findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)), as_it_is=listed)
     if profile.actions and profile.comparison is None:
