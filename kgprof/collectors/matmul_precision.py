@@ -148,7 +148,7 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
 _TEXTS = {
     FLOAT32_ON_CUDA_CORES.id: "float32 matmuls run without tensor cores",
     MATH_ATTENTION.id: "scaled_dot_product_attention runs in the math backend",
-    NO_AUTOCAST.id: "all matmuls run in TF32, none in bfloat16 or float16",
+    NO_AUTOCAST.id: "matmuls run in TF32, and none in bfloat16 or float16",
 }
 _FIXES = {
     FLOAT32_ON_CUDA_CORES.id: 'torch.set_float32_matmul_precision("high")',

@@ -34,14 +34,15 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
         return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
     host = _host_ns(trace.columns, spans, steps)
-    device = _device_ns(trace.columns, spans, work) if isinstance(work, Launched) and len(work.events) else None
+    device = _device_ns(trace.columns, spans, work) if isinstance(work, Launched) and len(work.events) else {}
+    unknown = m.Skipped(reason="what no span launched counts as forward" if device else "nothing ran on a GPU")
     return m.TrainingPhases(
         steps=len(steps),
         parts=tuple(
             m.PhaseTime(
                 phase=phase,
                 host_us=host[phase] / 1000 / len(steps),
-                device_us=device[phase] / 1000 / len(steps) if device else m.Skipped(reason="nothing ran on a GPU"),
+                device_us=device[phase] / 1000 / len(steps) if phase in device else unknown,
             )
             for phase in m.TrainingPhase
         ),
@@ -83,4 +84,4 @@ def _device_ns(columns: Columns, spans: dict[m.TrainingPhase, Mask], work: Launc
             here |= columns.named(*TO_THE_GPU)[work.events]
         found[phase] = int(durations[left & here].sum())
         left &= ~here
-    return {**found, m.TrainingPhase.FORWARD: int(durations[left].sum()), m.TrainingPhase.OTHER: 0}
+    return {**found, m.TrainingPhase.FORWARD: int(durations[left].sum())}

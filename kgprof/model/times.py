@@ -36,7 +36,7 @@ class PhaseTime(Model, frozen=True, kw_only=True):
 
     phase: TrainingPhase
     host_us: float  # wall time of the step; all phases add up to it
-    device_us: float | Skipped  # of the kernels and copies that it launched; all add up to the step's
+    device_us: float | Skipped  # of the kernels and copies that it launched; forward's has those that no span launched
 
 
 class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
