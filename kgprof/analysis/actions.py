@@ -1,11 +1,15 @@
-"""What to do next: at most three fixes for the run that a reader would choose, those first that could save most."""
+"""What to do next: at most three fixes for the run that a reader would choose, those first that could save most.
+
+A symptom comes after its reasons: a GPU that is idle between an optimizer's launches is mended at the optimizer, whose
+own bound is smaller only because it is more exact.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors import device_idle, rule_of, weight
+from kgprof.collectors import RULES, device_idle, rule_of, weight
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
@@ -27,6 +31,9 @@ def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[
     found = list(_found(run, findings, idle_us, step_us))
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
     bounded.sort(key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0)
+    reasons = {action.rule for action in bounded if action.fix}
+    symptoms = {rule.id for rule in RULES if not reasons.isdisjoint(rule.symptom_of)}
+    bounded.sort(key=lambda action: action.rule in symptoms)
     return (*bounded, *(action for action in found if isinstance(action.saves, m.Skipped)))[:MOST]
 
 

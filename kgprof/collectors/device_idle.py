@@ -11,7 +11,15 @@ import statistics
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, graph_breaks, recompiles, skipped_frames, syncs
+from kgprof.collectors import (
+    cuda_graphs,
+    graph_breaks,
+    input_pipeline,
+    optimizer_steps,
+    recompiles,
+    skipped_frames,
+    syncs,
+)
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -49,7 +57,13 @@ DEVICE_IDLE = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=tuple(rule.id for rule in (*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES)),
+    symptom_of=tuple(
+        rule.id
+        for rule in (
+            *(*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES),
+            *(*input_pipeline.RULES, *optimizer_steps.RULES),
+        )
+    ),
 )
 LAUNCH_BOUND = m.Rule(
     id="KGP602",
@@ -70,7 +84,9 @@ LAUNCH_BOUND = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
+    symptom_of=tuple(
+        rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES, *optimizer_steps.RULES)
+    ),
 )
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
@@ -84,6 +100,7 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
     busy_us: float  # a step of TRACE, mean; two kernels at once count once
     steps: int  # of TRACE
     launches: float  # a step
+    graph_launches: float | m.Skipped  # of them, whole CUDA graphs
     host_spans: tuple[m.HostSpan, ...]  # of TRACE's window, while the device waited for the host
 
     @property
@@ -123,6 +140,9 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         busy_us=found.busy_us / found.steps,
         steps=found.steps,
         launches=found.launches / found.steps,
+        graph_launches=(
+            found.graph_launches if isinstance(found.graph_launches, m.Skipped) else found.graph_launches / found.steps
+        ),
         host_spans=() if isinstance(found.idle, m.Skipped) else found.idle.host_spans,
     )
 
@@ -160,12 +180,9 @@ def _finding(event: DeviceTime) -> m.Finding:
             samples=event.samples,
         ),
         saves=_saving(event) if rule is LAUNCH_BOUND else m.Skipped(reason="which of its reasons would go is unknown"),
-        fix=_FIXES.get(event.run.mode, "") if rule is LAUNCH_BOUND else "",
+        # Where there are no graphs yet; with them the launches that are left are another finding's.
+        fix='torch.compile(..., mode="reduce-overhead")' if rule is LAUNCH_BOUND and event.graph_launches == 0 else "",
     )
-
-
-# Where there are no graphs yet; with them the launches that are left are another finding's.
-_FIXES = dict.fromkeys((m.EAGER, "default"), 'torch.compile(..., mode="reduce-overhead")')
 
 
 def _saving(event: DeviceTime) -> m.Saving:
