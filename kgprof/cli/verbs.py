@@ -133,10 +133,11 @@ def profile(
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
-    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), pkg.mod:name or path/file.py:name,
-    where name is a function without arguments (one step) or an object with strategies. Each strategy runs in each mode
-    in a process of its own. Or it is a whole script.py (-m pkg.mod for a module), which runs once and as it stands,
-    with what follows -- as its arguments. The last line on stdout is the report's path.
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
+    lists them), pkg.mod:name or path/file.py:name, where name is a function without arguments (one step) or an object
+    with strategies. Each strategy runs in each mode in a process of its own. Or it is a whole script.py (-m pkg.mod for
+    a module), which runs once and as it stands, with what follows -- as its arguments. The last line on stdout is the
+    report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
@@ -571,6 +572,28 @@ def explain(rule: str | None, form: str) -> int:
         f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
         f"Why\n  {shown.why}\n\nExample\n  {shown.example}\n\nWhat to do\n  {shown.remedy}"
     )
+    return EXIT_OK
+
+
+@cli.command()
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def workloads(form: str) -> int:
+    """List the built-in workloads: what each shows, and the document that it comes from.
+
+    \b
+    For example:  kgprof profile small-ops
+                  kgprof profile small-ops -- --layers 1000
+                  kgprof profile small-ops -- --help          its shapes
+    """
+    from kgprof.workloads import loading
+
+    listed = list(loading.listing())
+    if form == "json":
+        rows = [dict(zip(("name", "shows", "source"), row, strict=True)) for row in listed]
+        to_stdout(m.encode_json(rows).decode())
+        return EXIT_OK
+    width = max(len(name) for name, _, _ in listed)
+    to_stdout("\n".join(f"{name:<{width}}  {shows} ({source})" for name, shows, source in listed))
     return EXIT_OK
 
 

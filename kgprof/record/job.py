@@ -16,9 +16,9 @@ from kgprof.errors import KgprofError, WorkloadError
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 
 PACKAGE = Path(__file__).resolve().parent.parent
-PLUMBING = (  # kgprof's way to the workload (linkpred is a workload)
+PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are workloads)
     str(PACKAGE / "record"),
-    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("loading", "programs", "user")),
+    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("catalog", "example", "loading", "programs", "user")),
 )
 
 

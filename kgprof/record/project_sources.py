@@ -54,7 +54,8 @@ def project_files(workload: str) -> ProjectFiles:
         str(package),
         *filter(None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))),
     ]
-    own = [str(package / "workloads" / "linkpred"), *_workload_folders(workload)]
+    built_in = (str(package / "workloads" / name) for name in ("linkpred", "examples"))
+    own = [*built_in, *_workload_folders(workload)]
     return ProjectFiles(libraries=_both_spellings(libraries), own=_both_spellings(own))
 
 

@@ -1,4 +1,4 @@
-"""From the name on the command line to a Workload: ``linkpred``, ``pkg.mod:name`` or ``path/file.py:name``.
+"""From the name on the command line to a Workload: a built-in's, ``pkg.mod:name`` or ``path/file.py:name``.
 
 Torch-free to import, so that the parent can refuse a bad name before any child starts; ``load`` imports torch.
 A file's folder goes on sys.path as Python does it for a script, the current folder for a module as ``python -m`` does.
@@ -12,22 +12,21 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kgprof.errors import InputError, UsageError, WorkloadError
-from kgprof.workloads import programs
+from kgprof.workloads import catalog, programs
+from kgprof.workloads.catalog import BUILT_IN
 
 if TYPE_CHECKING:
     from kgprof import model as m
     from kgprof.workloads.protocol import Workload
 
-# Each name and its package: ``options`` with parse(args) and help_text(), ``workload`` with build(args, seed).
-BUILT_IN = {"linkpred": "kgprof.workloads.linkpred"}
-FORMS = f"{', '.join(BUILT_IN)}, pkg.mod:name, path/file.py:name, or a whole script.py"
+FORMS = "pkg.mod:name, path/file.py:name, a whole script.py, or a built-in (kgprof workloads lists them)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +75,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:
     """Raises UsageError for a built-in's wrong options before a child is started for them."""
-    if workload in BUILT_IN:
-        _part(workload, "options").parse(args)
+    if workload in catalog.EXAMPLES:
+        catalog.shapes_of(workload, args)
+    elif workload in BUILT_IN:
+        _evaluator("options").parse(args)
 
 
 def asks_for_help(workload: str, args: Sequence[str]) -> bool:
@@ -87,12 +88,23 @@ def asks_for_help(workload: str, args: Sequence[str]) -> bool:
 
 def help_text(workload: str) -> str:
     """What ``kgprof profile WORKLOAD -- --help`` prints."""
-    text: str = _part(workload, "options").help_text()
+    if workload in catalog.EXAMPLES:
+        return catalog.help_text(workload)
+    text: str = _evaluator("options").help_text()
     return text
 
 
-def _part(workload: str, name: str) -> ModuleType:
-    return importlib.import_module(f"{BUILT_IN[workload]}.{name}")
+def listing() -> Iterator[tuple[str, str, str]]:
+    """Of each built-in its name, what it shows, and the document that it comes from."""
+    evaluator = _evaluator("options")
+    yield catalog.EVALUATOR, evaluator.SHOWS, evaluator.SOURCE
+    for name, example in catalog.EXAMPLES.items():
+        yield name, example.shows, example.source
+
+
+def _evaluator(part: str) -> ModuleType:
+    """``options`` has parse(args) and help_text(), ``workload`` build(args, seed)."""
+    return importlib.import_module(f"kgprof.workloads.{catalog.EVALUATOR}.{part}")
 
 
 # ---------------------------------------------------------------- from here on with torch
@@ -103,8 +115,12 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
     target = find(workload)
     if programs.is_program(workload):
         return programs.ProgramWorkload(workload)
+    if workload in catalog.EXAMPLES:
+        from kgprof.workloads.example import ExampleWorkload
+
+        return ExampleWorkload(workload, args, seed)
     if target is None:
-        built: Workload = _part(workload, "workload").build(args, seed)
+        built: Workload = _evaluator("workload").build(args, seed)
         return built
     from kgprof.workloads import user
 

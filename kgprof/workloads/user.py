@@ -29,7 +29,7 @@ import inspect
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,19 +176,22 @@ class UserWorkload:
         return session
 
     def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
-        """Every run against the baseline run, within assert_close's tolerance for each dtype."""
-        expected, runs = results.get(baseline) if baseline else None, []
-        drawn = "its steps draw random numbers, and compiled code draws others from the same seed"
-        for run, found in results.items():
-            judged: m.RunAgreement | m.Skipped
-            if expected is None:
-                judged = m.Skipped(reason="there is no baseline's result to compare with")
-            elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-                judged = m.Skipped(reason=drawn)
-            else:
-                judged = compare(found, expected, note="the baseline itself" if run == baseline else "")
-            runs.append((run, judged))
-        return m.Agreement(baseline=baseline, runs=tuple(runs))
+        return m.Agreement(baseline=baseline, runs=tuple(judged(results, baseline)))
+
+
+def judged(
+    results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+) -> Iterator[tuple[m.RunKey, m.RunAgreement | m.Skipped]]:
+    """Every run against the baseline run, within assert_close's tolerance for each dtype."""
+    expected = results.get(baseline) if baseline else None
+    for run, found in results.items():
+        if expected is None:
+            yield run, m.Skipped(reason="there is no baseline's result to compare with")
+        elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
+            drawn = "its steps draw random numbers, and compiled code draws others from the same seed"
+            yield run, m.Skipped(reason=drawn)
+        else:
+            yield run, compare(found, expected, note="the baseline itself" if run == baseline else "")
 
 
 def _step(strategy: object) -> Callable[[], object]:

@@ -18,6 +18,8 @@ from kgprof.errors import InputError, UsageError
 from kgprof.workloads.linkpred import family_tree, graph
 from kgprof.workloads.loading import did_you_mean
 
+SHOWS = "knowledge-graph link prediction: a policy network and a unification engine, strategy against strategy"
+SOURCE = "S0 and S3"
 FAMILY_TREE = "family-tree"
 WITHOUT_RULES = ("umls", "kinships", "nations")  # real graphs, whose rules would have to be mined
 DTYPES = ("float64", "float32")

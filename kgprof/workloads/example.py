@@ -1,0 +1,97 @@
+"""A built-in example as a Workload: its strategies in eager mode and in the modes that compile them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from kgprof import model as m
+from kgprof.errors import UsageError
+from kgprof.workloads import catalog, user
+from kgprof.workloads.protocol import Session
+
+Shapes = Mapping[str, int]
+Step = Callable[[], object]
+Compile = Callable[..., Any]  # torch.compile(function, **options) in the run's mode; the function itself in eager mode
+Builder = Callable[[Shapes, torch.device, Compile], Step]
+MODES = (m.EAGER, *m.COMPILED_MODES)
+DEFAULT_MODES = (m.EAGER, "default")
+
+
+class Strategy(NamedTuple):
+    """How one strategy is built, and where it can run."""
+
+    build: Builder
+    summary: str
+    modes: tuple[str, ...] = MODES
+    float8: bool = False  # needs a card that multiplies float8
+    cuda: bool = False  # needs a card
+
+
+class ExampleWorkload:
+    """One of ``catalog.EXAMPLES`` in the shapes that its options give."""
+
+    def __init__(self, name: str, args: Sequence[str], seed: int) -> None:
+        """Raises UsageError for a wrong option."""
+        self.name = name
+        self._shapes = catalog.shapes_of(name, args)
+        self._seed = seed
+        module = importlib.import_module(f"kgprof.workloads.examples.{catalog.EXAMPLES[name].module}")
+        self._strategies: dict[str, Strategy] = module.STRATEGIES
+
+    def strategies(self) -> Sequence[m.StrategyPlan]:
+        return [
+            m.StrategyPlan(name=label, modes=each.modes, summary=each.summary)
+            for label, each in self._strategies.items()
+        ]
+
+    def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
+        """Eager and default, on a GPU reduce-overhead too; only what runs on ``device``."""
+        modes = (*DEFAULT_MODES, "reduce-overhead") if device.type == "cuda" else DEFAULT_MODES
+        return [
+            m.RunKey(strategy=label, mode=mode)
+            for label, each in self._strategies.items()
+            if not _unavailable(each, device)
+            for mode in modes
+            if mode in each.modes
+        ]
+
+    def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
+        """The first strategy in eager mode."""
+        return next((run for run in runs if run.mode == m.EAGER and run.strategy == next(iter(self._strategies))), None)
+
+    def prepare(self, run: m.RunKey, device: torch.device) -> Session:
+        """Raises UsageError for a mode or a device that the strategy does not run in."""
+        strategy = self._strategies[run.strategy]
+        if run.mode not in strategy.modes:
+            hint = f"it runs in: {', '.join(strategy.modes)}"
+            raise UsageError(f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint)
+        if missing := _unavailable(strategy, device):
+            raise UsageError(f"strategy {run.strategy!r} needs {missing}", hint="leave it out with --strategy")
+
+        def compiled(function: Callable[..., object], **options: object) -> Any:
+            return function if run.mode == m.EAGER else torch.compile(function, mode=run.mode, **options)  # type: ignore[call-overload]
+
+        torch.manual_seed(self._seed)
+        return user.UserSession(strategy.build(self._shapes, device, compiled), None)
+
+    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
+        """Each run against its own strategy in eager mode: other strategies may do other work."""
+        judged = []
+        for run in results:
+            own = m.RunKey(strategy=run.strategy, mode=m.EAGER)
+            judged += [pair for pair in user.judged(results, own if own in results else None) if pair[0] == run]
+        return m.Agreement(baseline=baseline, runs=tuple(judged))
+
+
+def _unavailable(strategy: Strategy, device: torch.device) -> str:
+    """What the strategy lacks here; empty where it can run."""
+    if (strategy.cuda or strategy.float8) and device.type != "cuda":
+        return "an NVIDIA GPU"
+    if strategy.float8 and torch.cuda.get_device_capability(device) < (8, 9):
+        return "a GPU that multiplies float8 (compute capability 8.9 or later)"
+    return ""
