@@ -20,11 +20,13 @@ BLOCK = 10
 
 
 def functions() -> Iterator[tuple[str, int]]:
-    """Each function's place and its lines, from ``def`` to its end."""
+    """Each function's place and its lines, from ``def`` to its end; not the declarations of a protocol's methods."""
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
+                if all(isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) for part in node.body):
+                    continue
                 yield f"{module.relative_to(PACKAGE).as_posix()} {node.name}", node.end_lineno - node.lineno + 1
 
 
