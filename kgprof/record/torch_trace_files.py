@@ -28,6 +28,7 @@ from typing import Any
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import layout
+from kgprof.reading.files import lines, nests_deeper
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
@@ -35,7 +36,8 @@ from kgprof.record.kept_records import KeptRecords
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
-LONGEST_LINE = 64 * 2**20  # bytes; a longer one is no record of torch's
+LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
+MOST_BYTES, MOST_NESTED = 2**34, 100  # of a file, unpacked; of a record's metadata, which nests some ten deep
 
 _PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
@@ -121,53 +123,49 @@ class TraceFile(KeptRecords):
             self.ended.clear()
 
 
-def read_file(path: Path) -> TraceFile:
-    """Whatever of it can be read. Raises InputError where nothing can."""
+def read_file(path: Path, within: Path | None = None) -> TraceFile:
+    """Whatever of it can be read. ``within``: as files.opened has it. Raises InputError where nothing can."""
     found = TraceFile(path=path)
     try:
-        for prefix, payload in _records(path, found):
+        for prefix, payload in _records(path, within, found):
             found.take(prefix, payload)
-    except (OSError, EOFError, zlib.error) as error:
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
-            raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found.cut = f"ends in the middle of its compressed data ({error})"
+    except OSError as error:
+        if error.errno is not None:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+        found.cut = f"is read up to a limit only: {error}"
     if not found.seen:
         empty = path.stat().st_size == 0
-        what = "it is empty" if empty else "it holds no record of torch's structured trace"
+        cut = f" ({found.cut})" if found.cut else ""
+        what = "it is empty" if empty else f"it holds no record of torch's structured trace{cut}"
         raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} into DIR")
     if not found.cut and found.last_is_short:
         found.cut = "ends in the middle of a record"
     return found
 
 
-def _records(path: Path, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
+def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    for line in chain(_lines(path), (b"",)):
+    room = LONGEST_PAYLOAD
+    for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
-            payload.append(line[1:])
+            room -= len(line) + 64  # with what a line takes in memory
+            if room > 0:  # else it is not what torch wrote, and counts as damaged
+                payload.append(line[1:])
             continue
         if prefix is not None:
             yield prefix, b"\n".join(payload) if payload else None
-        prefix, payload = _PREFIX.fullmatch(line), []
+        prefix, payload, room = _PREFIX.fullmatch(line), [], LONGEST_PAYLOAD
         if prefix is None and line:
             found.damaged += 1
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """Without their newline. Compressed or not is told by the first two bytes, whatever the name says."""
-    with path.open("rb") as raw:
-        compressed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        lines: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
-        while line := lines.readline(LONGEST_LINE):
-            yield line.removesuffix(b"\n")
-
-
 def _metadata(text: bytes) -> dict[str, Any] | None:
     try:
-        decoded = json.loads(text)
+        decoded = None if nests_deeper(text, MOST_NESTED) else json.loads(text)
     except ValueError:  # UnicodeDecodeError is one
         return None
     return decoded if isinstance(decoded, dict) else None
@@ -186,7 +184,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
     paths = _paths(path)
     for one in paths:
         try:
-            files.append(read_file(one))
+            files.append(read_file(one, None if one == path else path))
         except InputError as error:
             if len(paths) == 1:
                 raise
@@ -207,7 +205,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
 def _paths(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError("no such file or folder", path=path, hint="give the directory that TORCH_TRACE named")
-    if path.is_file():
+    if not path.is_dir():
         return [path]
     try:
         found = sorted({one for pattern in (FILES, f"{FILES}.gz") for one in path.glob(pattern) if one.is_file()})

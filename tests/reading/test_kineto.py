@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kgprof.errors import InputError
-from kgprof.reading import kineto, trace_bytes
+from kgprof.reading import files, kineto, trace_bytes
 from kgprof.reading.kineto import LaunchShape, TraceEvent
 from tests.analysis.events import event, step, write
 
@@ -304,7 +304,7 @@ def test_a_gzip_file_that_unpacks_beyond_reason_is_read_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given events that pack three hundred times over, and a limit that they pass soon
-    monkeypatch.setattr(trace_bytes, "EXPANSION_FROM", 2**20)
+    monkeypatch.setattr(files, "EXPANSION_FROM", 2**20)
     one = json.dumps(event("kernel", "k", 1.0, 1.0, stream=7)).encode() + b", "
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + one * (2**24 // len(one)), mtime=0))
