@@ -1,10 +1,7 @@
 """The one module that opens files which others may have written: Recordings, traces, reports, configuration.
 
-Only regular files are opened, and no symbolic link leads out of the folder that a person named. A read has a limit, so
-that no file takes the machine's memory, and none that is no file (a pipe, a device) waits forever.
-
-Every refusal is an OSError whose words complete "cannot be read: ...". It has an ``errno`` where nothing was read, and
-none where a file is longer than what kgprof reads of it.
+Only regular files are opened, no symbolic link leads out of the folder that a person named, and every read has a limit.
+A refusal is an OSError whose words complete "cannot be read: ...", without ``errno`` where a file exceeds a limit.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import json
 import os
 import re
 import stat
@@ -24,14 +22,14 @@ from typing import Any, BinaryIO
 JSON_BYTES = 64 * 2**20  # of one file; the longest that kgprof writes is TIMING's, 26 MB for a million samples
 TOML_BYTES, TOML_LINE = 2**20, 2**16
 GZIP_MAGIC = b"\x1f\x8b"
+DEEPEST = 100  # of JSON; torch's records nest some ten deep
 MAX_EXPANSION = 100  # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
 EXPANSION_FROM = 2**28  # unpacked bytes from which on that is looked at
 MANY_LINES = 2**20  # that a gzip file may have beside one for each of its bytes
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARK = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
-_LONG_KEY = re.compile(
-    r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}"""
-)  # tomllib takes their square
+# The time that tomllib takes grows with the square of the parts of a key.
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 
 
 def opened(path: Path, within: Path | None = None) -> BinaryIO:
@@ -41,7 +39,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     folder = Path(os.path.realpath(within)) if within is not None else real.parent
     if not real.is_relative_to(folder):
         raise OSError(errno.ELOOP, f"a symbolic link leads out of {within}; put the file itself there", str(path))
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
         above = descriptor
         try:
@@ -91,6 +89,16 @@ def nests_deeper(text: bytes, most: int) -> bool:
         if depth > most:
             return True
     return False
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Of a record or its payload; empty for what is no JSON object, or nests deeper than any of torch's."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", errors="replace")
+    try:
+        value = {} if nests_deeper(data, DEEPEST) else json.loads(data)
+    except ValueError:  # UnicodeDecodeError is one
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def toml(text: str) -> dict[str, Any]:

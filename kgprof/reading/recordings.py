@@ -38,7 +38,6 @@ _LINES: dict[str, type[Any]] = {
 _RECORDS_BYTES, _RECORDS, _LONGEST_RECORD = 2**27, 400_000, 2**23
 _LOG_BYTES = 2**22  # kgprof keeps half a MiB
 _MOST_RUNS = 2000
-_DEEPEST = 100  # torch's records nest some ten deep
 
 
 def has_result(folder: Path, key: m.RunKey) -> bool:
@@ -169,7 +168,7 @@ def with_captures_as_fields(data: bytes) -> bytes:
                 value["capture_unavailable"][at] = lost
         return value
 
-    if files.nests_deeper(data, _DEEPEST):
+    if files.nests_deeper(data, files.DEEPEST):
         raise msgspec.DecodeError("it nests too deeply")
     msgspec.json.decode(data)  # raises where it is no JSON
     return msgspec.json.encode(json.loads(data, object_hook=converted))
@@ -203,7 +202,7 @@ def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | Non
 
 def _record(line: bytes) -> dict[str, Any]:
     """Raises DecodeError."""
-    if files.nests_deeper(line, _DEEPEST):
+    if files.nests_deeper(line, files.DEEPEST):
         raise msgspec.DecodeError("a record nests too deeply")
     return m.decode_json(line, dict[str, Any])
 

@@ -137,7 +137,7 @@ def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool
     return m.Sources(
         libraries=project.libraries,
         own=project.own,
-        files=dict(_read_all((file for file in named if project.holds(file)), recorded_here)),
+        files=dict(_read_all(filter(project.holds, named), recorded_here)),
         packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
     )
 

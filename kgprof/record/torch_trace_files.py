@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from typing import Any
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import layout
-from kgprof.reading.files import lines, nests_deeper
+from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
@@ -37,7 +36,7 @@ FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
 LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
-MOST_BYTES, MOST_NESTED = 2**34, 100  # of a file, unpacked; of a record's metadata, which nests some ten deep
+MOST_BYTES = 2**34  # of a file, unpacked
 
 _PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
@@ -84,14 +83,14 @@ class TraceFile(KeptRecords):
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
 
     def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
-        metadata, text = _metadata(prefix["metadata"]), None
-        whole = metadata is not None
-        if metadata is not None and (md5 := metadata.get("has_payload")) is not None:
+        metadata, text = json_object(prefix["metadata"]), None
+        whole = bool(metadata)
+        if (md5 := metadata.get("has_payload")) is not None:
             data = payload or b""
             whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
             text = data.decode("utf-8", errors="replace")
         self.last_is_short = not whole
-        if metadata is None or not whole:
+        if not whole:
             self.damaged += 1
             return
         self.seen += 1
@@ -109,7 +108,7 @@ class TraceFile(KeptRecords):
             self.rank = rank
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
-            self.torch = str((_metadata(text.encode()) or {}).get("pytorch_version") or "")
+            self.torch = str(json_object(text).get("pytorch_version") or "")
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
         """A compile id that begins again after its metrics were written is another compilation of the same name."""
@@ -161,14 +160,6 @@ def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tupl
         prefix, payload, room = _PREFIX.fullmatch(line), [], LONGEST_PAYLOAD
         if prefix is None and line:
             found.damaged += 1
-
-
-def _metadata(text: bytes) -> dict[str, Any] | None:
-    try:
-        decoded = None if nests_deeper(text, MOST_NESTED) else json.loads(text)
-    except ValueError:  # UnicodeDecodeError is one
-        return None
-    return decoded if isinstance(decoded, dict) else None
 
 
 # ---------------------------------------------------------------- the directory
@@ -262,7 +253,9 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     read = (
         f"the text of {len(sources.files)} source files was read here and now: whether it is what ran cannot be known"
     )
-    none = "the source files are not on this machine: places are as torch named them, without their text"
+    none = (
+        "no source file is below the folder in which kgprof was started: places are as torch named them, without text"
+    )
     notes = (
         f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
         "calls are not in it: recompiles during warm-up and after it cannot be told apart",

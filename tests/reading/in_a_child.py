@@ -48,7 +48,8 @@ class Runner:
         )
 
     def run(self, folder: Path, arguments: Sequence[str | Path]) -> Ended:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(json.dumps([str(folder), [str(each) for each in arguments]]) + "\n")
         self._process.stdin.flush()
         return Ended(**json.loads(self._process.stdout.readline()))
@@ -84,4 +85,5 @@ if __name__ == "__main__":
     from kgprof import cli
 
     for line in sys.stdin:
-        print(json.dumps(_in_a_fork(*json.loads(line))), flush=True)
+        sys.stdout.write(json.dumps(_in_a_fork(*json.loads(line))) + "\n")
+        sys.stdout.flush()
