@@ -253,9 +253,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     read = (
         f"the text of {len(sources.files)} source files was read here and now: whether it is what ran cannot be known"
     )
-    none = (
-        "no source file is below the folder in which kgprof was started: places are as torch named them, without text"
-    )
+    none = "no source file is below the folder that kgprof was started in: places have no text"
     notes = (
         f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
         "calls are not in it: recompiles during warm-up and after it cannot be told apart",
