@@ -313,11 +313,11 @@ def _decoded(part: bytes) -> list[_Event] | None:
     """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it is none."""
     try:
         return _EVENTS.decode(b"[%b]" % part)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         repaired = f"[{part.decode('utf-8', errors='replace')}]"
     try:
         return _EVENTS.decode(repaired)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # which event it was shows when they are read one by one
 
 
@@ -329,7 +329,11 @@ def _after(text: str, position: int) -> int:
 def _event(value: Any) -> _Event | None:
     try:
         event = msgspec.convert(value, _Event, strict=False)
-    except (msgspec.ValidationError, UnicodeEncodeError):  # the second for a byte that is no UTF-8 in place of an event
+    except (
+        msgspec.ValidationError,
+        UnicodeEncodeError,
+        RecursionError,
+    ):  # the second for a byte that is no UTF-8 in place of an event
         return None
     for field in ("name", "cat", "pid", "tid"):
         if isinstance(text := getattr(event, field), str) and not text.isascii():

@@ -16,6 +16,7 @@ from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import files, layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
+from kgprof.reading.structured_trace import is_whole
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -212,9 +213,11 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
     read: dict[str, list[Any]] = {key: [] for key in _LINES}
     left_out = 0
     for line in lines:
-        left_out += line.get("left_out", 0)
+        left_out += count if isinstance(count := line.get("left_out"), int) else 0
         key = next((key for key in _LINES if key in line), None)
-        if key is not None:
+        if key == "metadata" and not is_whole(line[key]):
+            left_out += 1
+        elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
             read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
     records, frames, graphs, logs = (tuple(read[key]) for key in _LINES)

@@ -29,6 +29,7 @@ from kgprof.errors import InputError
 from kgprof.reading import layout
 from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
+from kgprof.reading.structured_trace import is_whole
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
 
@@ -84,10 +85,10 @@ class TraceFile(KeptRecords):
 
     def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
         metadata, text = json_object(prefix["metadata"]), None
-        whole = bool(metadata)
+        whole = bool(metadata) and is_whole(metadata)
         if (md5 := metadata.get("has_payload")) is not None:
             data = payload or b""
-            whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
+            whole = whole and hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
             text = data.decode("utf-8", errors="replace")
         self.last_is_short = not whole
         if not whole:
