@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kgprof._version import __version__
 from kgprof.errors import UsageError
+from kgprof.reading import files
 from kgprof.render import resources
 
 GITHUB, GITLAB = PLACES = ("github", "gitlab")
@@ -37,14 +38,14 @@ def workflow(place: str, *, workload: str, torch: str, path: Path) -> str:
 def refuse_to_replace(path: Path) -> None:
     """Raises UsageError where another hand than ours wrote the file."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        ours = files.content(path, files.TOML_BYTES).startswith(_OURS.encode())
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror or error}", hint="name another file with -o"
         ) from error
-    if not text.startswith(_OURS):
+    if not ours:
         raise UsageError(
             f"{path} was not written by `kgprof ci-init`", hint="name another file with -o, or replace it with --force"
         )

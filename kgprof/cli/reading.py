@@ -22,7 +22,7 @@ from kgprof.compare.metrics import BUDGETED
 from kgprof.errors import InputError
 from kgprof.gate import judge, regressions
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
-from kgprof.reading import layout, recordings
+from kgprof.reading import files, layout, recordings
 from kgprof.record import holistic
 from kgprof.render import embedded_profile
 
@@ -71,15 +71,16 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
 def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
     """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
     here = Path.cwd()
+    top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
     for folder in (here, *here.parents):
-        texts = {str(folder / name): text_of(folder / name, faults) for name in CONFIGURATION}
+        texts = {str(folder / name): text_of(folder / name, faults, top or folder) for name in CONFIGURATION}
         parsed = [parse_file(path, text, faults) for path, text in texts.items() if text is not None]
         saying = [configuration for configuration in parsed if configuration is not None]
         if len(saying) > 1:
             faults.append(f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one")
         if saying:
             return folder, saying[0]
-        if (folder / ".git").exists():
+        if folder == top:
             break
     return here, None
 
@@ -92,13 +93,14 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
     return file.kernel_kinds if file is not None else ()
 
 
-def text_of(path: Path, faults: list[str]) -> str | None:
+def text_of(path: Path, faults: list[str], within: Path | None = None) -> str | None:
+    """A configuration; None where there is no such file. ``within``: as files.opened has it."""
     try:
-        return path.read_text(encoding="utf-8")
+        return files.content(path, files.TOML_BYTES, within).decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        faults.append(f"{path}: cannot be read: {error}")
+        faults.append(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
 
 
@@ -113,7 +115,7 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
     if file.suffix.lower() in (".html", ".htm"):
         return embedded_profile.read(file).profile
     try:
-        data = file.read_bytes()
+        data = files.content(file, embedded_profile.MAX_JSON_BYTES, path if path.is_dir() else None)
     except FileNotFoundError as error:
         hint = "give the folder that `kgprof profile` wrote, or a report of it"
         raise InputError("no such file or folder", path=path, hint=hint) from error
@@ -162,7 +164,7 @@ def accepted_file(
     """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file, which
     is a fault where the option names one that ``must_exist``."""
     path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
-    text = text_of(path, faults)
+    text = text_of(path, faults, None if given is not None else folder)
     if must_exist and text is None and given is not None:
         faults.append(f"{path}: there is no such file")
     return path, None if text is None else accepted_findings.parse(text, str(path), faults)

@@ -106,7 +106,7 @@ def cli(ctx: click.Context) -> None:
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=DEFAULTS.rounds,
     show_default=True,
     help="In how many fresh processes TIMING is made, in turn over all runs. `kgprof compare` takes its intervals over "

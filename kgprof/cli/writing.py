@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.reading import layout, recordings
+from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
@@ -91,18 +93,22 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
 
 
 def embeddable(path: Path, private: m.RecordingHeader | None) -> bytes | None:
-    """The trace as a page may carry it, gzipped; None for one that is damaged, which cannot be looked through.
+    """The trace as a page may carry it, gzipped; None for one that is damaged or no trace's size once unpacked, which
+    cannot be looked through.
 
     ``private`` names what must not be in it; None where the report may say everything.
     """
 
-    data = path.read_bytes()
-    if private is None:
-        return data
     try:
-        text = gzip.decompress(data).decode("utf-8", errors="replace")
+        data = content(path, EMBEDDED_BYTES)
+        if private is None:
+            return data
+        whole = gzip.GzipFile(fileobj=io.BytesIO(data)).read(EMBEDDED_BYTES * MAX_EXPANSION + 1)
     except (OSError, EOFError, zlib.error):
         return None
+    if len(whole) > EMBEDDED_BYTES * MAX_EXPANSION:
+        return None
+    text = whole.decode("utf-8", errors="replace")
     safe = redacted_trace(text, private.private, root=private.plan.environment.source_root)
     return data if safe == text else gzip.compress(safe.encode("utf-8"), mtime=0)
 

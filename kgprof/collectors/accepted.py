@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Sequence
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
+from kgprof.reading.files import toml
 from kgprof.wording import nearest, shared
 
 FILE = "kgprof-accepted.toml"
@@ -69,8 +69,8 @@ def library_function(finding: m.Finding) -> str:
 def parse(text: str, path: str, faults: list[str]) -> tuple[m.AcceptedEntry, ...]:
     """Every entry that is whole; what is wrong with the others goes to ``faults``."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = toml(text)
+    except ValueError as error:
         faults.append(f"{path}: {error}")
         return ()
     faults += [f"{path}: unknown key {key!r}{nearest(key, ['accepted'])}" for key in document if key != "accepted"]

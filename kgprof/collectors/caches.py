@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.files import json_object
 from kgprof.reading.structured_trace import compile_id
 
 CACHE_BYPASSED = m.Rule(
@@ -76,9 +76,8 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
 
 def _reason(payload: str | None) -> str:
     """A miss carries its whole key and may have been cut; a bypass is short and whole."""
-    try:
-        decoded = json.loads(payload or "{}")
-    except ValueError:
+    decoded = json_object(payload or "{}")
+    if payload and not decoded:
         return "torch's record could not be read"
     return " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split())
 

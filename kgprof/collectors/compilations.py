@@ -7,7 +7,6 @@ belong to the stage around them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ from kgprof.collectors.graph_breaks import (
     stack_in,
 )
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.files import json_object
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
 
@@ -152,9 +152,10 @@ def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None
     for record in trace.all.records:
         if "chromium_event" not in record.metadata or not record.payload:
             continue
-        event = json.loads(record.payload)
+        event = json_object(record.payload)
+        args = event.get("args")
         # torch writes the text "None" for a span of a worker thread.
-        name = str((event.get("args") or {}).get("compile_id") or "")
+        name = str((args if isinstance(args, dict) else {}).get("compile_id") or "")
         name = "" if name == "None" else name
         if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and name:
             yield event, trace.compilation(name, record.call)

@@ -143,7 +143,7 @@ def reasons(payload: str) -> tuple[str, ...]:
     """A list as JSON where several entries were rejected; the bare sentence where one was."""
     try:
         decoded = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         decoded = payload
     return tuple(str(reason) for reason in decoded) if isinstance(decoded, list) else (str(decoded),)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,12 @@ from kgprof.errors import InputError, UsageError
 from kgprof.gate.budgets import DEFAULTS, parse_option, parse_table
 from kgprof.gate.metrics import BY_NAME
 from kgprof.gate.regressions import KEY as REGRESSIONS
+from kgprof.reading.files import toml
 from kgprof.wording import nearest
 
 PYPROJECT = "pyproject.toml"
 KINDS = "kernel-kinds"
+MOST_FAULTS = 20  # that are listed
 KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 
 Choice = TypeVar("Choice", bound=str)
@@ -51,8 +52,8 @@ def parse_options(
 def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
     """``[tool.kgprof]`` of a pyproject.toml, or the whole of a kgprof.toml; None where it says nothing about kgprof."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = toml(text)
+    except ValueError as error:
         faults.append(f"{path}: {error}")
         return None
     table = document.get("tool", {}).get("kgprof") if path.endswith(PYPROJECT) else document
@@ -171,5 +172,6 @@ def refuse(
         return
     if len(faults) == 1:
         raise UsageError(faults[0], hint=hint)
-    listed = "".join(f"\n  - {fault}" for fault in faults)
-    raise UsageError(f"{len(faults)} faults in {where}:{listed}", hint=hint)
+    listed = "".join(f"\n  - {fault}" for fault in faults[:MOST_FAULTS])
+    more = f"\n  and {len(faults) - MOST_FAULTS:,} more" if len(faults) > MOST_FAULTS else ""
+    raise UsageError(f"{len(faults):,} faults in {where}:{listed}{more}", hint=hint)

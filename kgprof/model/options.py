@@ -38,6 +38,9 @@ class RunKey(Model, frozen=True, kw_only=True, order=True):
         return f"{self.strategy}.{self.mode}"
 
 
+MOST_ROUNDS = 1000  # a process each
+
+
 class Options(Model, frozen=True, kw_only=True):
     """What the user asked of ``kgprof profile``; the only place where defaults live."""
 

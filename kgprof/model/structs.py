@@ -45,7 +45,10 @@ def first_skipped(*values: object) -> Skipped:
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
     """Typed JSON. Raises msgspec.DecodeError (ValidationError when the shape is wrong)."""
-    return msgspec.json.decode(data, type=kind)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError as error:
+        raise msgspec.DecodeError("it nests too deeply") from error
 
 
 def encode_json(value: Any) -> bytes:

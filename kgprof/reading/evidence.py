@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from kgprof import model as m
@@ -79,7 +80,8 @@ class RunEvidence(_Derived):
             return made
         if name not in self._traces:
             try:
-                self._traces[name] = kineto.read(layout.trace_path(self.whole.recording, self.key, name))
+                path, within = layout.trace_path(self.whole.recording, self.key, name), self.whole.recording.folder
+                self._traces[name] = kineto.read(path, Path(within))
             except InputError as error:
                 self._traces[name] = m.Skipped(reason=error.message)
         return self._traces[name]
@@ -89,7 +91,8 @@ class RunEvidence(_Derived):
         """Of the first GPU that TRACE names, (9, 0) for an H100; (0, 0) where it names none."""
         if isinstance(self.trace(m.PassName.TRACE), m.Skipped):
             return 0, 0
-        head = kineto.metadata(layout.trace_path(self.whole.recording, self.key, m.PassName.TRACE))
+        recording = self.whole.recording
+        head = kineto.metadata(layout.trace_path(recording, self.key, m.PassName.TRACE), Path(recording.folder))
         cards = head.get("deviceProperties")
         card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
         major, minor = card.get("computeMajor"), card.get("computeMinor")

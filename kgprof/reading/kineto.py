@@ -178,9 +178,10 @@ _EVENTS = msgspec.json.Decoder(list[_Event])
 _READER = json.JSONDecoder(strict=False)  # a garbage name may hold raw control characters
 
 
-def read(path: Path) -> Trace:
-    """Read one trace file. Raises InputError when it is missing, empty or no Kineto trace at all."""
-    data = TraceBytes(path)
+def read(path: Path, within: Path | None = None) -> Trace:
+    """Read one trace file. ``within``: as files.opened has it. Raises InputError when it is missing, empty or no Kineto
+    trace at all."""
+    data = TraceBytes(path, within)
     pieces = iter(data)
     gathered = _Gathered()
     text = _Text(rest=_first_events(pieces, path.name, data.warnings))
@@ -190,13 +191,13 @@ def read(path: Path) -> Trace:
     return Trace(columns=gathered.columns(), warnings=(*data.warnings, *text.warnings(), *gathered.warnings()))
 
 
-def metadata(path: Path) -> dict[str, Any]:
+def metadata(path: Path, within: Path | None = None) -> dict[str, Any]:
     """What stands before the events: deviceProperties, distributedInfo, versions. Empty where that is no JSON.
 
     Raises InputError for a file that cannot be read.
     """
     head = b""
-    for piece in TraceBytes(path):
+    for piece in TraceBytes(path, within):
         head += piece
         if (found := _START_OF_EVENTS.search(head)) or len(head) > _LONGEST_HEAD:
             break
@@ -205,6 +206,8 @@ def metadata(path: Path) -> dict[str, Any]:
     text = head[: found.start()].decode("utf-8", errors="replace").rstrip(", \r\n\t") if found else ""
     try:
         value = json.loads(f"{text}}}", strict=False)
+        # As an event's name is: what no UTF-8 can hold (a lone surrogate) is replaced.
+        value = json.loads(_repaired(json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -310,11 +313,11 @@ def _decoded(part: bytes) -> list[_Event] | None:
     """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it is none."""
     try:
         return _EVENTS.decode(b"[%b]" % part)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         repaired = f"[{part.decode('utf-8', errors='replace')}]"
     try:
         return _EVENTS.decode(repaired)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # which event it was shows when they are read one by one
 
 
@@ -326,11 +329,21 @@ def _after(text: str, position: int) -> int:
 def _event(value: Any) -> _Event | None:
     try:
         event = msgspec.convert(value, _Event, strict=False)
-    except (msgspec.ValidationError, UnicodeEncodeError):  # the second for a byte that is no UTF-8 in place of an event
+    except (
+        msgspec.ValidationError,
+        UnicodeEncodeError,
+        RecursionError,
+    ):  # the second for a byte that is no UTF-8 in place of an event
         return None
-    # json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here.
-    event.name = event.name.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    for field in ("name", "cat", "pid", "tid"):
+        if isinstance(text := getattr(event, field), str) and not text.isascii():
+            setattr(event, field, _repaired(text))
     return event
+
+
+def _repaired(text: str) -> str:
+    """json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here."""
+    return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
 
 
 # ---------------------------------------------------------------- from events to columns

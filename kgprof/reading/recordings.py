@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import zipfile
@@ -15,8 +14,9 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.reading import layout
+from kgprof.reading import files, layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
+from kgprof.reading.structured_trace import is_whole
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -35,13 +35,19 @@ _LINES: dict[str, type[Any]] = {
 }
 
 
+# What is read of TRACE_RECORDS: four times what kgprof writes at most.
+_RECORDS_BYTES, _RECORDS, _LONGEST_RECORD = 2**27, 400_000, 2**23
+_LOG_BYTES = 2**22  # kgprof keeps half a MiB
+_MOST_RUNS = 2000
+
+
 def has_result(folder: Path, key: m.RunKey) -> bool:
     return (layout.run_folder(folder, key) / layout.RESULT).exists()
 
 
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
     """One pass while the Recording is still being made; None where it is missing or was skipped."""
-    found = _read_if_there(layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped)
+    found = _read_if_there(layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped, folder)
     return found if isinstance(found, kind) else None
 
 
@@ -53,7 +59,7 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with files.opened(path, folder) as file, np.load(file, allow_pickle=False) as stored:
             return {str(name): stored[f"array_{index}"] for index, name in enumerate(stored["names"])}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"is not what kgprof writes: {error}", path=path) from error
@@ -66,15 +72,16 @@ def load(path: Path) -> m.Recording:
     runs = tuple(_load_run(folder, key, header) for key in header.plan.runs)
     alone = m.Skipped(reason="there is nothing that the results could be compared with")
     without = m.Skipped(reason="kgprof ended before the results were compared") if header.plan.agreement else alone
-    compared = _read_if_there(folder / layout.AGREEMENT, m.Agreement | m.Skipped) if header.plan.agreement else None
+    agreement = folder / layout.AGREEMENT
+    compared = _read_if_there(agreement, m.Agreement | m.Skipped, folder) if header.plan.agreement else None
     return m.Recording(
         folder=str(folder),
         header=header,
         runs=runs,
         agreement=compared or without,
-        gate=_read_if_there(folder / layout.GATE, m.GateSettings),
-        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...]) or (),
-        ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped)
+        gate=_read_if_there(folder / layout.GATE, m.GateSettings, folder),
+        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder) or (),
+        ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped, folder)
         or m.Skipped(reason="this Recording holds no ceilings"),
     )
 
@@ -82,7 +89,7 @@ def load(path: Path) -> m.Recording:
 def load_header(folder: Path) -> m.RecordingHeader:
     """What a Recording was made of, without what it measured. Raises InputError."""
     path = folder / layout.HEADER
-    version = _read(path, dict[str, Any]).get("schema_version")
+    version = _read(path, dict[str, Any], folder).get("schema_version")
     if not isinstance(version, int):
         raise InputError("it has no schema_version, so this is no Recording", path=path)
     if version > m.RECORDING_SCHEMA_VERSION:
@@ -91,14 +98,19 @@ def load_header(folder: Path) -> m.RecordingHeader:
             path=path,
             hint="update kgprof",
         )
-    return _read(path, m.RecordingHeader)
+    header = _read(path, m.RecordingHeader, folder)
+    rounds, runs = header.options.rounds, len(header.plan.runs)
+    if rounds > m.MOST_ROUNDS or runs > _MOST_RUNS:
+        limits = f"{m.MOST_ROUNDS:,} rounds or {_MOST_RUNS:,} runs"
+        raise InputError(f"{rounds:,} rounds of {runs:,} runs, and kgprof reads no more than {limits}", path=path)
+    return header
 
 
 def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRecord:
     """Every pass of the list, and what stands beside the passes."""
     run = layout.run_folder(folder, key)
-    ended = _read_if_there(run / layout.exit_name(False), m.Exit) or _never_ended(run.is_dir(), header)
-    probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit)
+    ended = _read_if_there(run / layout.exit_name(False), m.Exit, folder) or _never_ended(run.is_dir(), header)
+    probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit, folder)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
     no_hta = "HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
@@ -107,21 +119,21 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
-        left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped) or absent
+        left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped, folder) or absent
     if isinstance(timing := left[m.PassName.TIMING], m.TimingPass):
         matches = {note: _SLOW_FIRST.fullmatch(note) for note in timing.notes}
         if ratios := [float(match["ratio"]) for match in matches.values() if match]:
             kept = tuple(note for note in timing.notes if not matches[note])
             left[m.PassName.TIMING] = msgspec.structs.replace(timing, notes=kept, slow_first=ratios[0])
     of_its_age = m.Evaluation if header.schema_version > 1 else CandidateResults
-    evaluation, unit = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped), header.plan.unit
+    evaluation, unit = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped, folder), header.plan.unit
     if isinstance(evaluation, CandidateResults):
         evaluation, unit = evaluation.declared(), UNIT
     for file, kind, absent in (
         (layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
         (layout.COMPILED_KERNELS, m.CompiledKernels, missing),
     ):
-        left[file.removesuffix(".json")] = _read_if_there(run / file, kind | m.Skipped) or absent
+        left[file.removesuffix(".json")] = _read_if_there(run / file, kind | m.Skipped, folder) or absent
     fields = m.RunRecord.__struct_fields__
     return m.RunRecord(
         key=key,
@@ -131,11 +143,11 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         evaluation=evaluation or missing,
         unit=unit,
         further={name: left[name] for name in m.PASSES if name not in fields},
-        log=_read_log(run / layout.LOG) + _read_log(run / layout.PROBE_LOG),
-        records=_read_records(run) or missing,
-        script=_read_if_there(run / layout.SCRIPT, m.ScriptRun),
-        holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped) or m.Skipped(reason=no_hta),
-        rounds=tuple(_load_round(run, number, header) for number in range(2, header.options.rounds + 1)),
+        log=_read_log(run / layout.LOG, folder) + _read_log(run / layout.PROBE_LOG, folder),
+        records=_read_records(run, folder) or missing,
+        script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
+        holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder) or m.Skipped(reason=no_hta),
+        rounds=tuple(_load_round(run, number, header, folder) for number in range(2, header.options.rounds + 1)),
     )
 
 
@@ -157,33 +169,43 @@ def with_captures_as_fields(data: bytes) -> bytes:
                 value["capture_unavailable"][at] = lost
         return value
 
+    if files.nests_deeper(data, files.DEEPEST):
+        raise msgspec.DecodeError("it nests too deeply")
     msgspec.json.decode(data)  # raises where it is no JSON
     return msgspec.json.encode(json.loads(data, object_hook=converted))
 
 
-def _load_round(run: Path, number: int, header: m.RecordingHeader) -> m.RoundRecord:
+def _load_round(run: Path, number: int, header: m.RecordingHeader, within: Path) -> m.RoundRecord:
     name = layout.round_name(number)
     began = (run / f"{name}_{layout.LOG}").exists()
-    ended = _read_if_there(run / f"{name}_exit.json", m.Exit) or _never_ended(began, header)
-    measured = _read_if_there(run / f"{name}.json", m.TimedRound)
+    ended = _read_if_there(run / f"{name}_exit.json", m.Exit, within) or _never_ended(began, header)
+    measured = _read_if_there(run / f"{name}.json", m.TimedRound, within)
     return m.RoundRecord(number=number, exit=ended, measured=measured or m.Skipped(reason=_why_missing(ended, "round")))
 
 
-def _read_records(run: Path) -> m.CompileRecords | m.Skipped | None:
+def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | None:
     """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
     path = run / layout.TRACE_RECORDS
     if not path.exists():
         return None
     try:
-        sources = _read_if_there(run / layout.SOURCES, m.Sources) or m.Sources()
-        with gzip.open(path, "rb") as lines:
-            return records_of((m.decode_json(line, dict[str, Any]) for line in lines), sources)
+        sources = _read_if_there(run / layout.SOURCES, m.Sources, within) or m.Sources()
+        lines = files.lines(path, within, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS)
+        return records_of(map(_record, lines), sources)
     except InputError as error:
         return m.Skipped(reason=error.message)
     except (OSError, EOFError, zlib.error) as error:
-        return m.Skipped(reason=InputError(f"cannot be read: {error}", path=path).message)
+        why = getattr(error, "strerror", None) or error
+        return m.Skipped(reason=InputError(f"cannot be read: {why}", path=path).message)
     except msgspec.DecodeError as error:  # also where a line is of another shape
         return m.Skipped(reason=InputError(f"is not what kgprof writes: {error}", path=path).message)
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """Raises DecodeError."""
+    if files.nests_deeper(line, files.DEEPEST):
+        raise msgspec.DecodeError("a record nests too deeply")
+    return m.decode_json(line, dict[str, Any])
 
 
 def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.CompileRecords:
@@ -191,9 +213,11 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
     read: dict[str, list[Any]] = {key: [] for key in _LINES}
     left_out = 0
     for line in lines:
-        left_out += line.get("left_out", 0)
+        left_out += count if isinstance(count := line.get("left_out"), int) else 0
         key = next((key for key in _LINES if key in line), None)
-        if key is not None:
+        if key == "metadata" and not is_whole(line[key]):
+            left_out += 1
+        elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
             read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
     records, frames, graphs, logs = (tuple(read[key]) for key in _LINES)
@@ -214,24 +238,24 @@ def _why_missing(ended: m.Exit, what: str = "run") -> str:
     return f"the {what} {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
 
 
-def _read_log(path: Path) -> str:
+def _read_log(path: Path, within: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return files.content(path, _LOG_BYTES, within).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
 
 
-def _read_if_there(path: Path, kind: Any) -> Any:
+def _read_if_there(path: Path, kind: Any, within: Path) -> Any:
     """A Struct, or Skipped, of ``kind``, which may be a union; None where there is no such file."""
-    return _read(path, kind) if path.exists() else None
+    return _read(path, kind, within) if path.exists() else None
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _read(path: Path, kind: type[T], within: Path) -> T:
     """Raises InputError for a file that is missing, cannot be read or holds something else."""
     try:
-        return m.decode_json(with_captures_as_fields(path.read_bytes()), kind)
+        return m.decode_json(with_captures_as_fields(files.content(path, within=within)), kind)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     except msgspec.DecodeError as error:

@@ -116,6 +116,16 @@ class RunTrace:
             yield m.Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
 
 
+def is_whole(metadata: Any) -> bool:
+    """Whether a record has torch's form, as far as readers rely on it."""
+    if not isinstance(metadata, Mapping):
+        return False
+    named, artifact = metadata.get("str", ["", 0]), metadata.get("artifact", {})
+    has_name = not isinstance(artifact, Mapping) or isinstance(artifact.get("name"), str | None)
+    measured = isinstance(metadata.get("compilation_metrics"), Mapping | None)
+    return has_name and measured and isinstance(named, list) and [type(part) for part in named] == [str, int]
+
+
 def compile_id(metadata: Mapping[str, Any]) -> str:
     """``0/1``: the first code object's second compilation; empty for a record that belongs to none.
 

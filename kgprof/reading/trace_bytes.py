@@ -8,36 +8,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kgprof.errors import InputError
+from kgprof.reading import files
 
 MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
-MAX_EXPANSION = 100  # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
-EXPANSION_FROM = 2**28  # unpacked bytes from which on that is looked at
 PIECE_BYTES = 2**19  # larger ones are no faster, and the events of one piece are in memory at once
 _READ_BYTES = 2**18  # packed
 _SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class TraceBytes:
-    """Iterates over the pieces of ``path``; ``warnings`` is whole when the iteration is over.
+    """Iterates over the pieces of ``path``, which lies in the folder ``within`` where one is given (files.opened);
+    ``warnings`` is whole when the iteration is over.
 
     Raises InputError for a file that cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within: Path | None = None) -> None:
         self.warnings: list[str] = []
         self._path = path
+        self._within = within
         self._unpacked = 0
         self._packed = 0  # read so far, of a gzip file
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            with self._path.open("rb") as file:
-                head = file.read(len(_GZIP_MAGIC))
+            with files.opened(self._path, self._within) as file:
+                packed = file.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
                 file.seek(0)
-                size = _READ_BYTES if head == _GZIP_MAGIC else PIECE_BYTES
+                size = _READ_BYTES if packed else PIECE_BYTES
                 chunks = iter(lambda: file.read(size), b"")
-                yield from self._limited(self._inflated(chunks) if head == _GZIP_MAGIC else chunks)
+                yield from self._limited(self._inflated(chunks) if packed else chunks)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror or error}", path=self._path.name) from error
 
@@ -49,9 +49,9 @@ class TraceBytes:
             if len(piece) > left:
                 self.warnings.append(f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read")
                 return
-            if self._packed and self._unpacked > max(EXPANSION_FROM, MAX_EXPANSION * self._packed):
+            if self._packed and self._unpacked > max(files.EXPANSION_FROM, files.MAX_EXPANSION * self._packed):
                 self.warnings.append(
-                    f"the gzip data unpacks to more than {MAX_EXPANSION} times its size, which no trace does: "
+                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, which no trace does: "
                     f"only its first {self._unpacked:,} bytes were read"
                 )
                 return

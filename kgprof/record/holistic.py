@@ -64,7 +64,8 @@ def asked(
         for run in recording.runs:
             trace = layout.trace_path(recording, run.key, m.PassName.TRACE)
             kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
-            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass) and trace.is_file()
+            inside = trace.is_file() and trace.resolve().is_relative_to(Path(recording.folder).resolve())
+            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass) and inside
             if on_gpu and (again or not kept.exists()):
                 say(f"HolisticTraceAnalysis reads the trace of {run.key.slug}")
                 answers[run.key], is_its_own = ask(trace, limit_s)

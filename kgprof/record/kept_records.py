@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kgprof import model as m
+from kgprof.reading.files import json_object
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
@@ -99,9 +100,11 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
         if payload and "chromium_event" in metadata:
             # When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a
             # payload that is longer than PAYLOAD_BYTES would be JSON no more.
-            span = json.loads(payload)
+            span = json_object(payload)
             slim = {name: span.get(name) for name in ("name", "ph", "ts")}
-            payload = json.dumps({**slim, "args": {"compile_id": (span.get("args") or {}).get("compile_id")}})
+            args = span.get("args")
+            compile_id = args.get("compile_id") if isinstance(args, dict) else None
+            payload = json.dumps({**slim, "args": {"compile_id": compile_id}})
         artifact = metadata.get("artifact")
         is_a_miss = isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
         limit = KEY_BYTES if is_a_miss else PAYLOAD_BYTES

@@ -62,7 +62,8 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
 def _first(folder: Path, key: m.RunKey, wanted: Sequence[m.PassName]) -> KeptTrace | None:
     for name in wanted:
         path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
-        if recordings.read_pass(folder, key, name, m.TracePass) is not None and path.is_file():
+        inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())  # no link leads out of it
+        if inside and recordings.read_pass(folder, key, name, m.TracePass) is not None:
             return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
     return None
 

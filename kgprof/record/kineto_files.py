@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import kineto, layout, timeline
+from kgprof.reading.files import opened
 from kgprof.reading.launches import DEVICE_CATEGORIES
 from kgprof.record import foreign, store
 
@@ -47,6 +48,7 @@ class Found:
     """One readable trace, and what the header of the Recording needs of it."""
 
     path: Path
+    within: Path | None  # the folder that was named, for a file that was not
     head: Mapping[str, Any]  # what the file says before its events
     size_bytes: int
     against: bool
@@ -84,7 +86,7 @@ def _in_folder(folder: Path) -> list[Path]:
     try:
         files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=folder) from error
+        raise InputError(f"cannot be read: {error.strerror}", path=folder, hint=HOW) from error
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
         raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
     if not files:
@@ -110,7 +112,7 @@ def read_files(
         files, found, refused = find(named), list[Found](), len(unread)
         for file in files:
             try:
-                found.append(_read(file, is_against, progress))
+                found.append(_read(file, None if file in named else file.parent, is_against, progress))
             except InputError as error:
                 why = error.message.removeprefix(f"{file.name}: ")
                 if len(files) == 1:
@@ -123,13 +125,13 @@ def read_files(
     return tuple(every), tuple(unread)
 
 
-def _read(file: Path, against: bool, progress: Progress) -> Found:
+def _read(file: Path, within: Path | None, against: bool, progress: Progress) -> Found:
     progress.phase(f"reading {file.name}", None)
     try:
         size_bytes = file.stat().st_size
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=file.name) from error
-    head, trace = kineto.metadata(file), kineto.read(file)
+    head, trace = kineto.metadata(file, within), kineto.read(file, within)
     columns = trace.columns
     if not len(columns):
         raise InputError("; ".join(("it holds no complete event (ph X)", *trace.warnings)), path=file.name)
@@ -140,6 +142,7 @@ def _read(file: Path, against: bool, progress: Progress) -> Found:
     rank, named = _number(distributed.get("rank")), _RANK_IN_NAME.search(file.name)
     return Found(
         path=file,
+        within=within,
         head=head,
         size_bytes=size_bytes,
         against=against,
@@ -226,7 +229,7 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
     key = file.key
     if one.countable:
         kept = layout.run_folder(folder, key) / layout.TRACE_FILES[m.PassName.TRACE]
-        _keep(one.path, kept)
+        _keep(one, kept)
         traced: m.TracePass | m.Skipped = m.TracePass(
             step_us=one.step_us,
             trace_file=kept.name,
@@ -240,12 +243,12 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
     store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 
-def _keep(source: Path, kept: Path) -> None:
+def _keep(one: Found, kept: Path) -> None:
     """A copy, packed. Raises InputError where the source went away meanwhile, KgprofError for a full disk."""
     try:
-        file = source.open("rb")
+        file = opened(one.path, one.within)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=source) from error
+        raise InputError(f"cannot be read: {error.strerror}", path=one.path) from error
     with file, store.replacing(kept) as partial:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)

@@ -25,6 +25,7 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError
+from kgprof.reading.files import content
 from kgprof.reading.project import STANDARD_LIBRARY, ProjectFiles
 from kgprof.workloads import loading, programs
 
@@ -137,21 +138,27 @@ def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool
     return m.Sources(
         libraries=project.libraries,
         own=project.own,
-        files=dict(_read_all(file for file in named if project.holds(file))),
+        files=dict(_read_all(filter(project.holds, named), recorded_here)),
         packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
     )
 
 
-def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
-    room = TEXT_BYTES
+def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, m.SourceFile]]:
+    """What somebody else's records name is read where it is Python below the working directory, or in its repository:
+    they could name any file of this machine."""
+    room, here = TEXT_BYTES, Path.cwd()
+    top_here = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    within = None if recorded_here else top_here
     for file in files:
+        if not recorded_here and not file.endswith(".py"):
+            continue
         try:
-            data = Path(file).read_bytes()
+            data = content(Path(file), within=within)
         except OSError:  # a stack may name what is no file (a notebook's cell) or is gone by now
             continue
         limit = min(FILE_BYTES, room)
         # Git's top folder above it; where there is none the working directory stands for it (a copy in an image).
-        here, above = Path.cwd(), Path(file).parents
+        above = Path(file).parents
         top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else "")
         source = m.SourceFile(
             sha256=hashlib.sha256(data).hexdigest(),

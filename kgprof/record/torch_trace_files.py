@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,14 +27,17 @@ from typing import Any
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import layout
+from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
+from kgprof.reading.structured_trace import is_whole
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "it is not in a TORCH_TRACE directory"
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
-LONGEST_LINE = 64 * 2**20  # bytes; a longer one is no record of torch's
+LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
+MOST_BYTES = 2**34  # of a file, unpacked
 
 _PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
@@ -82,14 +84,14 @@ class TraceFile(KeptRecords):
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
 
     def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
-        metadata, text = _metadata(prefix["metadata"]), None
-        whole = metadata is not None
-        if metadata is not None and (md5 := metadata.get("has_payload")) is not None:
+        metadata, text = json_object(prefix["metadata"]), None
+        whole = bool(metadata) and is_whole(metadata)
+        if (md5 := metadata.get("has_payload")) is not None:
             data = payload or b""
-            whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
+            whole = whole and hashlib.md5(data, usedforsecurity=False).hexdigest() == md5
             text = data.decode("utf-8", errors="replace")
         self.last_is_short = not whole
-        if metadata is None or not whole:
+        if not whole:
             self.damaged += 1
             return
         self.seen += 1
@@ -107,7 +109,7 @@ class TraceFile(KeptRecords):
             self.rank = rank
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
-            self.torch = str((_metadata(text.encode()) or {}).get("pytorch_version") or "")
+            self.torch = str(json_object(text).get("pytorch_version") or "")
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
         """A compile id that begins again after its metrics were written is another compilation of the same name."""
@@ -121,56 +123,44 @@ class TraceFile(KeptRecords):
             self.ended.clear()
 
 
-def read_file(path: Path) -> TraceFile:
-    """Whatever of it can be read. Raises InputError where nothing can."""
+def read_file(path: Path, within: Path | None = None) -> TraceFile:
+    """Whatever of it can be read. ``within``: as files.opened has it. Raises InputError where nothing can."""
     found = TraceFile(path=path)
     try:
-        for prefix, payload in _records(path, found):
+        for prefix, payload in _records(path, within, found):
             found.take(prefix, payload)
-    except (OSError, EOFError, zlib.error) as error:
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
-            raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found.cut = f"ends in the middle of its compressed data ({error})"
+    except OSError as error:
+        if error.errno is not None:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+        found.cut = f"is read up to a limit only: {error}"
     if not found.seen:
         empty = path.stat().st_size == 0
-        what = "it is empty" if empty else "it holds no record of torch's structured trace"
+        cut = f" ({found.cut})" if found.cut else ""
+        what = "it is empty" if empty else f"it holds no record of torch's structured trace{cut}"
         raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} into DIR")
     if not found.cut and found.last_is_short:
         found.cut = "ends in the middle of a record"
     return found
 
 
-def _records(path: Path, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
+def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    for line in chain(_lines(path), (b"",)):
+    room = LONGEST_PAYLOAD
+    for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
-            payload.append(line[1:])
+            room -= len(line) + 64  # with what a line takes in memory
+            if room > 0:  # else it is not what torch wrote, and counts as damaged
+                payload.append(line[1:])
             continue
         if prefix is not None:
             yield prefix, b"\n".join(payload) if payload else None
-        prefix, payload = _PREFIX.fullmatch(line), []
+        prefix, payload, room = _PREFIX.fullmatch(line), [], LONGEST_PAYLOAD
         if prefix is None and line:
             found.damaged += 1
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Without their newline. Compressed or not is told by the first two bytes, whatever the name says."""
-    with path.open("rb") as raw:
-        compressed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        lines: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
-        while line := lines.readline(LONGEST_LINE):
-            yield line.removesuffix(b"\n")
-
-
-def _metadata(text: bytes) -> dict[str, Any] | None:
-    try:
-        decoded = json.loads(text)
-    except ValueError:  # UnicodeDecodeError is one
-        return None
-    return decoded if isinstance(decoded, dict) else None
 
 
 # ---------------------------------------------------------------- the directory
@@ -186,7 +176,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
     paths = _paths(path)
     for one in paths:
         try:
-            files.append(read_file(one))
+            files.append(read_file(one, None if one == path else path))
         except InputError as error:
             if len(paths) == 1:
                 raise
@@ -207,7 +197,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
 def _paths(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError("no such file or folder", path=path, hint="give the directory that TORCH_TRACE named")
-    if path.is_file():
+    if not path.is_dir():
         return [path]
     try:
         found = sorted({one for pattern in (FILES, f"{FILES}.gz") for one in path.glob(pattern) if one.is_file()})
@@ -264,7 +254,7 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
     read = (
         f"the text of {len(sources.files)} source files was read here and now: whether it is what ran cannot be known"
     )
-    none = "the source files are not on this machine: places are as torch named them, without their text"
+    none = "no source file is below the folder that kgprof was started in: places have no text"
     notes = (
         f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
         "calls are not in it: recompiles during warm-up and after it cannot be told apart",

@@ -19,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
+from kgprof.reading import files
 
 T = TypeVar("T")
 
@@ -123,14 +124,11 @@ def read(path: Path) -> Embedded:
     if path.is_dir():
         raise InputError("this is a folder", path=path, hint="name the report.html in it")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_PAGE_BYTES + 1)
+        data = files.content(path, MAX_PAGE_BYTES)
     except FileNotFoundError as error:
         raise InputError("no such file", path=path, hint="name a report.html that kgprof wrote") from error
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
-    if len(data) > MAX_PAGE_BYTES:
-        raise InputError(_NOT_OURS, path=path, hint=_OURS)
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path, hint=_OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
@@ -169,7 +167,7 @@ class _Versioned(msgspec.Struct):
 def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
         return m.decode_json(data, kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise InputError(f"this is no Profile: {error}", path=path, hint="fetch or write the report again") from error
 
 

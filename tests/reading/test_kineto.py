@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kgprof.errors import InputError
-from kgprof.reading import kineto, trace_bytes
+from kgprof.reading import files, kineto, trace_bytes
 from kgprof.reading.kineto import LaunchShape, TraceEvent
 from tests.analysis.events import event, step, write
 
@@ -58,6 +58,41 @@ def test_raw_control_characters_in_a_name_do_not_lose_the_rest(tmp_path: Path) -
     trace = kineto.read(path)
 
     assert [e.name for e in trace.events] == ["a\x01\nb\ufffd", "aten::add"]
+
+
+@pytest.mark.parametrize("field", ["cat", "pid", "tid", "name"])
+@pytest.mark.parametrize("wrong", [b'"a\\ud800"', b'"a\xed\xa0\x80"', b'"\xff"'])
+def test_a_lone_surrogate_or_a_bad_byte_in_a_text_is_replaced(tmp_path: Path, field: str, wrong: bytes) -> None:
+    damaged = event("cpu_op", "one", 1, 1) | {field: "BROKEN"}
+    path = write(tmp_path / "t.json", [damaged, event("cpu_op", "aten::add", 2, 1)])
+    path.write_bytes(path.read_bytes().replace(b'"BROKEN"', wrong))
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events][1:] == ["aten::add"]
+    columns = trace.columns
+    texts = (*columns.categories, *columns.names, *(str(part) for thread in columns.threads for part in thread))
+    assert any("\ufffd" in text for text in texts)
+    assert all(text.encode() for text in texts)
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xed\xa0\x80", b"\\ud800", b'"\\ud800"'])
+def test_a_bad_byte_in_place_of_a_value_costs_its_event_and_is_said(tmp_path: Path, wrong: bytes) -> None:
+    damaged = event("cpu_op", "one", 1, 1) | {"dur": "BROKEN"}
+    path = write(tmp_path / "t.json", [event("cpu_op", "zero", 0, 1), damaged, event("cpu_op", "aten::add", 2, 1)])
+    path.write_bytes(path.read_bytes().replace(b'"BROKEN"', wrong))
+
+    trace = kineto.read(path)
+
+    assert [e.name for e in trace.events] == ["zero", "aten::add"]
+    assert len(trace.warnings) == 1
+
+
+def test_a_lone_surrogate_before_the_events_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(b'{"deviceProperties": [{"name": "H\\ud800"}], "traceEvents": []}')
+
+    assert kineto.metadata(path) == {"deviceProperties": [{"name": "H\ufffd"}]}
 
 
 def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
@@ -304,7 +339,7 @@ def test_a_gzip_file_that_unpacks_beyond_reason_is_read_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given events that pack three hundred times over, and a limit that they pass soon
-    monkeypatch.setattr(trace_bytes, "EXPANSION_FROM", 2**20)
+    monkeypatch.setattr(files, "EXPANSION_FROM", 2**20)
     one = json.dumps(event("kernel", "k", 1.0, 1.0, stream=7)).encode() + b", "
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + one * (2**24 // len(one)), mtime=0))

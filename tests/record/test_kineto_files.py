@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kgprof import cli
 from kgprof.analysis import analyse
 from kgprof.model import KernelBreakdown, KernelKind, Profile, RankLoad, RunKey, Skipped, decode_json
-from kgprof.reading import recordings, trace_bytes
+from kgprof.reading import files, recordings
 from tests.analysis.events import event, step, write
 
 KERNEL, COLLECTIVE = "triton_poi_fused_add_0", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
@@ -363,7 +363,7 @@ def test_nothing_to_measure_is_its_own_exit_code(tmp_path: Path, capsys: pytest.
 def test_a_bomb_is_read_to_its_limit_and_the_report_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_bytes, "EXPANSION_FROM", 2**20)
+    monkeypatch.setattr(files, "EXPANSION_FROM", 2**20)
     one = json.dumps(event("kernel", KERNEL, 1.0, 1.0, stream=7)).encode() + b", "
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + one * (2**24 // len(one)), mtime=0))
@@ -379,14 +379,14 @@ def test_a_file_that_may_not_be_read_is_one_error(
 ) -> None:
     # given a file that the system refuses to open (root may open any, so the refusal is made here)
     path = saved(tmp_path / "t.json", work(compute_us=1.0, talk_us=1.0))
-    opened = Path.open
+    opened = files.opened
 
-    def refused(self: Path, *arguments: Any, **named: Any) -> Any:
-        if self == path:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        return opened(self, *arguments, **named)
+    def refused(asked: Path, within: Path | None = None) -> Any:
+        if asked == path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(asked))
+        return opened(asked, within)
 
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(files, "opened", refused)
     code, _, err = run(capsys, path, "-o", tmp_path / "out", "-q")
     assert code == 2
     assert err.startswith(f"kgprof: error: {path}: cannot be read: Permission denied\n")

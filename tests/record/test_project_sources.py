@@ -82,6 +82,26 @@ def test_a_file_of_a_library_stays_out(tmp_path: Path) -> None:
     assert found.libraries == (str(tmp_path),)
 
 
+def test_records_of_others_make_kgprof_read_no_more_than_the_python_below_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given: records that name a program, keys beside it, and what lies above or outside, with and without a link
+    (tmp_path / "here").mkdir()
+    outside = written(tmp_path)
+    inside, keys, link = written(tmp_path / "here"), tmp_path / "here" / ".netrc", tmp_path / "here" / "link.py"
+    keys.write_text("password")
+    link.symlink_to("/etc/passwd")
+    named = (inside, keys, link, outside, tmp_path / "here" / ".." / "program.py", "/etc/passwd", "/dev/zero")
+    monkeypatch.chdir(tmp_path / "here")
+    # when
+    lines = [{"metadata": {"str": [str(path), number]}} for number, path in enumerate(named)]
+    theirs, ours = (gather(lines[:-1], EVERYTHING, recorded_here=here) for here in (False, True))
+    # then
+    assert set(theirs.files) == {str(inside)}
+    assert {str(inside), str(keys), str(outside), "/etc/passwd"} <= set(ours.files)
+    assert not gather(lines[-1:], EVERYTHING).files
+
+
 def test_a_long_file_is_hashed_and_its_text_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project_sources, "FILE_BYTES", 10)
     program = written(tmp_path, "x = 1  # and more\n")
