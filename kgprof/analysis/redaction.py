@@ -169,10 +169,16 @@ def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str
     """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
-    put = {string: f'"{redactor(string[1:-1])}"' for string in set(_JSON_STRING.findall(text))}
+    strings = set(_JSON_STRING.findall(text))
+    if keys := [
+        key for key in strings if _NAME_ONLY.fullmatch(key[1:-1]) and named(key[1:-1], no_code=True) >= Named.IF_QUOTED
+    ]:
+        beside = rf"((?:{'|'.join(map(re.escape, sorted(keys)))})\s*:\s*){_JSON_STRING.pattern}"
+        text = re.sub(beside, rf'\1"{SECRET}"', text)
+    put = {string: f'"{redactor(string[1:-1])}"' for string in strings}
     if all(string == safe for string, safe in put.items()):  # as in most traces
         return text
-    return _JSON_STRING.sub(lambda found: put[found[0]], text)
+    return _JSON_STRING.sub(lambda found: put.get(found[0], found[0]), text)
 
 
 # ---------------------------------------------------------------- a Profile

@@ -102,6 +102,8 @@ def _without_tokens(word: str) -> str:
 
 # ---------------------------------------------------------------- what is parsed
 
+PARSED, PARSED_OFTEN = 500_000, 10_000  # characters of the longest text that is parsed, and from several places on
+
 _WRAPPERS = (("", ""), ("{", "}"), ("f(", ")"), ("", ")"), ("", "\n pass"))  # for lines that are a part of something
 
 
@@ -168,7 +170,7 @@ def _without_literals(text: str) -> str:
     """Of Python or JSON, with each literal beside a secret's name emptied between its quotes."""
     code = text.strip()
     data, lead = code.encode("utf-8", "surrogatepass"), text[: len(text) - len(text.lstrip())]
-    head, tree = _tree(code)
+    head, tree = _tree(code if len(code) < PARSED else "")
     starts = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     emptied = set()
     for name, value in (pair for node in ast.walk(tree) for pair in _pairs(node)):
@@ -183,6 +185,15 @@ def _without_literals(text: str) -> str:
         quoted = re.sub(rb"(?s)^([A-Za-z]*)(\"{3}|'{3}|\"|').*", rb"\1\2<secret>\2", data[start:end])
         data = data[:start] + quoted + data[end:]
     return f"{lead}{data.decode('utf-8', 'surrogatepass')}{text[len(text.rstrip()) :]}" if emptied else text
+
+
+def _behind_a_prefix(text: str) -> str:
+    """The same of what follows a time, a level, a file's name, or what else a log puts before a line."""
+    for found in itertools.islice(_FIND["prefix_end"].finditer(text), 8 if len(text) < PARSED_OFTEN else 1):
+        put = _without_literals(text[found.end() :])
+        if put != text[found.end() :]:
+            return text[: found.end()] + put
+    return text
 
 
 # ---------------------------------------------------------------- what is read by patterns
@@ -231,10 +242,10 @@ def without_secrets(text: str, counts: Counter[str]) -> str:
     before = (text.count(SECRET), text.count(TOKEN))
     if _FIND["in_names"].search(text):
         if "'" in text or '"' in text:
-            whole = _without_literals(text)
+            whole = _behind_a_prefix(text)
             lines = text.splitlines(keepends=True) if whole == text else ()
             text = (
-                "".join(_without_literals(line) if _FIND["in_names"].search(line) else line for line in lines) or whole
+                "".join(_behind_a_prefix(line) if _FIND["in_names"].search(line) else line for line in lines) or whole
             )
         text = _without_values(text)
     text = _FIND["long"].sub(lambda word: _without_tokens(word[0]), text)

@@ -200,6 +200,11 @@ def test_a_canary_goes_and_is_counted(text: str, hidden: str) -> None:
     assert shown(safe) == safe
 
 
+@pytest.mark.parametrize("before", ["12 ", "V1122 10:00:00.000 [0/0]     ", "INFO:root:", "train.py:3: ", "> "])
+def test_a_canary_goes_behind_what_a_log_puts_before_it(before: str) -> None:
+    assert [text for text, hidden in CANARIES if hidden in shown(before + text)] == []
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_each_name_is_known_in_each_form(form: str) -> None:
     texts = [form.format(name=name, value="hunter2!x") for name in NAMES]
