@@ -10,6 +10,7 @@ import gzip
 import re
 import string
 import tarfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,6 +231,28 @@ def test_no_value_in_quotes_stays(value: str, quote: str) -> None:
 def test_an_f_string_without_words_of_its_own_stays() -> None:
     assert shown('headers["Authorization"] = f"Bearer {token}"') == 'headers["Authorization"] = f"Bearer {token}"'
     assert shown('password = f"hunter2{x}"') == 'password = f"<secret>"'
+
+
+HOSTILE = (
+    *("key" * 30_000, "key=" * 20_000, "https://h.example/x " * 10_000, "token='" * 20_000, "token" + " " * 50_000),
+    *(
+        "token='x'" + "(" * 5_000,
+        "password = " + "+".join(["'a1'"] * 10_000),
+        "-----BEGIN " + "PRIVATE KEY-----" * 9_000,
+    ),
+    *("token" + "\\" * 50_000 + '"', "authorization: " * 9_000, "aB3+/" * 50_000, "a_" * 50_000, "api_" * 20_000),
+    *('token = "a"; x' + "[0]" * 3_000, 'token = "a"; x' + ".a" * 3_000, "eyJaaaaaaaa." * 9_000, "cookie: a" * 9_000),
+    *(str({f"token_{n}": "<x>" for n in range(5_000)}), "login a " * 9_000, "?&sig=" * 9_000, "\x00token='\ud800'"),
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_text_takes_no_time(text: str) -> None:
+    began = time.process_time()
+
+    shown(text)
+
+    assert time.process_time() - began < 3  # each takes less than 0.5 s; what is quadratic takes minutes
 
 
 # ---------------------------------------------------------------- what is no secret
