@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kgprof import cli
+from kgprof import cli, render
 from kgprof.cli import writing
 from kgprof.cli.ci import SUMMARY_BYTES
-from kgprof.model import PassName, PrivateNames, Profile, decode_json
+from kgprof.model import PassName, PrivateNames, Profile, decode_json, encode_json
 from kgprof.reading import layout, recordings
 from kgprof.record import store
 from tests.record import handmade
@@ -62,6 +62,62 @@ def test_what_a_report_holds_names_neither_people_nor_machines(recorded: Path) -
     assert found.contents.redaction
     # then: the Recording is as it was, and says so
     assert private_in((recorded / "recording" / "recording.json").read_text(encoding="utf-8"))
+
+
+FORMS = ("html", "json", "text", "markdown", "sarif", "junit", "github")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_format_is_made_of_what_is_redacted(
+    form: str, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given: whatever is rendered is kept
+    renderer, seen = render.by_name(form), []
+    monkeypatch.setattr(type(renderer), "render", lambda self, profile: seen.append(profile) or "made")
+
+    cli.run(["report", str(recorded), "--format", f"{form}={tmp_path / 'made'}"])
+
+    assert (tmp_path / "made").read_text(encoding="utf-8") == "made"
+    assert seen
+    assert all(profile.contents and profile.contents.redaction for profile in seen)
+    assert [private_in(encode_json(profile).decode()) for profile in seen] == [set()] * len(seen)
+
+
+def test_each_format_there_is_is_among_them() -> None:
+    assert {renderer.name for renderer in render.RENDERERS} == set(FORMS)
+
+
+@pytest.mark.parametrize("viewer", ["perfetto", "speedscope"])
+def test_what_is_exported_is_redacted_unless_it_is_not_wanted(viewer: str, recorded: Path, tmp_path: Path) -> None:
+    trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
+    document = json.loads(gzip.decompress(trace.read_bytes()))
+    for event in document["traceEvents"]:
+        event["name"] = f"{event['name']} by analima on gpu-node17 with {SECRET}"
+        event["args"] = {**event.get("args", {}), "password": "hunter2"}
+    trace.write_bytes(gzip.compress(json.dumps(document).encode()))
+    words = ["export", str(recorded), "--to", viewer, "--run", "batched.eager", "-o", str(tmp_path / "file")]
+
+    def exported(*more: str) -> str:
+        assert cli.run([*words, *more]) == 0
+        data = (tmp_path / "file").read_bytes()
+        return (gzip.decompress(data) if viewer == "perfetto" else data).decode()
+
+    assert private_in(exported("--no-redact")) == {"analima", "gpu-node17", SECRET}
+    assert private_in(safe := exported()) == set()
+    assert json.loads(safe)
+    assert "hunter2" not in safe
+
+
+def test_a_damaged_trace_is_exported_as_it_is_or_not_at_all(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
+    trace.write_bytes(trace.read_bytes()[:-20])
+    words = ["export", str(recorded), "--to", "perfetto", "--run", "batched.eager", "-o", str(tmp_path / "file")]
+
+    assert cli.run(words) == 2
+    assert "cannot be looked through for secrets" in capsys.readouterr().err
+    assert cli.run([*words, "--no-redact"]) == 0
 
 
 def test_no_redact_leaves_everything_and_the_page_says_so(recorded: Path) -> None:

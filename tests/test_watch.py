@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -283,6 +285,63 @@ def test_two_at_a_time_are_refused_and_the_first_goes_on() -> None:
     with second:
         second(torch.ones(4))
     assert second.steps == 1
+
+
+def test_the_second_run_of_a_cell_replaces_the_first_and_says_so() -> None:
+    first = kgprof.watch(reads_its_sum)
+    for _ in range(3):
+        first(torch.ones(4))
+    second = kgprof.watch(reads_its_sum)
+
+    with pytest.warns(UserWarning, match="reads_its_sum is watched from here on, in place of reads_its_sum"):
+        second(torch.ones(4))
+    for _ in range(3):
+        second(torch.ones(4))
+        assert first(torch.ones(4)) == 4.0
+    second.stop()
+
+    # then: what the first found until then stays, and it says that it ended
+    assert (first.steps, second.steps) == (3, 4)
+    assert first.syncs_per_step == 1
+    assert "reads_its_sum is watched in its place since step 3" in first.notes
+    assert not [note for note in second.notes if "in its place" in note]
+    with pytest.raises(UsageError, match="watched already"):
+        first.__enter__()
+
+
+def test_a_decorator_that_runs_again_watches_the_function_and_not_the_watch() -> None:
+    step = kgprof.watch(reads_its_sum)
+    step(torch.ones(4))
+
+    with pytest.warns(UserWarning, match="reads_its_sum was watched already"):
+        again = kgprof.watch(step)
+    for _ in range(3):
+        again(torch.ones(4))
+    again.stop()
+
+    assert (step.steps, again.steps, again.syncs_per_step) == (1, 3, 1)
+
+
+@pytest.mark.parametrize("begun", ["by a call", "as a block, by an error"])
+def test_a_watch_that_nobody_holds_any_longer_frees_its_place(begun: str) -> None:
+    first = kgprof.watch(reads_its_sum)
+    first(torch.ones(4))
+    if begun != "by a call":
+        with pytest.raises(ValueError, match="in the cell"), first:
+            raise ValueError("in the cell")
+    gone = weakref.ref(first)
+
+    del first
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is replaced
+        second = kgprof.watch(reads_its_sum)
+        for _ in range(3):
+            second(torch.ones(4))
+    second.stop()
+
+    assert gone() is None
+    assert (second.steps, second.syncs_per_step) == (3, 1)
 
 
 def test_a_function_that_calls_itself_takes_one_step() -> None:

@@ -11,12 +11,13 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from kgprof import collectors
 from kgprof import model as m
+from kgprof.analysis.secrets import SECRET, SECRETS, SWITCHES, Named, Pattern, named, without_secrets
 
 T = TypeVar("T")
 
@@ -24,18 +25,8 @@ NONE, REPO, ALL = SOURCES = ("none", "repo", "all")
 LEFT_OUT = "<source line left out>"
 
 HOMES, USERS, HOSTS = "home directories", "user names", "host names"
-TOKENS, CREDENTIALS, SECRETS = "tokens and keys", "credentials in URLs", "values of variables named as secrets"
 VALUES, FOLDERS, REPOSITORY = "values of environment variables", "folders outside the repository", "repository folder"
 
-# Variables that change what torch does and hold no more than a number, a switch or the name of a tool.
-SHOWN_VALUES = re.compile(
-    r"TORCHINDUCTOR_|TORCHDYNAMO_|TORCH_LOGS$|TORCH_COMPILE_|TORCH_CUDA_ARCH_LIST$|TORCH_NCCL_|PYTORCH_|TRITON_|"
-    r"CUDA_VISIBLE_DEVICES$|CUDA_LAUNCH_BLOCKING$|CUDA_MODULE_LOADING$|CUDA_DEVICE_|CUBLAS_|NVIDIA_TF32_OVERRIDE$|"
-    r"OMP_|GOMP_|KMP_|MKL_|ATEN_|CXX$|CC$|LD_PRELOAD$|PYTHONHASHSEED$"
-)
-_SECRET_NAME = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)"
-_SECRET_OPTION = _SECRET_NAME.replace("_?", "[_-]?")
-_NAMED_AS_SECRET = re.compile(rf"(?i)(?:^|[_-]){_SECRET_OPTION}$")
 _IDENTITIES = ("fingerprint", "findings", "reads")  # fields that hold fingerprints, which must stay what they are
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 
@@ -50,64 +41,9 @@ _SHORTEST_NAME = 4  # characters of a user name that is looked for in running te
 _LOCAL = frozenset(("localhost", "localdomain", "ip6-localhost"))
 
 
-class Pattern(NamedTuple):
-    category: str
-    find: re.Pattern[str]
-    put: str
-    needs: str = ""  # what every match holds: a text without it is not searched, which is most of the time
-
-
 _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Not in the middle of a word, of a relative path, or of what another pattern has already put there.
 _PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
-
-# Up to the closing quote where one was opened, else a word.
-_SECRET_VALUE = r"(?:(?<=\")[^\"\\\n]+|(?<=')[^'\\\n]+|[^\s\"',;&\\]+)"
-
-SECRET_SHAPES: tuple[Pattern, ...] = (
-    Pattern(
-        TOKENS,
-        re.compile(
-            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s:,]|\\[nr])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
-        ),
-        "<token>",
-        needs="-----BEGIN ",
-    ),
-    Pattern(CREDENTIALS, re.compile(r"(?<=://)[^\s/@\"'<>]+@"), "<credentials>@", needs="://"),
-    Pattern(
-        TOKENS,
-        re.compile(
-            r"(?<![A-Za-z0-9])(?:"
-            r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|"
-            r"hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|"
-            r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|"
-            r"sk-[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}|"
-            r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
-            r")"
-        ),
-        "<token>",
-    ),
-    Pattern(TOKENS, re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*"), r"\1 <token>"),
-    Pattern(
-        SECRETS,
-        # NAME_TOKEN=value, PGPASSWORD=value, "api_key": "value"; a value that was put here already is let be. A bare
-        # "token" is what language models call a word.
-        re.compile(
-            rf"((?<![A-Z0-9_])[A-Z0-9_]*{_SECRET_NAME}|"
-            r"(?<![A-Za-z0-9])(?i:password|passwd|secret|(?:api|access|private)[_-]?key|"
-            rf"(?:access|api|auth|hf|refresh)[_-]?token))(\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!<|\s){_SECRET_VALUE}"
-        ),
-        r"\1\2<secret>",
-    ),
-    Pattern(
-        SECRETS,  # --password value, and as a list of words is printed: '--password', 'value'
-        re.compile(
-            rf"(?i)(?<![\w-])(--(?:[a-z0-9]+[_-])*{_SECRET_OPTION})(\\?[\"']?,?\s+\\?[\"']?)(?![-<\s]){_SECRET_VALUE}"
-        ),
-        r"\1\2<secret>",
-        needs="--",
-    ),
-)
 
 _SITE_PACKAGES = Pattern(
     FOLDERS,
@@ -143,7 +79,7 @@ class Redactor:
 
     def __init__(self, private: m.PrivateNames, *, root: str = "") -> None:
         self.counts: Counter[str] = Counter()
-        self._patterns = (*SECRET_SHAPES, *_folders(private, root), *_names(private))
+        self._patterns = (*_folders(private, root), *_names(private))
         self._known: dict[str, tuple[str, Counter[str]]] = {}
 
     def __call__(self, text: str) -> str:
@@ -157,8 +93,16 @@ class Redactor:
     def count(self, category: str) -> None:
         self.counts[category] += 1
 
+    def beside(self, name: str, value: str) -> str:
+        """The value of a setting, an option or a variable of that name, as it may be shown."""
+        if value in ("", SECRET) or named(name, no_code=True) < Named.IF_QUOTED:
+            return value
+        self.counts[SECRETS] += 1
+        return SECRET
+
     def _redacted(self, text: str) -> tuple[str, Counter[str]]:
         counts: Counter[str] = Counter()
+        text = without_secrets(text, counts)
         for category, find, put, needs in self._patterns:
             if needs not in text:
                 continue
@@ -225,10 +169,16 @@ def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str
     """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
-    put = {string: f'"{redactor(string[1:-1])}"' for string in set(_JSON_STRING.findall(text))}
+    strings = set(_JSON_STRING.findall(text))
+    if keys := [
+        key for key in strings if _NAME_ONLY.fullmatch(key[1:-1]) and named(key[1:-1], no_code=True) >= Named.IF_QUOTED
+    ]:
+        beside = rf"((?:{'|'.join(map(re.escape, sorted(keys)))})\s*:\s*){_JSON_STRING.pattern}"
+        text = re.sub(beside, rf'\1"{SECRET}"', text)
+    put = {string: f'"{redactor(string[1:-1])}"' for string in strings}
     if all(string == safe for string, safe in put.items()):  # as in most traces
         return text
-    return _JSON_STRING.sub(lambda found: put[found[0]], text)
+    return _JSON_STRING.sub(lambda found: put.get(found[0], found[0]), text)
 
 
 # ---------------------------------------------------------------- a Profile
@@ -287,7 +237,7 @@ _VALUE_LEFT_OUT = re.compile(r"<value [0-9a-f]{2}>")
 
 
 def _value(name: str, value: str, redactor: Redactor) -> str:
-    if (SHOWN_VALUES.match(name) and not _NAMED_AS_SECRET.search(name)) or _VALUE_LEFT_OUT.fullmatch(value):
+    if name in SWITCHES or _VALUE_LEFT_OUT.fullmatch(value):
         return value
     redactor.count(VALUES)
     return f"<value {hashlib.sha256(value.encode('utf-8', errors='replace')).hexdigest()[:2]}>"
@@ -296,46 +246,45 @@ def _value(name: str, value: str, redactor: Redactor) -> str:
 def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
     """``--hf-token VALUE``: what follows an option that is named as a secret; and of ``--hf-token=VALUE`` the value."""
     put: list[str] = []
-    for index, word in enumerate(words):
+    for before, word in zip(("", *words), words, strict=False):
         name, equals, value = word.partition("=")
-        if index and words[index - 1].startswith("-") and _NAMED_AS_SECRET.search(words[index - 1]):
-            name, equals, value = "", "", word
-        elif not (equals and name.startswith("-") and _NAMED_AS_SECRET.search(name)):
-            put.append(word)
-            continue
-        if value != "<secret>":
-            redactor.count(SECRETS)
-        put.append(f"{name}{equals}<secret>")
+        if before.startswith("-") and "=" not in before and not word.startswith("-"):
+            put.append(redactor.beside(before, word))
+        else:
+            put.append(f"{name}={redactor.beside(name, value)}" if equals else word)
     return tuple(put)
 
 
+_NAME_ONLY = re.compile(r"[\w.-]{1,80}")
 _NO_TEXT = frozenset({int, float, bool, type(None)})  # as most of a Profile is
 
 
-def _walk(value: Any, text: Callable[[str], str], field: str = "") -> Any:
+def _walk(
+    value: Any, text: Callable[[str], str], field: str = "", location: Callable[[m.Location], Any] | None = None
+) -> Any:
     """The same value with every string replaced; what does not change stays the same object."""
     kind = type(value)
     if kind is str:  # an enum is a string too, and stays
         return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
+    if location is not None and kind is m.Location:
+        return location(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:
             old = getattr(value, name)
-            if type(old) not in _NO_TEXT and (new := _walk(old, text, name)) is not old:
+            if type(old) not in _NO_TEXT and (new := _walk(old, text, name, location)) is not old:
                 changed[name] = new
         return msgspec.structs.replace(value, **changed) if changed else value
     if isinstance(value, tuple):
         if _NO_TEXT.issuperset(map(type, value)):
             return value
-        items = tuple(_walk(item, text, field) for item in value)
+        items = tuple(_walk(item, text, field, location) for item in value)
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    if isinstance(value, dict):
-        return _walk_mapping(value, text, field)
-    return value
+    return _walk_mapping(value, text, field) if isinstance(value, dict) else value
 
 
 def _walk_mapping(value: Mapping[str, Any], text: Callable[[str], str], field: str) -> Mapping[str, Any]:
-    """Two keys that become one are told apart by a number."""
+    """Two keys that become one are told apart by a number; what a key names as a secret is one."""
     put: dict[str, Any] = {}
     for key, item in value.items():
         name = wanted = _walk(key, text, field)
@@ -344,6 +293,8 @@ def _walk_mapping(value: Mapping[str, Any], text: Callable[[str], str], field: s
             number += 1
             name = f"{wanted} ({number})"
         put[name] = _walk(item, text, field)
+        if isinstance(text, Redactor) and type(item) is str and field != "flags" and _NAME_ONLY.fullmatch(key):
+            put[name] = text.beside(str(key), put[name])
     return value if put == value else put
 
 
@@ -371,30 +322,15 @@ class _SourceLines:
         self.left_out: set[tuple[str, str]] = set()
 
     def of(self, value: T) -> T:
-        return self._of(value)  # type: ignore[no-any-return]
+        return _walk(value, self._in_text, location=self._location)  # type: ignore[no-any-return]
 
-    def _of(self, value: Any) -> Any:
-        if isinstance(value, m.Location):
-            stays = not value.text or self._stays(value.file, str(value.line))
-            return value if stays else msgspec.structs.replace(value, text="")
-        if type(value) is str:
-            return self._in_text(value) if "\n" in value or "  # " in value or ", code: " in value else value
-        if isinstance(value, msgspec.Struct):
-            fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            changed = {
-                name: new
-                for name, old in fields.items()
-                if type(old) not in _NO_TEXT and (new := self._of(old)) is not old
-            }
-            return msgspec.structs.replace(value, **changed) if changed else value
-        if isinstance(value, tuple):
-            if _NO_TEXT.issuperset(map(type, value)):
-                return value
-            items = tuple(self._of(item) for item in value)
-            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-        return value
+    def _location(self, place: m.Location) -> m.Location:
+        stays = not place.text or self._stays(place.file, str(place.line))
+        return place if stays else msgspec.structs.replace(place, text="")
 
     def _in_text(self, text: str) -> str:
+        if "\n" not in text and "  # " not in text and ", code: " not in text:
+            return text
         put = _FRAME.sub(self._frame, text)
         for pattern in (_BESIDE, _GENERATED):
             put = pattern.sub(self._line, put)

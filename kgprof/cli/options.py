@@ -111,13 +111,15 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
 verbose_option = remembered_option("-v", "--verbose", is_flag=True, help="Show the traceback of a crash.")
 
+redact_option = remembered_option(
+    "--no-redact",
+    is_flag=True,
+    help="Leave in the report what identifies a machine or a person, and secrets: names, home directories, tokens.",
+)
+
 # What every verb takes that makes a report.
 report_options = in_order(
-    remembered_option(
-        "--no-redact",
-        is_flag=True,
-        help="Leave in the report what identifies a machine or a person: names, home directories, tokens.",
-    ),
+    redact_option,
     remembered_option(
         "--include-source",
         type=click.Choice(["none", "repo", "all"]),

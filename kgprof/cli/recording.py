@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from kgprof import model as m
 from kgprof import progress
+from kgprof.analysis.redaction import Redactor
 from kgprof.cli.ci import fenced
 from kgprof.cli.options import Context
 from kgprof.cli.reading import read
@@ -19,6 +20,7 @@ from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout
 from kgprof.record import default_folder, folder_name, ranks, record
+from kgprof.record.private_names import private_names
 from kgprof.workloads import programs
 
 
@@ -47,7 +49,9 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(quiet), context.job) as printed:
-            recording = record(options, launched.folder(output) if launched else output, phases, echo=printed)
+            folder = launched.folder(output) if launched else output
+            redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
+            recording = record(options, folder, phases, echo=printed, redact=redact)
         if launched is None:
             return output, recording
         ranks.done(output, launched)

@@ -372,6 +372,7 @@ def trace(
     help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="Where it is written.")
+@options.redact_option
 @options.verbose_option
 @click.pass_context
 def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
@@ -380,25 +381,24 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
     trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting of
     spans, operators and CUDA calls on each thread, of Python functions where the trace was recorded with stacks, and of
-    what ran on each stream. The last line on stdout is FILE.
+    what ran on each stream. Both are redacted as a report is. The last line on stdout is FILE.
 
     \b
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
                   kgprof export my-run --to perfetto --run fused.eager -o fused.trace.json.gz
     """
+    from kgprof.cli.writing import write_trace
     from kgprof.reading import recordings
-    from kgprof.record import kept_traces, store
+    from kgprof.record import kept_traces
 
     options.refuse_unwritable(output)
-    kept = kept_traces.asked_for(recordings.load(recording), slug, m.PassName(name) if name is not None else None)
+    loaded = recordings.load(recording)
+    kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name is not None else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
     for warning in warnings:
         inform(warning)
-    if isinstance(file, Path):
-        store.copy_trace(file, output)
-    else:
-        store.write_export(output, file)
+    write_trace(output, file, loaded.header if ctx.ensure_object(Context).sharing.redact else None)
     to_stdout(str(output))
     return EXIT_OK
 

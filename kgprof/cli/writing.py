@@ -19,7 +19,7 @@ from kgprof.cli.options import Context, Output
 from kgprof.cli.reading import read
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
@@ -78,7 +78,7 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
             if path.is_relative_to(here):
                 link = path.relative_to(here).as_posix()
             else:
-                place = partial(store.copy_trace, trace.path, folder / trace.file_name)
+                place = partial(write_trace, folder / trace.file_name, trace.path, private)
         file = TraceFile(
             run=trace.key,
             measured_in=trace.measured_in,
@@ -111,6 +111,22 @@ def embeddable(path: Path, private: m.RecordingHeader | None) -> bytes | None:
     text = whole.decode("utf-8", errors="replace")
     safe = redacted_trace(text, private.private, root=private.plan.environment.source_root)
     return data if safe == text else gzip.compress(safe.encode("utf-8"), mtime=0)
+
+
+def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | None) -> None:
+    """A trace, or what an exporter made of one, as it may leave the machine. Raises InputError for a damaged one, and
+    UsageError where it cannot be written."""
+    if isinstance(file, bytes):
+        root = private.plan.environment.source_root if private else ""
+        safe = redacted_trace(file.decode(), private.private, root=root).encode() if private else file
+    elif private is None:
+        return store.copy_trace(file, path)
+    elif (carried := embeddable(file, private)) is not None:
+        safe = carried
+    else:
+        hint = "--no-redact copies it as it is"
+        raise InputError("the trace breaks off, so that it cannot be looked through for secrets", path=file, hint=hint)
+    return store.write_export(path, safe)
 
 
 def add_to_job_summary(profile: m.Profile, job: Job) -> None:

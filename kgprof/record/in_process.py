@@ -12,6 +12,7 @@ import linecache
 import os
 import platform
 import time
+import warnings
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -62,6 +63,9 @@ class InProcess:
         self._step_began = 0
         self._failure: BaseException | None = None
         self._stack = ExitStack()
+        self.in_block = False  # of a with statement, which alone may end it
+        self.over = False
+        self.replaced_by = ""  # what is watched in its place
 
     @property
     def steps(self) -> int:
@@ -69,12 +73,17 @@ class InProcess:
         return len(self._step_us)
 
     def begin(self) -> None:
-        """Raises UsageError where something else in this process is being watched."""
-        if _listening:
-            raise UsageError(
-                f"{_listening[0]._name} is being watched, and one process watches one thing at a time",
-                hint="Leave its with-block or call its stop() first.",
-            )
+        """What was watched gives way, and a warning says so. Raises UsageError inside its with-block or its step."""
+        for before in tuple(_listening):
+            if before.in_block or before._step is not None:
+                raise UsageError(
+                    f"{before._name} is being watched, and one process watches one thing at a time",
+                    hint="Leave its with-block or call its stop() first.",
+                )
+            before.end()
+            before.replaced_by = self._name
+            instead = f"kgprof.watch: {self._name} is watched from here on, in place of {before._name} of before"
+            warnings.warn(f"{instead}; one process watches one thing at a time", stacklevel=4)
         with ExitStack() as stack:
             for source in (*self._compile.sources, self._syncs, self._tensors):
                 stack.enter_context(source)
@@ -82,6 +91,7 @@ class InProcess:
         _listening.append(self)
 
     def end(self) -> None:
+        self.over = True
         if self in _listening:
             _listening.remove(self)
             self._stack.close()

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -33,10 +34,17 @@ PROBE_CACHE = "vector-isa"
 PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
-def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo = lambda data: None) -> Path:
+def record(
+    options: m.Options,
+    folder: Path,
+    progress: Progress,
+    *,
+    echo: Echo = lambda data: None,
+    redact: Callable[[str], str] = str,
+) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
-    ``echo`` gets what a program prints to stdout.
+    ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could not be loaded.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that fails, hangs or is
     killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
@@ -46,7 +54,7 @@ def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo =
     # Jobs and compiler caches live in it, and nothing of it outlives the command.
     with tempfile.TemporaryDirectory(prefix="kgprof-", ignore_cleanup_errors=True) as temporary:
         scratch = Path(temporary)
-        plan, dead = _make_plan(options, folder, made, scratch, progress)
+        plan, dead = _make_plan(options, folder, made, scratch, progress, redact)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         store.create(session.folder, session.header)
@@ -97,7 +105,7 @@ def folder_name(workload: str) -> str:
 
 
 def _make_plan(
-    options: m.Options, output: Path, made: bool, scratch: Path, progress: Progress
+    options: m.Options, output: Path, made: bool, scratch: Path, progress: Progress, redact: Callable[[str], str]
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded."""
     answer, log = scratch / "plan.json", scratch / PLAN_LOG
@@ -118,17 +126,19 @@ def _make_plan(
     well = ended.exit.outcome == "ok"
     if well or (answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)):
         return m.decode_json(answer.read_bytes(), m.Plan), None if well else ended.exit
-    raise _why_no_plan(ended, options.workload, log, output, made)
+    raise _why_no_plan(ended, options.workload, log, output, made, redact)
 
 
-def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, made: bool) -> KgprofError:
-    """The child's own words; where there is a traceback, it is saved in the output folder and named."""
+def _why_no_plan(
+    ended: Ended, workload: str, log: Path, output: Path, made: bool, redact: Callable[[str], str]
+) -> KgprofError:
+    """The child's own words; where there is a traceback, it is saved in the output folder, redacted, and named."""
     failed = ended.failed
     if failed is not None and failed.exit_code == EXIT_USAGE:
         _leave_no_empty_folder(output, made)
         return UsageError(failed.message, hint=failed.hint)
     saved = output / PLAN_LOG
-    shutil.copyfile(log, saved)
+    saved.write_text(redact(log.read_text(encoding="utf-8", errors="replace")), encoding="utf-8")
     hint = f"everything that it printed and its traceback: {saved}"
     if failed is not None and failed.exit_code is None:
         return KgprofError(f"the plan for {workload} failed: {failed.message}", hint=hint)

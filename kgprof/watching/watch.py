@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import html
 import sys
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import MethodType, TracebackType
@@ -45,9 +47,14 @@ def watch(
 
     In a program that ``kgprof profile`` or ``check-graphs`` runs it stands aside: nothing listens but they.
 
-    Watch from the first call on: what was compiled before is not looked into. Raises UsageError where the arguments
-    are of other types, and on the first step where something else is being watched.
+    Watch from the first call on: what was compiled before is not looked into. One thing is watched at a time: the
+    first step of a second watch replaces the first, with a warning, as when a notebook's cell is run again. Raises
+    UsageError where the arguments are of other types, and on a first step inside another watch's block or step.
     """
+    while isinstance(fn_or_tensors, Watch) and fn_or_tensors._function is not None:  # step = kgprof.watch(step), again
+        fn_or_tensors.stop()
+        warnings.warn(f"kgprof.watch: {fn_or_tensors._name} was watched already; this watch takes over", stacklevel=2)
+        fn_or_tensors = fn_or_tensors._function
     function, declared = _told_apart(fn_or_tensors, buffers)
     if warmup < 0:
         raise UsageError(f"warmup is a number of steps, not {warmup}")
@@ -116,6 +123,8 @@ class Watch:
         if self._over or self._inside:
             return self._function(*args, **kwargs)
         listening = self._listening or self._begin((*args, *kwargs.values()))
+        if listening.over:  # something else is watched in its place
+            return self._function(*args, **kwargs)
         self._inside = True
         listening.step_begins()
         try:
@@ -140,11 +149,13 @@ class Watch:
     def __enter__(self) -> Watch:
         if self._aside:
             return self
-        if self._over:
+        if self._over or (self._listening is not None and self._listening.over):
             raise UsageError(f"{self._name} was watched already", hint="Call kgprof.watch again.")
-        if self._listening is not None:
+        begun = self._listening is not None
+        listening = self._listening or self._begin(())
+        listening.in_block = True
+        if begun:
             return self
-        listening = self._begin(())
 
         def stepped() -> None:
             listening.step_ends()
@@ -172,6 +183,7 @@ class Watch:
         listening = InProcess(self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers)
         listening.begin()
         self._listening = listening
+        weakref.finalize(self, listening.end).atexit = False  # who drops the last name of it watches no longer
         return listening
 
     def stop(self) -> None:
@@ -223,6 +235,8 @@ class Watch:
         if self._listening is None:
             return (ASIDE if self._aside else "nothing has run yet",)
         found = [*self.unavailable]
+        if self._listening.replaced_by:
+            found.append(f"{self._listening.replaced_by} is watched in its place since step {self.steps}")
         if not self.steps_after_warmup:
             found.append(f"{plural(self.steps, 'step')} taken, and warm-up takes {self._warmup}")
         found += [note for one in self._summaries for note in memory.notes(one)]

@@ -20,8 +20,10 @@ from kgprof.model import (
     PrivateNames,
     Profile,
     RedactedCategory,
+    Skipped,
 )
 from kgprof.render import RENDERERS
+from tests.analysis.test_secrets import CANARIES
 from tests.render import profiles
 
 HERE = PrivateNames(users=("analima",), hosts=("gpu-node17.corp.example",), homes=("/srv/people/analima",))
@@ -128,9 +130,9 @@ WORDS = (
 FIXED = ("created_utc", "unit", "basis", "device", "fused_kinds", "rules")
 
 
-def planted(profile: Profile) -> Profile:
+def planted(profile: Profile, secrets: tuple[tuple[str, str], ...] = SECRETS) -> Profile:
     """Every string of it is one of SECRETS, in turn; of a dictionary every key too."""
-    texts = itertools.cycle(secret for secret, _ in SECRETS)
+    texts = itertools.cycle(secret for secret, _ in secrets)
     numbers = itertools.count()
 
     def plant(value: Any, name: str = "") -> Any:
@@ -149,7 +151,7 @@ def planted(profile: Profile) -> Profile:
         return value
 
     document = plant(msgspec.to_builtins(profile))
-    document["verdict"] = {"status": "failed", "text": SECRETS[0][0], "reasons": [secret for secret, _ in SECRETS]}
+    document["verdict"] = {"status": "failed", "text": secrets[0][0], "reasons": [secret for secret, _ in secrets]}
     return msgspec.convert(document, Profile)
 
 
@@ -165,6 +167,33 @@ def test_no_renderer_says_a_secret_planted_in_any_string_field(state: str) -> No
     for renderer in RENDERERS:
         text = renderer.render(safe)
         assert [hidden for _, hidden in SECRETS if hidden in text] == [], renderer.name
+
+
+@pytest.mark.parametrize("first", range(0, len(CANARIES), 44))
+def test_no_renderer_says_a_canary(first: int) -> None:
+    canaries = [(text, hidden) for text, hidden in CANARIES[first : first + 44] if len(hidden) > 5]
+    profile = planted(profiles.STATES["watched"](), tuple(canaries))
+    assert all(hidden in RENDERERS[1].render(profile) for _, hidden in canaries if hidden.isalnum())
+
+    safe = redacted(profile, HERE)
+
+    for renderer in RENDERERS:
+        text = renderer.render(safe)
+        assert [hidden for _, hidden in canaries if hidden in text] == [], renderer.name
+
+
+def test_a_setting_that_is_named_as_a_secret_is_left_out() -> None:
+    told = profiles.clean()
+    run = told.runs[0]
+    assert not isinstance(run.evaluation, Skipped)
+    settings = {"dataset": "fb15k", "hub_token": "hunter2", "max_tokens": "128", "cache_key": "abc"}
+    evaluation = msgspec.structs.replace(run.evaluation, settings=settings)
+    given = msgspec.structs.replace(told, runs=(msgspec.structs.replace(run, evaluation=evaluation),))
+
+    (safe, *_) = redacted(given, PrivateNames()).runs
+
+    assert not isinstance(safe.evaluation, Skipped)
+    assert safe.evaluation.settings == {**settings, "hub_token": "<secret>"}
 
 
 @pytest.mark.parametrize("state", ["clean", "cuda", "findings", "watched", "gate", "dead", "hostile"])

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from kgprof import progress
-from kgprof.errors import EXIT_USAGE, UsageError
-from kgprof.model import Exit, Options, PassName, Skipped, encode_json
+from kgprof.analysis.redaction import Redactor
+from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
+from kgprof.model import Exit, Options, PassName, PrivateNames, Skipped, encode_json
 from kgprof.model.roofline import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
@@ -37,6 +38,21 @@ def test_a_refused_plan_is_a_usage_error_and_an_empty_folder_is_removed(
         recorder.record(Options(), output, progress.Silent())
 
     assert output.exists() == left_behind
+
+
+def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*args: Any, log: Path, **options: Any) -> Ended:
+        log.write_bytes(b"connecting with password='hunter2' \xff\nKilled\n")
+        return Ended(exit=Exit(outcome="killed", message="killed by SIGKILL"))
+
+    monkeypatch.setattr(recorder.children, "run", dies)
+
+    with pytest.raises(WorkloadError, match="could not be loaded") as error:
+        recorder.record(Options(), tmp_path / "out", progress.Silent(), redact=Redactor(PrivateNames()))
+
+    kept = tmp_path / "out" / recorder.PLAN_LOG
+    assert kept.read_text(encoding="utf-8") == "connecting with password='<secret>' \ufffd\nKilled\n"
+    assert str(kept) in error.value.hint
 
 
 def test_ranks_that_share_the_cards_measure_no_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
