@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROGRAMS := $(VENV)/.programs
-# Files go whole to one of so many processes. More would only contend: most tests start processes of their own.
+# Files go whole to one of so many processes, in the order of tests/conftest.py. More would only contend: most tests
+# start processes of their own.
 TEST_PROCESSES ?= 2
 
 .PHONY: profile test test-long lint example check-debian clean
@@ -14,7 +15,7 @@ profile: $(READY)
 	$(BIN)/kgprof profile linkpred
 
 test: check-debian $(PROGRAMS) lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The tests marked long, which `make test` leaves out, one after the other; what they said is kept.
 test-long: check-debian $(PROGRAMS)
