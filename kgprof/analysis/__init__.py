@@ -52,7 +52,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
-    return m.Profile(
+    profile = m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
         created_utc=header.created_utc,
@@ -92,6 +92,8 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             for override in kind_overrides
         ),
     )
+    evidence.forget()
+    return profile
 
 
 def _exit_code(recording: m.Recording) -> int:

@@ -24,7 +24,7 @@ from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.render.markdown import Markdown
-from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
+from kgprof.render.trace_links import TraceFile, stay
 from kgprof.wording import plural
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
@@ -83,7 +83,7 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
             run=trace.key,
             measured_in=trace.measured_in,
             size_bytes=trace.size_bytes,
-            data=embeddable(trace.path, private) if trace.size_bytes <= EMBEDDED_BYTES else None,
+            read=partial(embeddable, trace.path, private),
             file_name=trace.file_name,
             link=quote(link),
             place=place,

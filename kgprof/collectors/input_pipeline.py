@@ -9,13 +9,12 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.timeline import NOBODY
 from kgprof.wording import plural
 
-WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
 _PAGEABLE = re.compile(r"Memcpy HtoD \(Pageable")

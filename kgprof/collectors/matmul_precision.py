@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator
 
 import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
-WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 FIRST_WITH_TF32 = (8, 0)  # compute capability
 # cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and "tf32" are on them.
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
@@ -141,7 +141,7 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
     """Of the measured rates of a matmul in two types."""
     if isinstance(ceilings, m.Skipped):
         return None
-    rates = {one.dtype: float(np.median(one.per_s)) for one in ceilings.measured if one.operation == m.MATMUL}
+    rates = {one.dtype: statistics.median(one.per_s) for one in ceilings.measured if one.operation == m.MATMUL}
     return rates[fast] / rates[slow] if fast in rates and rates.get(slow) else None
 
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
-WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 _STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
 _FUSED = re.compile(r"FusedOptimizer|^triton_|fused_(?:adam|sgd|adagrad)", re.IGNORECASE)
 WITH_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")  # of torch.optim: those that take fused=True

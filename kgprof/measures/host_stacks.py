@@ -20,6 +20,7 @@ from kgprof.measures import kernels
 from kgprof.measures.nesting import HOST_CATEGORIES, frame_of
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import threads_of
 from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_marks, union_ns
 from kgprof.wording import plural
 
@@ -74,20 +75,22 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         for moments in ([window.start_ns for window in windows], [window.end_ns for window in windows])
     )
     taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
-    pairs = np.unique(np.stack([columns.category[events], columns.name[events]], axis=1), axis=0).tolist()
-    keys = {(category, name): _key(columns.categories[category], columns.names[name]) for category, name in pairs}
-    tree = _Tree(per)
+    # One number for a category and a name; np.unique would sort as many pairs as there are events.
+    named = columns.category[events].astype(np.int64) * len(columns.names) + columns.name[events]
+    pairs = [(each, *divmod(each, len(columns.names))) for each in np.flatnonzero(np.bincount(named)).tolist()]
+    keys = {each: _key(columns.categories[category], columns.names[name]) for each, category, name in pairs}
+    tree = _Tree(per, keys)
     start, end = columns.start_ns[events], columns.end_ns[events]
     for window in taken:
         inside = (start < window.end_ns) & (end > window.start_ns)
         if per == "step":  # without what is open all the while
             inside &= (start > window.start_ns) | (end < window.end_ns)
-        _add_step(tree, keys, columns, events[inside], window)
+        _add_step(tree, named[inside], start[inside], end[inside], window)
     if not any(tree.self_ns):
         return m.Skipped(reason="its steps have no duration")
     # In which other threads were in operators, each thread's counted once.
-    operators = columns.of_category("cpu_op") & (columns.thread != thread)
-    threads = [operators & (columns.thread == other) for other in np.unique(columns.thread[operators])]
+    operators = np.flatnonzero(columns.of_category("cpu_op") & (columns.thread != thread))
+    threads = [operators[columns.thread[operators] == other] for other in threads_of(columns, operators)]
     elsewhere_ns = sum(union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken)
     return _graph(
         tree,
@@ -130,56 +133,60 @@ def _key(category: str, name: str) -> Key:
 
 
 class _Tree:
-    """Node 0 is the step. Parents come before their children."""
+    """Node 0 is the step. Parents come before their children. ``keys``: of all that may be in it, by their numbers."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, keys: Mapping[int, Key]) -> None:
+        self.keys = keys
+        # An operator that an operator of the dispatcher calls is a part of it.
+        self.operators = {each for each, key in keys.items() if key[3] == "operator"}
+        self.dispatched = {each for each in self.operators if _OPERATOR.fullmatch(keys[each][0])}
+        # The loop around the steps, kgprof's, begins in the first of them and not before it.
+        self.loop = {each for each, key in keys.items() if key[0] == _LOOP[0] and key[1].endswith(_LOOP[1])}
         self.key: list[Key] = [(root, "", 0, "step")]
         self.parent, self.self_ns, self.calls = [-1], [0], [0]
         self.children: list[dict[Key, int]] = [{}]
 
-    def child(self, node: int, key: Key) -> int:
-        found = self.children[node].get(key)
-        if found is None:
-            found = self.children[node][key] = len(self.key)
-            self.key.append(key)
-            self.parent.append(node)
-            self.self_ns.append(0)
-            self.calls.append(0)
-            self.children.append({})
-        return found
-
 
 def _add_step(
-    tree: _Tree, keys: Mapping[tuple[int, int], Key], columns: Columns, here: npt.NDArray[np.intp], window: Window
+    tree: _Tree,
+    named: npt.NDArray[np.int64],
+    start_ns: npt.NDArray[np.int64],
+    end_ns: npt.NDArray[np.int64],
+    window: Window,
 ) -> None:
+    """The events that are in ``window``; ``named``: the number of each one's key."""
     # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
-    here = here[np.lexsort((-columns.end_ns[here], columns.start_ns[here]))]
-    tree.self_ns[0] += window.duration_ns
-    tree.calls[0] += 1
-    starts = np.maximum(columns.start_ns[here], window.start_ns).tolist()
-    ends = np.minimum(columns.end_ns[here], window.end_ns).tolist()
-    kinds, names = columns.category[here].tolist(), columns.name[here].tolist()
-    open_nodes, open_ends = [0], [window.end_ns]
-    for start_ns, end_ns, category, name in zip(starts, ends, kinds, names, strict=True):
-        while len(open_ends) > 1 and open_ends[-1] <= start_ns:
-            open_nodes.pop()
-            open_ends.pop()
-        above = open_nodes[-1]
-        key, outer = keys[category, name], tree.key[above]
-        # An operator that an operator of the dispatcher calls is a part of it.
-        if key[3] == outer[3] == "operator" and _OPERATOR.fullmatch(outer[0]) is not None:
+    order = np.lexsort((-end_ns, start_ns))
+    starts = np.maximum(start_ns[order], window.start_ns).tolist()
+    ends = np.minimum(end_ns[order], window.end_ns).tolist()
+    operators, dispatched, loop = tree.operators, tree.dispatched, tree.loop
+    children, self_ns, calls = tree.children, tree.self_ns, tree.calls
+    self_ns[0] += window.duration_ns
+    calls[0] += 1
+    # What is open around the innermost; the step itself is never closed.
+    outer: list[tuple[int, int, bool]] = []
+    above, open_until, is_dispatched = 0, window.end_ns, False
+    for start, end, name in zip(starts, ends, named[order].tolist(), strict=True):
+        while outer and open_until <= start:
+            above, open_until, is_dispatched = outer.pop()
+        if (is_dispatched and name in operators) or name in loop:
             continue
-        # The loop around the steps, kgprof's, begins in the first of them and not before it.
-        if key[0] == _LOOP[0] and key[1].endswith(_LOOP[1]):
-            continue
-        node = tree.child(above, key)
+        key = tree.keys[name]
+        node = children[above].get(key)
+        if node is None:
+            node = children[above][key] = len(calls)
+            tree.key.append(key)
+            tree.parent.append(above)
+            self_ns.append(0)
+            calls.append(0)
+            children.append({})
         # Kineto rounds, and mixes clocks: one that goes on beyond what it began in is cut there.
-        until = min(end_ns, open_ends[-1])
-        tree.calls[node] += 1
-        tree.self_ns[node] += until - start_ns
-        tree.self_ns[above] -= until - start_ns
-        open_nodes.append(node)
-        open_ends.append(until)
+        until = min(end, open_until)
+        calls[node] += 1
+        self_ns[node] += until - start
+        self_ns[above] -= until - start
+        outer.append((above, open_until, is_dispatched))
+        above, open_until, is_dispatched = node, until, name in dispatched
 
 
 def _graph(

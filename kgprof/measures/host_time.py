@@ -51,7 +51,8 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))  # NOBODY takes the last one
     # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the later one's.
     owners, of_step = timeline.owners(timeline.intervals_of(columns, mine)), timeline.owners(steps)
-    cuts = np.unique(np.concatenate([owners.start_ns, steps.ravel()]))
+    cuts = np.sort(np.concatenate([owners.start_ns, steps.ravel()]))
+    cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
     bounds = bounds[of_step.at(bounds[:, 0]) != NOBODY]
     owner, step = owners.at(bounds[:, 0]), of_step.at(bounds[:, 0])

@@ -222,7 +222,8 @@ def _fields(
         found = classify(name, columns.categories[columns.category[first]])
         known = [] if lines is None else [index for index in members.tolist() if lines[index]]
         from_lines = merged([lines[index] for index in known]) if lines is not None else ()
-        times_ns, known_ns = own_ns[members], int(own_ns[known].sum())
+        times_ns, known_ns = np.sort(own_ns[members]), int(own_ns[known].sum())
+        middle_ns = times_ns[[(len(times_ns) - 1) // 2, len(times_ns) // 2]]
         row_ns = int(times_ns.sum())
         lines_ns += known_ns
         of_kind_ns[found.kind] += row_ns
@@ -234,9 +235,9 @@ def _fields(
                 count=len(times_ns),
                 total_us=row_ns / 1000,
                 share=row_ns / total_ns if total_ns else 0.0,
-                min_us=int(times_ns.min()) / 1000,
-                median_us=float(np.median(times_ns)) / 1000,
-                max_us=int(times_ns.max()) / 1000,
+                min_us=int(times_ns[0]) / 1000,
+                median_us=int(middle_ns.sum()) / 2 / 1000,
+                max_us=int(times_ns[-1]) / 1000,
                 ops=found.ops,
                 lines=tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in from_lines),
                 lines_us=known_ns / 1000,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof.reading.kineto import NONE, Columns
-from kgprof.reading.launches import DEVICE_CATEGORIES
+from kgprof.reading.launches import DEVICE_CATEGORIES, threads_of
 from kgprof.reading.timeline import STEP_PREFIX
 
 # python_function: of a trace that was recorded with_stack.
@@ -84,7 +84,7 @@ def frame_of(name: str) -> Frame:
 def _threads(columns: Columns, host: npt.NDArray[np.bool_]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
     """Name and events of each, the one that takes the steps first."""
     stepping = set(columns.thread[host & columns.named(STEP_PREFIX)].tolist())
-    numbers = np.unique(columns.thread[host]).tolist()
+    numbers = threads_of(columns, np.flatnonzero(host))
     for number in sorted(numbers, key=lambda one: (one not in stepping, _sortable(*columns.threads[one]))):
         process, thread = columns.threads[number]
         takes_steps = " (takes the steps)" if number in stepping else ""
@@ -93,7 +93,7 @@ def _threads(columns: Columns, host: npt.NDArray[np.bool_]) -> Iterator[tuple[st
 
 def _streams(columns: Columns, device: npt.NDArray[np.bool_]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
     """Name and events of each. A stream's events may stand in rows of several names; two devices have a stream 7."""
-    rows = np.unique(np.stack([columns.thread[device], columns.stream[device]], axis=1), axis=0).tolist()
+    rows = sorted(set(zip(columns.thread[device].tolist(), columns.stream[device].tolist(), strict=True)))
     for row, stream in sorted(rows, key=lambda one: (_sortable(*columns.threads[one[0]]), one[1])):
         process, thread = columns.threads[row]
         of_device = device & (columns.thread == row) & (columns.stream == stream)

@@ -172,7 +172,9 @@ def _row(
     alike: _Alike, total_ns: int, tuned: Sequence[m.CompiledKernel], ceilings: Sequence[m.Ceiling], without: str
 ) -> m.KernelLaunches:
     shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
-    median_us = float(np.median(alike.durations_ns)) / 1000
+    count = len(alike.durations_ns)
+    middle_ns = np.sort(alike.durations_ns)[[(count - 1) // 2, count // 2]]
+    median_us = int(middle_ns.sum()) / 2 / 1000
     no_shape = "the trace does not hold it" if alike.category == "kernel" else "a copy or a fill is no kernel"
     chosen = _chosen(alike, tuned)
     ideal_us = _ideal_us(amount, ceilings, without)
@@ -183,7 +185,7 @@ def _row(
     return m.KernelLaunches(
         name=alike.name,
         generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
-        count=len(alike.durations_ns),
+        count=count,
         total_us=of_all_ns / 1000,
         share=of_all_ns / total_ns if total_ns else 0.0,
         median_us=median_us,

@@ -27,7 +27,17 @@ from kgprof.measures.idle import idle_stretches
 from kgprof.measures.kernel_kinds import Kinds
 from kgprof.reading import timeline
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Indices, Launched, Mask, devices, innermost
+from kgprof.reading.launches import (
+    LAUNCH_CATEGORIES,
+    OWN_SPANS,
+    WAITS,
+    Indices,
+    Launched,
+    Mask,
+    devices,
+    innermost,
+    threads_of,
+)
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 MAX_BLOCKS = 180  # of a step: what a page of several runs can hold, and about what an eye can tell apart
@@ -121,7 +131,7 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
     launching[work.calls[work.calls != NOBODY]] = True
     waiting = columns.named(*WAITS)
     here = step.touches(timeline.intervals_of(columns, np.ones(len(columns), np.bool_)))
-    for thread in np.unique(columns.thread[here & (operators | calls | spans)]).tolist():
+    for thread in threads_of(columns, np.flatnonzero(here & (operators | calls | spans))):
         mine = here & (columns.thread == thread)
         for content, wanted in contents:
             which = np.flatnonzero(mine & wanted)
@@ -140,7 +150,7 @@ def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) 
     here = work.events[step.touches(timeline.intervals_of(columns, work.events))]
     is_kernel = columns.of_category("kernel")[here]
     names, device = devices(columns, here)
-    for stream, number in np.unique(np.stack([columns.stream[here], device], axis=1), axis=0).tolist():
+    for stream, number in sorted(set(zip(columns.stream[here].tolist(), device.tolist(), strict=True))):
         of_stream = (columns.stream[here] == stream) & (device == number)
         owner = f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):

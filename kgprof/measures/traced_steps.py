@@ -17,6 +17,7 @@ from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY
 
+WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 GPU_BOUND = 0.5  # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
 
 

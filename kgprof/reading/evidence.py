@@ -49,6 +49,12 @@ class Evidence(_Derived):
         self.device = recording.header.plan.device
         self.runs = tuple(RunEvidence(self, run) for run in recording.runs)
 
+    def forget(self) -> None:
+        """What was read and computed. It and its runs know each other, so that the traces would else stay in memory
+        until Python looks for such circles."""
+        self._derived.clear()
+        self.runs = ()
+
     def run(self, key: m.RunKey) -> RunEvidence | None:
         return next((run for run in self.runs if run.key == key), None)
 

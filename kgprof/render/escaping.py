@@ -29,6 +29,8 @@ def one_line(text: str, limit: int) -> str:
     """Visible, on one line, and no longer than ``limit`` characters."""
     if not text.isprintable():
         text = visible(text, keep="\n\t")
+    elif "  " not in text and text == text.strip():  # most texts are as they should be; the only space of these is " "
+        return clip(text, limit)
     return clip(" ".join(text.split()), limit)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line
@@ -29,10 +30,15 @@ class TraceFile:
     run: m.RunKey
     measured_in: m.PassName
     size_bytes: int
-    data: bytes | None  # None: larger than EMBEDDED_BYTES, so that nobody need read it
+    read: Callable[[], bytes | None]  # called only where the page has room for a trace
     file_name: str  # that a browser saves it as
     link: str  # to the file, from where the page stands; empty where the page stands nowhere (stdout)
     place: Callable[[], None] = stay  # puts the file where the link leads; called unless the page carries the trace
+
+    @cached_property
+    def data(self) -> bytes | None:
+        """As a page may carry it; None for one that no page can."""
+        return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,7 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
     left = min(EMBEDDED_BYTES, room_bytes // _TEXT_OF_3_BYTES * 3)
     fitting = set()
     for trace in traces:
-        if trace.data is not None and len(trace.data) + 2 <= left:  # base64 fills the last three bytes up
+        if left > 2 and trace.data is not None and len(trace.data) + 2 <= left:  # base64 fills the last three bytes up
             fitting.add(trace.run)
             left -= len(trace.data) + 2
     return frozenset(fitting)
@@ -67,7 +73,7 @@ def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits
             size=size(trace.size_bytes),
             file_name=one_line(trace.file_name, limits.name),
             address=trace.link
-            if trace.data is None or trace.run not in which
+            if trace.run not in which or trace.data is None
             else f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}",
             carried=trace.run in which,
         )

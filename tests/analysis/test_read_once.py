@@ -4,7 +4,9 @@ says of kernels follows the project's own kinds."""
 from __future__ import annotations
 
 import ast
+import gc
 import tarfile
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +77,25 @@ def test_each_trace_is_read_once(evaluator: Recording, monkeypatch: pytest.Monke
     }
     assert len(made) >= len(evaluator.runs) == 6
     assert reads == Counter(made)
+
+
+def test_no_trace_outlives_the_analysis(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, traces = kineto.read, list[weakref.ref[kineto.Columns]]()
+
+    def kept(path: Path) -> kineto.Trace:
+        trace = read(path)
+        traces.append(weakref.ref(trace.columns))
+        return trace
+
+    monkeypatch.setattr(kineto, "read", kept)
+    gc.disable()  # which would find them, but only when it comes by
+    try:
+        analyse(evaluator)
+        alive = [trace() for trace in traces]
+    finally:
+        gc.enable()
+
+    assert alive == [None] * 12
 
 
 def test_each_topic_is_collected_once(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,15 +136,8 @@ def test_a_program_ends_as_python_ends_it(tmp_path: Path, text: str, code: int, 
     for line in plain.stderr.splitlines()[-1:]:
         assert line in done.run.log
     assert not any("ended without a word" in note for note in done.script.notes)
-
-
-def test_what_a_thread_compiles_after_main_has_ended_is_recorded(tmp_path: Path) -> None:
-    done = ran(tmp_path, THREADS_AND_ATEXIT, passes=(PassName.COMPILE,))
-
-    assert [one.compile_id for one in done.compiled.compilations] == [
-        "0/0",
-        "0/1",
-    ]  # the thread's, the atexit handler's
+    if text == THREADS_AND_ATEXIT:  # what a thread compiles after main has ended, and an atexit handler
+        assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
 
 
 def run_by_python(folder: Path, text: str) -> subprocess.CompletedProcess[str]:

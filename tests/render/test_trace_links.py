@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import msgspec
+import pytest
 
 from kgprof.model import LogExcerpt, PassName, RunKey
 from kgprof.render.html import MAX_BYTES, Html
@@ -16,12 +17,11 @@ PLENTY = 10 * EMBEDDED_BYTES
 
 
 def trace(run: RunKey, size_bytes: int, *, link: str = "trace.json.gz") -> TraceFile:
-    data = bytes(size_bytes) if size_bytes <= EMBEDDED_BYTES else None
     return TraceFile(
         run=run,
         measured_in=PassName.TRACE,
         size_bytes=size_bytes,
-        data=data,
+        read=lambda: bytes(size_bytes),
         file_name=f"{run.slug}.trace.json.gz",
         link=link,
     )
@@ -35,6 +35,18 @@ def test_traces_are_carried_in_their_order_as_long_as_they_fit() -> None:
     assert embedded(traces, 250_000) == {first}
     assert embedded(traces, 100_000) == frozenset()
     assert embedded(traces, -1) == frozenset()
+    assert traces[3].data is None  # larger than what a page may carry
+
+
+def test_no_trace_is_read_for_a_page_without_room() -> None:
+    def read() -> bytes:
+        raise AssertionError("it was read")
+
+    full = replace(trace(profiles.KEYS[0], 100_000), read=read)
+
+    assert embedded([full], -1) == frozenset()
+    with pytest.raises(AssertionError, match="it was read"):
+        embedded([full], PLENTY)
 
 
 def test_no_detail_of_a_page_goes_for_a_trace() -> None:

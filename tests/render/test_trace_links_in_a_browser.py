@@ -40,14 +40,11 @@ def report(tmp_path: Path) -> Path:
             run=run,
             measured_in=PassName.KERNELS,
             size_bytes=size,
-            data=data,
+            read=lambda: DATA,
             file_name=f"{run.slug}.kernels.json.gz",
             link="recording/runs/x/kernels.json.gz",
         )
-        for run, size, data in (
-            (profiles.KEYS[0], len(DATA), DATA),
-            (profiles.KEYS[1], EMBEDDED_BYTES + 1, None),
-        )
+        for run, size in ((profiles.KEYS[0], len(DATA)), (profiles.KEYS[1], EMBEDDED_BYTES + 1))
     )
     file = tmp_path / "report.html"
     file.write_text(Html(lambda: (carried, beside)).render(profiles.clean()), encoding="utf-8")
