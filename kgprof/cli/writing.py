@@ -21,6 +21,7 @@ from kgprof.collectors import accepted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.reading import layout, recordings
 from kgprof.record import kept_traces, store
+from kgprof.record.unfinished import Unfinished
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
@@ -28,26 +29,33 @@ from kgprof.wording import plural
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 
 
-def reported(
-    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
-) -> int:
-    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
-    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    page = write_report(folder, profile, recording)
-    complain_of_runs(profile, recording)
+def finished(
+    work: Unfinished, context: Context, *, hta: bool | None = False, quiet: bool = False
+) -> tuple[m.Profile, Path]:
+    """The Profile of what is in ``work``, and its page: everything is in its place."""
+    profile = read(work.recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    write_report(work.folder, profile, work.recording)
+    folder = work.finish()
+    complain_of_runs(profile, folder / layout.FOLDER)
+    return profile, folder / "report.html"
+
+
+def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool) -> int:
+    """The exit code of a Recording whose report is put in its place, and wherever else it was asked for."""
+    profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
     if not quiet:
         inform(profile.verdict.text)
     add_to_job_summary(profile, context.job)
-    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
+    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), job=context.job)
     return profile.exit_code
 
 
 def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
-    """report.json and report.html; the path of the latter."""
-    for form in ("json", "html"):
-        write_rendered(folder / f"report.{form}", form, profile, recording)
+    """report.json and report.html, both or none; the path of the latter."""
+    texts = {f"report.{form}": rendered(form, profile, recording, folder) for form in ("json", "html")}
+    store.write_reports(folder, texts)
     return folder / "report.html"
 
 

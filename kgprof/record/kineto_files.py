@@ -241,7 +241,7 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
 
 
 def _keep(source: Path, kept: Path) -> None:
-    """A copy, packed. Raises InputError where the source went away meanwhile, KgprofError for a full disk."""
+    """A copy, packed. Raises InputError where the source went away meanwhile, OutputError for a full disk."""
     try:
         file = source.open("rb")
     except OSError as error:

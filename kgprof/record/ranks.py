@@ -92,8 +92,8 @@ def done(output: Path, launched: Launch) -> None:
     store.write_report(launched.folder(output), DONE, launched.identity)
 
 
-def gather(output: Path, launched: Launch) -> Path:
-    """Rank 0: wait for the others, then one Recording of all ranks' runs in ``output``; its folder.
+def gather(output: Path, launched: Launch, into: Path) -> Path:
+    """Rank 0: wait for the others below ``output``, then one Recording of all ranks' runs in ``into``; its folder.
 
     Ctrl-C ends the waiting, not the gathering.
     """
@@ -104,9 +104,9 @@ def gather(output: Path, launched: Launch) -> Path:
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         interrupted = True
-    store.claim(output)
-    store.clear(output)
-    folder = output / layout.FOLDER
+    store.claim(into)
+    store.clear(into)
+    folder = into / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
     (mine,) = header.plan.runs
     found = [_recording(output, launched, rank) for rank in range(launched.world_size)]

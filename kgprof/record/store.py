@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
-from kgprof.errors import InputError, KgprofError, UsageError
-from kgprof.reading.layout import FOLDER, HEADER, PRIVATE, REPORTS, RESULT, exit_name, run_folder
+from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.reading.layout import FOLDER, HEADER, PLAN_LOG, PRIVATE, REPORTS, RESULT, exit_name, run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -23,8 +23,8 @@ this machine and its user. Show others the report.html or report.json that `kgpr
 """
 
 
-def claim(output: Path) -> bool:
-    """Make sure that ``output`` can be written and holds nothing but what kgprof wrote; whether it was made just now.
+def claim(output: Path) -> None:
+    """Make sure that ``output`` can be written and holds nothing but what kgprof wrote.
 
     Raises UsageError. An older Recording there is left alone until ``clear``.
     """
@@ -34,7 +34,6 @@ def claim(output: Path) -> bool:
                 raise UsageError(
                     f"{output / name} is in the way, and it is not a Recording's", hint="name another folder with -o"
                 )
-    made = not output.exists()
     try:
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):
@@ -43,18 +42,17 @@ def claim(output: Path) -> bool:
         raise UsageError(
             f"cannot write to {output}: {error.strerror or error}", hint="name a folder that can be written with -o"
         ) from error
-    return made
 
 
 def clear(output: Path) -> None:
-    """Remove the older Recording and its reports from a claimed folder. Raises KgprofError."""
+    """Remove the older Recording and its reports from a claimed folder. Raises OutputError."""
     try:
         if (output / FOLDER).exists():
             shutil.rmtree(output / FOLDER)
-        for name in REPORTS:
+        for name in (*REPORTS, PLAN_LOG):
             (output / name).unlink(missing_ok=True)
     except OSError as error:
-        raise KgprofError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
+        raise OutputError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
 
 
 def create(folder: Path, header: m.RecordingHeader) -> None:
@@ -64,12 +62,12 @@ def create(folder: Path, header: m.RecordingHeader) -> None:
     try:
         write_json(folder / HEADER, header)
         _write(folder / PRIVATE, _PRIVATE_TEXT.encode())
-    except KgprofError as error:
-        raise UsageError(error.message, hint="name a folder that can be written with -o") from error
+    except OutputError as error:
+        raise OutputError(error.message, hint="name a folder that can be written with -o") from error
 
 
 def write_json(path: Path, value: object) -> None:
-    """A Struct, or a tuple of them, in place at once. Raises KgprofError when it cannot be written."""
+    """A Struct, or a tuple of them, in place at once. Raises OutputError when it cannot be written."""
     _write(path, m.encode_json(value))
 
 
@@ -87,12 +85,23 @@ def write_report(folder: Path, name: str, text: str) -> None:
     write_export(folder / name, text.encode("utf-8", errors="replace"), hint="name a folder that can be written")
 
 
+def write_reports(folder: Path, texts: Mapping[str, str]) -> None:
+    """Rendered reports by their names, in place when all are written. Raises OutputError."""
+    try:
+        with contextlib.ExitStack() as stack:
+            for name, text in texts.items():
+                partial = stack.enter_context(replacing(folder / name))
+                partial.write_bytes(text.encode("utf-8", errors="replace"))
+    except OutputError as error:
+        raise OutputError(error.message, hint="name a folder that can be written") from error
+
+
 def write_export(path: Path, data: bytes, *, hint: str = "name a file that can be written") -> None:
     """A file for another program, in place at once. Raises UsageError when it cannot be written."""
     try:
         _write(path, data)
-    except KgprofError as error:
-        raise UsageError(error.message, hint=hint) from error
+    except OutputError as error:
+        raise OutputError(error.message, hint=hint) from error
 
 
 def copy_trace(source: Path, path: Path) -> None:
@@ -104,8 +113,8 @@ def copy_trace(source: Path, path: Path) -> None:
     try:
         with file, replacing(path) as partial, partial.open("wb") as copy:
             shutil.copyfileobj(file, copy)
-    except KgprofError as error:
-        raise UsageError(error.message, hint="name a place that can be written") from error
+    except OutputError as error:
+        raise OutputError(error.message, hint="name a place that can be written") from error
 
 
 def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) -> None:
@@ -122,7 +131,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
 
     What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it from everybody.
-    Raises KgprofError, in the system's words, when the place cannot be written or the disk is full.
+    Raises OutputError, in the system's words, when the place cannot be written or the disk is full.
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     stream = is_stream(path)
@@ -133,7 +142,7 @@ def replacing(path: Path) -> Iterator[Path]:
         if not stream:
             partial.replace(path)
     except OSError as error:
-        raise KgprofError(
+        raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
             hint="what was written before stands in the Recording; make room and run again",
         ) from error
