@@ -43,7 +43,8 @@ def torch_trace_read(
     from kgprof.record import torch_trace_files  # looks for torch, which no other verb's parent process does
 
     output = output if output is not None else default_folder(torch_trace.absolute().name)
-    with making(output, [torch_trace], outputs, context, worth_keeping=False) as work:
+    read = [torch_trace, *torch_trace.glob("*")]
+    with making(output, read, outputs, context, worth_keeping=False) as work:
         torch_trace_files.record_directory(torch_trace, work.folder, options)
         yield work
 
@@ -88,6 +89,7 @@ def run_here(
                 if not work.begun:
                     raise
                 context.interrupted = True
+        work.check()
         context.writing = not (context.interrupted or recordings.load_header(work.recording).interrupted)
         if launched is None:
             yield work

@@ -85,6 +85,7 @@ class Unfinished:
             else:
                 shutil.rmtree(self.recording, ignore_errors=True)
         except OSError as error:
+            self.__exit__()
             hint = "name a folder that can be written with -o"
             raise UsageError(f"cannot write to {self.folder}: {error.strerror or error}", hint=hint) from error
         return self
