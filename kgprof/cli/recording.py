@@ -17,7 +17,7 @@ from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings
 from kgprof.record import default_folder, folder_name, ranks, record
-from kgprof.record.unfinished import Unfinished, refuse_overwriting, written_in
+from kgprof.record.unfinished import Unfinished, refuse_overwriting
 from kgprof.workloads import loading, programs
 
 
@@ -27,8 +27,9 @@ def making(
 ) -> Iterator[Unfinished]:
     """The unfinished folder of ``output``. Raises UsageError where an input would be overwritten or somebody writes."""
     files = [one.path for one in outputs if one.path is not None]
-    refuse_overwriting(inputs, [*written_in(output), *files])
-    refuse_overwriting(files, [output / layout.FOLDER, output / layout.UNFINISHED])
+    folders = [output / layout.FOLDER, output / layout.UNFINISHED]
+    refuse_overwriting(inputs, [*folders, *(output / name for name in layout.REPORTS), *files])
+    refuse_overwriting(files, folders)
     context.folder = output
     with Unfinished(output, worth_keeping=worth_keeping) as work:
         context.unfinished = work if worth_keeping else None
@@ -68,13 +69,9 @@ def run_here(
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
         output = agreed or default_folder(options.workload)
     target = programs.find(options.workload) if is_program else loading.find(options.workload)
-    file = None if target is None else target.file
-    named = [
-        *inputs,
-        *([file] if file else []),
-        *(Path(arg.rpartition("=")[2]) for arg in options.workload_args if arg),
-    ]
-    inputs = [path for path in named if os.path.exists(path)]  # which takes any text for a path
+    named = [target.file] if target is not None and target.file is not None else []
+    named += [Path(arg.rpartition("=")[2]) for arg in options.workload_args]
+    inputs = [*inputs, *(path for path in named if os.path.exists(path))]  # which takes any text for a path
     own = launched.folder(output) if launched is not None else output
     # A live line and what a script prints would write over each other.
     shown = progress.choose(quiet=quiet, live=not is_program)
@@ -84,14 +81,16 @@ def run_here(
         with shown as phases, fenced(echo(quiet), context.job) as printed:
             phases.phase(f"until it is whole, the result is in {work.folder}", None)
             try:
-                record(options, work.folder, phases, echo=printed, check=work.check)
+                record(options, work.folder, phases, echo=printed)
             except KeyboardInterrupt:
                 if not work.begun:
                     raise
                 context.interrupted = True
-        work.check()
-        context.writing = not (context.interrupted or recordings.load_header(work.recording).interrupted)
+            finally:
+                work.check()
+        context.interrupted = context.interrupted or recordings.load_header(work.recording).interrupted
         if launched is None:
+            context.writing = not context.interrupted
             yield work
             return
         work.finish()

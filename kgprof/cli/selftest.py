@@ -73,7 +73,7 @@ def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
     """Raises UsageError where the device is not there, KgprofError where kgprof itself fails, KeyboardInterrupt where
     it was interrupted: half of a run would be full of wrong answers."""
     with scratch_folder("kgprof-selftest-") as scratch:
-        recording = recordings.load(record(asked(device, timeout_s=timeout_s), scratch / "out", progress))
+        recording = recordings.load(record(asked(device, timeout_s=timeout_s), scratch, progress))
         if recording.header.interrupted:
             raise KeyboardInterrupt
         return compare(recording)

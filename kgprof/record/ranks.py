@@ -104,7 +104,6 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         interrupted = True
-    store.claim(into)
     store.clear(into)
     folder = into / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header

@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -32,27 +31,18 @@ NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round ha
 PROBE_CACHE = "vector-isa"
 
 
-def record(
-    options: m.Options,
-    folder: Path,
-    progress: Progress,
-    *,
-    echo: Echo = lambda data: None,
-    check: Callable[[], None] = lambda: None,
-) -> Path:
+def record(options: m.Options, folder: Path, progress: Progress, *, echo: Echo = lambda data: None) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
-    ``echo`` gets what a program prints to stdout; ``check`` is called after each child, and raises where the folder is
-    no longer there.
+    ``echo`` gets what a program prints to stdout.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that fails, hangs or is
     killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
     """
     refuse_other_platforms()
-    store.claim(folder)
     with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
         plan, dead = _make_plan(options, folder, scratch, progress)
-        session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo, check)
+        session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
@@ -143,17 +133,10 @@ class _Recording:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
     def __init__(
-        self,
-        folder: Path,
-        options: m.Options,
-        plan: m.Plan,
-        scratch: Path,
-        progress: Progress,
-        echo: Echo,
-        check: Callable[[], None],
+        self, folder: Path, options: m.Options, plan: m.Plan, scratch: Path, progress: Progress, echo: Echo
     ) -> None:
         self.folder = folder
-        self._echo, self._check = echo, check
+        self._echo = echo
         self._plan = plan
         self._scratch = scratch
         self._progress = progress
@@ -291,7 +274,8 @@ class _Recording:
             on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
             echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
         )
-        self._check()
+        if not (self.folder / layout.HEADER).is_file():
+            raise OutputError(f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again")
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:

@@ -1,7 +1,7 @@
-"""A result in the making: written into a folder beside the older result, and put in its place at the end.
+"""A result in the making: in a folder beside the older result, and put in its place at the end.
 
-One process at a time holds that folder, by a lock that ends with the process. After a SIGKILL the older result still
-stands, and ``kgprof report`` reads what was measured from the unfinished folder.
+One process holds that folder, by a lock that ends with it. After a SIGKILL the older result stands, and ``kgprof
+report`` reads what was measured from the unfinished folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kgprof.errors import UsageError
+from kgprof.errors import OutputError, UsageError
 from kgprof.reading.layout import FOLDER, HEADER, REPORTS, UNFINISHED
 from kgprof.record import store
 
@@ -24,29 +24,24 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recording: Path | None = None) -> None:
-    """Raises UsageError where an input is an output or lies in one, by whatever links, or an output in ``recording``.
-
-    To be called before anything is written. Reports that stand in a Recording's folder are no part of it.
-    """
+    """Raises UsageError where an input is an output or lies in one, by whatever links, or an output in ``recording``
+    (in which reports may stand). To be called before anything is written."""
     given = list(inputs)
     kept = [one for one in recording.glob("*") if one.name not in REPORTS] if recording is not None else []
-    if recording is not None:
-        given += [*kept, *(file for one in kept for file in one.rglob("*") if file.is_file())]
+    given += [*kept, *(file for one in kept for file in one.rglob("*") if file.is_file())]
     for output in outputs:
         place = output.resolve()
         for path in given:
             real = path.resolve()
-            same = real == place or (path.exists() and place.exists() and path.samefile(place))
-            if same or place in real.parents or (path in kept and real in place.parents):
-                why = "would be overwritten" if same else f"lies in {output}, which would be replaced"
-                if real in place.parents:
-                    why = f"is read, and {output} would be written into it"
+            why = ""
+            if real == place or (path.exists() and place.exists() and path.samefile(place)):
+                why = "would be overwritten"
+            elif place in real.parents:
+                why = f"lies in {output}, which would be replaced"
+            elif path in kept and real in place.parents:
+                why = f"is read, and {output} would be written into it"
+            if why:
                 raise UsageError(f"{path} {why}", hint="name another place to write to")
-
-
-def written_in(output: Path) -> list[Path]:
-    """What is replaced in an output folder."""
-    return [output / name for name in (FOLDER, UNFINISHED, *REPORTS)]
 
 
 class Unfinished:
@@ -58,8 +53,8 @@ class Unfinished:
 
     def __init__(self, output: Path, *, worth_keeping: bool = True) -> None:
         self.output, self.folder = output, output / UNFINISHED
-        self._worth_keeping = worth_keeping
         self.recording = self.folder / FOLDER
+        self._worth_keeping = worth_keeping
         self._made: list[Path] = []
         self._lock = -1
         self._stale: os.stat_result | None = None  # the header that a killed process left
@@ -74,7 +69,7 @@ class Unfinished:
         self._made = [folder for folder in (self.output, *self.output.parents) if not folder.exists()]
         store.claim(self.output)
         try:
-            while self._lock < 0:
+            while not self._is_here():  # another run's end took the folder away
                 self.folder.mkdir(exist_ok=True)
                 self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
                 self._hold()
@@ -82,16 +77,13 @@ class Unfinished:
             os.write(self._lock, str(os.getpid()).encode())
             if (self.recording / HEADER).is_file():
                 self._stale = (self.recording / HEADER).stat()
-            else:
-                shutil.rmtree(self.recording, ignore_errors=True)
         except OSError as error:
             self.__exit__()
             hint = "name a folder that can be written with -o"
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror or error}", hint=hint) from error
+            raise OutputError(f"cannot write to {self.folder}: {error.strerror or error}", hint=hint) from error
         return self
 
     def _hold(self) -> None:
-        """Take the lock; not taken, where the folder went away meanwhile with the run that was just finished."""
         if sys.platform == "win32":
             return
         import fcntl
@@ -99,21 +91,13 @@ class Unfinished:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(self._lock, 32).decode() or "which has just begun"
-            self._release()
+            holder = os.read(self._lock, 32).decode()
             raise UsageError(
                 f"another kgprof (process {holder}) is writing to {self.output}",
                 hint="wait for its end, or name another folder with -o",
             ) from None
         except OSError:
-            return  # a file system without locks: one that has them is not worse off for it
-        if not self._is_here():
-            self._release()
-
-    def _release(self) -> None:
-        held, self._lock = self._lock, -1
-        if held >= 0:
-            os.close(held)
+            return  # a file system without locks
 
     def _is_here(self) -> bool:
         try:
@@ -125,14 +109,12 @@ class Unfinished:
         """Raises UsageError where the folder is no longer the one that was begun, and says where that is now."""
         if self._is_here():
             return
-        now = None
-        with contextlib.suppress(OSError):  # only Linux says it; of a deleted file, with other words behind its name
+        hint = "run again"
+        with contextlib.suppress(OSError):  # only Linux says where
             now = Path(os.readlink(f"/proc/self/fd/{self._lock}")).parent
-        kept = now is not None and (now / FOLDER / HEADER).is_file()
-        raise UsageError(
-            f"{self.folder} was moved, deleted or replaced while kgprof wrote to it",
-            hint=f"what was measured is in {now}: kgprof report {shlex.quote(str(now))}" if kept else "run again",
-        )
+            if (now / FOLDER / HEADER).is_file():
+                hint = f"what was measured is in {now}: kgprof report {shlex.quote(str(now))}"
+        raise UsageError(f"{self.folder} was moved, deleted or replaced while kgprof wrote to it", hint=hint)
 
     def finish(self) -> Path:
         """Put everything in its place, the Recording first; what stood there is deleted last. Returns ``output``.
@@ -147,23 +129,23 @@ class Unfinished:
                 elif entry.name != LOCK:
                     entry.replace(self.output / entry.name)
         except OSError as error:
-            hint = f"what was measured is in {self.folder}"
-            raise UsageError(f"cannot replace what is in {self.output}: {error.strerror}", hint=hint) from error
+            raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.output
 
     def __exit__(self, *_: object) -> None:
-        if self._is_here():
-            with contextlib.suppress(OSError):  # what somebody else put there stays
+        with contextlib.suppress(OSError):  # what somebody else put there stays
+            if self._is_here():
                 if not (self.recording / HEADER).is_file() or (self.begun and not self._worth_keeping):
                     shutil.rmtree(self.recording, ignore_errors=True)
                 if {entry.name for entry in self.folder.iterdir()} == {LOCK}:
                     (self.folder / LOCK).unlink()
                 self.folder.rmdir()
-        self._release()
-        with contextlib.suppress(OSError):  # something stands in it
+        with contextlib.suppress(OSError):
             for folder in self._made:
                 folder.rmdir()
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 def _exchange(new: Path, old: Path) -> None:
