@@ -517,7 +517,7 @@ def extract(report: Path, output: Path | None) -> int:
     if output is None:
         to_stdout(text)
         return EXIT_OK
-    store.write_report(output.parent, output.name, text)
+    store.write_export(output, text.encode())
     to_stdout(str(output))
     return EXIT_OK
 

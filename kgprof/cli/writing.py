@@ -61,7 +61,7 @@ def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Pa
 
 def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
     folder = None if store.is_stream(path) else path.parent
-    store.write_report(path.parent, path.name, rendered(form, profile, recording, folder))
+    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder)})
 
 
 def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
@@ -175,7 +175,7 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     keep_unused = not whole or profile.exit_code == EXIT_INCONCLUSIVE
     entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused)
     path = Path(settings.accepted_path)
-    store.write_report(path.parent, path.name, accepted.write(entries))
+    store.write_reports(path.parent, {path.name: accepted.write(entries)})
     new = sum(not entry.reason for entry in entries)
     need = "needs" if new == 1 else "need"
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""

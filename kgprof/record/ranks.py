@@ -89,7 +89,7 @@ def begin(output: Path, launched: Launch) -> None:
 
 def done(output: Path, launched: Launch) -> None:
     """This rank's Recording is whole."""
-    store.write_report(launched.folder(output), DONE, launched.identity)
+    store.write_export(launched.folder(output) / DONE, launched.identity.encode())
 
 
 def gather(output: Path, launched: Launch, into: Path) -> Path:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from kgprof.errors import OutputError, UsageError
 from kgprof.reading.layout import FOLDER, HEADER, REPORTS, UNFINISHED
-from kgprof.record import store
 
 LOCK = "lock"  # in the unfinished folder; names the process that holds it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
@@ -67,10 +66,13 @@ class Unfinished:
 
     def __enter__(self) -> Unfinished:
         self._made = [folder for folder in (self.output, *self.output.parents) if not folder.exists()]
-        store.claim(self.output)
+        for name in (FOLDER, *REPORTS):
+            if (self.output / name).exists() and not (self.output / FOLDER / HEADER).is_file():
+                why = f"{self.output / name} is in the way, and it is not a Recording's"
+                raise UsageError(why, hint="name another folder with -o")
         try:
             while not self._is_here():  # another run's end took the folder away
-                self.folder.mkdir(exist_ok=True)
+                self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
                 self._hold()
             os.ftruncate(self._lock, 0)
@@ -80,7 +82,7 @@ class Unfinished:
         except OSError as error:
             self.__exit__()
             hint = "name a folder that can be written with -o"
-            raise OutputError(f"cannot write to {self.folder}: {error.strerror or error}", hint=hint) from error
+            raise OutputError(f"cannot write to {self.output}: {error.strerror or error}", hint=hint) from error
         return self
 
     def _hold(self) -> None:
