@@ -377,7 +377,7 @@ def test_a_full_disk_while_rendering_is_one_clear_error(
     handmade.write(tmp_path / "recording")
 
     def full(path: Path) -> NoReturn:
-        raise OutputError(f"cannot write {path}: No space left on device")
+        raise OutputError(f"cannot write {path}: No space left on device", hint="make room")
 
     monkeypatch.setattr(store, "replacing", full)
 
