@@ -720,7 +720,9 @@ def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
     error, hint = error_and_hint(done.stderr)
     assert error.startswith("kgprof: error: cannot write ")
     assert error.endswith(": File too large")
-    assert hint.startswith("  hint: make room, or name a place that can be written; what was measured is in out/recording.unf")
+    assert hint.startswith(
+        "  hint: make room, or name a place that can be written; what was measured is in out/recording."
+    )
     (run,) = recordings.load(tmp_path / "out").runs
     assert (run.exit.outcome, run.exit.during) == ("raised", "compile")
 

@@ -66,7 +66,7 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
-    unwritten: bool = False  # the Recording could not be written: no fault of the run's
+    unwritable: bool = False  # the Recording could not be written: no fault of the run's
 
 
 Event = Phase | Done | Failed
@@ -83,8 +83,8 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        unwritten, code = isinstance(error, OutputError), error.exit_code
-        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritten=unwritten)
+        unwritable, code = isinstance(error, OutputError), error.exit_code
+        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritable=unwritable)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     return Failed(message=last, traceback=text)
 

@@ -280,7 +280,7 @@ class _Recording:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
             raise KeyboardInterrupt
-        if ended.failed is not None and ended.failed.unwritten:
+        if ended.failed is not None and ended.failed.unwritable:
             raise OutputError(ended.exit.message, hint=ended.failed.hint)
         if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint)
