@@ -1,4 +1,4 @@
-"""One Inductor cache directory for all tests; the only skips allowed are a missing GPU and a missing ../shared."""
+"""One Inductor cache directory for all tests; the only skips allowed are a missing GPU, ../shared or right to mount."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _cuda_available() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only two things may be missing: a GPU and the ../shared folder. Anything else that is absent is a failure."""
+    """Only a GPU, ../shared and the right to mount may be missing. Anything else that is absent is a failure."""
     items.sort(key=lambda item: next((at for at, path in enumerate(LONGEST) if item.nodeid.startswith(path)), 99))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items and not _cuda_available():
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _may_skip(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("gpu") or item.get_closest_marker("shared"))
+    return any(item.get_closest_marker(name) for name in ("gpu", "shared", "mounts"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,14 +82,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and not _may_skip(item):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} skipped without the marker gpu or shared: {report.longrepr}"
+        report.longrepr = f"{item.nodeid} skipped without the marker gpu, shared or mounts: {report.longrepr}"
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")
     if skipped:
-        terminalreporter.section("skipped tests, by name (only a missing GPU or ../shared may skip)")
+        terminalreporter.section("skipped tests, by name (only a missing GPU, ../shared or right to mount may skip)")
         for report in skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             terminalreporter.line(f"{report.nodeid}: {reason}")

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
@@ -27,7 +27,7 @@ from kgprof import cli
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli import entry, reading
 from kgprof.collectors import RULES
-from kgprof.errors import KgprofError
+from kgprof.errors import OutputError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
 from kgprof.reading import layout, recordings
 from kgprof.record import store
@@ -304,7 +304,7 @@ def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.Complete
     ("args", "where", "code", "said"),
     [
         (["explain"], ">/dev/full", 2, "kgprof: error: cannot write to stdout: No space left on device\n  hint: "),
-        (["--help"], ">/dev/full", 3, "kgprof: error: No space left on device: what kgprof was writing is not whole\n"),
+        (["--help"], ">/dev/full", 2, "kgprof: error: No space left on device: what kgprof was writing is not whole\n"),
         (["explain"], ">&-", 0, ""),
         (["compare", "/nowhere", "/nowhere"], "2>&-", 2, ""),
         (["compare", "/nowhere", "/nowhere"], "2>/dev/full", 2, ""),
@@ -376,10 +376,10 @@ def test_a_full_disk_while_rendering_is_one_clear_error(
 ) -> None:
     handmade.write(tmp_path / "recording")
 
-    def full(path: Path, data: bytes) -> None:
-        raise KgprofError(f"cannot write {path}: No space left on device")
+    def full(path: Path) -> NoReturn:
+        raise OutputError(f"cannot write {path}: No space left on device", hint="make room")
 
-    monkeypatch.setattr(store, "_write", full)
+    monkeypatch.setattr(store, "replacing", full)
 
     code, _, err = here(["report", tmp_path], capsys)
 
@@ -716,11 +716,13 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
 def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
     done = kgprof("profile", f"{MISBEHAVING}:fills_the_disk", "-o", "out", "--steps", "4", cwd=tmp_path)
 
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (2, "")
     error, hint = error_and_hint(done.stderr)
     assert error.startswith("kgprof: error: cannot write ")
     assert error.endswith(": File too large")
-    assert hint.startswith("  hint: what was written before stands in the Recording")
+    assert hint.startswith(
+        "  hint: make room, or name a place that can be written; what was measured is in out/recording."
+    )
     (run,) = recordings.load(tmp_path / "out").runs
     assert (run.exit.outcome, run.exit.during) == ("raised", "compile")
 

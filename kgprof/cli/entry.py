@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shlex
+import signal
 import sys
 import tempfile
 import traceback
@@ -18,26 +21,43 @@ from kgprof.cli.saying import say
 from kgprof.cli.verbs import cli
 from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
+from kgprof.signals import Signals, words
 
 _NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
-_DISK = (errno.ENOSPC, errno.EDQUOT)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    sys.exit(run(args))
-
-
-def run(args: Sequence[str] | None = None) -> int:
-    """Exit code of one command line; every way out of it says itself on stderr in one form."""
     context = Context()
+
+    def end(number: signal.Signals) -> None:
+        if not context.writing:
+            raise KeyboardInterrupt
+        context.writing, context.interrupted = False, True
+        again = (
+            f"kgprof: {words(number)}: all that was asked for is measured; the report comes, or a second one ends it\n"
+        )
+        with contextlib.suppress(OSError):  # nobody reads it; not by print, which may be at work just now
+            os.write(2, again.encode())
+
+    # Never left: one that comes while the interpreter shuts down must not take the exit code away.
+    Signals(end, unhandled=True).__enter__()
+    sys.exit(run(args, context))
+
+
+def run(args: Sequence[str] | None = None, context: Context | None = None) -> int:
+    """Exit code of one command line; every way out of it says itself on stderr in one form."""
+    context = context if context is not None else Context()
     try:
         code = cli.main(args, prog_name="kgprof", standalone_mode=False, obj=context)
+        if context.interrupted:
+            return EXIT_INTERRUPTED
         return code if isinstance(code, int) else EXIT_OK
     except KgprofError as error:
-        say(error.message, error.hint)
+        say(error.message, "; ".join(filter(None, (error.hint, unfinished(context)))))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted")
+        say("interrupted", unfinished(context))
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         text = error.format_message()  # click begins its messages with a capital and ends them with a full stop
@@ -55,11 +75,20 @@ def run(args: Sequence[str] | None = None) -> int:
             say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
             return EXIT_USAGE
         if error.errno in _DISK:
-            say(f"{error.strerror}: what kgprof was writing is not whole", "make room and run again")
-            return EXIT_INTERNAL
+            hint = "; ".join(filter(None, ("make room and run again", unfinished(context))))
+            say(f"{error.strerror}: what kgprof was writing is not whole", hint)
+            return EXIT_USAGE
         return internal_error(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
         return internal_error(error, context)
+
+
+def unfinished(context: Context) -> str:
+    """Where that is which was measured and has no report; empty where there is none."""
+    work = context.unfinished
+    if work is None or not work.begun:
+        return ""
+    return f"what was measured is in {work.folder}; its report: kgprof report {shlex.quote(str(work.folder))}"
 
 
 def internal_error(error: Exception, context: Context) -> int:

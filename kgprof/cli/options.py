@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kgprof import model as m
 from kgprof.cli.ci import Job, job_of
 from kgprof.errors import UsageError
+
+if TYPE_CHECKING:  # --help is instant
+    from kgprof.record.unfinished import Unfinished
 
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
@@ -39,6 +42,9 @@ class Context:
 
     verbose: bool = False
     folder: Path | None = None
+    unfinished: Unfinished | None = None  # where a profile is, or was, being made
+    writing: bool = False  # all is measured: the first signal that comes now waits for the report
+    interrupted: bool = False  # it came
     sharing: Sharing = Sharing()
     job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
 

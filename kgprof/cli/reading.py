@@ -170,6 +170,12 @@ def accepted_file(
     return path, None if text is None else accepted_findings.parse(text, str(path), faults)
 
 
+def configuration(accepted: str | None) -> list[Path]:
+    """The files from the working directory on that may have a say in it."""
+    named = accepted if accepted is not None else accepted_findings.FILE
+    return [Path(named), *(folder / name for folder in (Path.cwd(), *Path.cwd().parents) for name in CONFIGURATION)]
+
+
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
     """What the project accepts. Raises UsageError with every fault of the files."""
     faults: list[str] = []

@@ -1,39 +1,67 @@
-"""From options to a Recording on disk: which folder, how progress is shown, what a signal does."""
+"""From options to a Recording on disk: which folder, what it must not overwrite, how progress is shown."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli.ci import fenced
-from kgprof.cli.options import Context
+from kgprof.cli.options import Context, Output
 from kgprof.cli.reading import read
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.reading import layout
+from kgprof.reading import layout, recordings
 from kgprof.record import default_folder, folder_name, ranks, record
 from kgprof.record.private_names import private_names
-from kgprof.workloads import programs
+from kgprof.record.unfinished import Unfinished, refuse_overwriting
+from kgprof.workloads import loading, programs
 
 
-def read_torch_trace(options: m.Options, torch_trace: Path, output: Path | None, context: Context) -> tuple[Path, Path]:
-    """The output folder and the Recording in it."""
+@contextlib.contextmanager
+def making(
+    output: Path, inputs: Iterable[Path], outputs: Iterable[Output], context: Context, *, worth_keeping: bool = True
+) -> Iterator[Unfinished]:
+    """The unfinished folder of ``output``. Raises UsageError where an input would be overwritten or somebody writes."""
+    files = [one.path for one in outputs if one.path is not None]
+    folders = [output / layout.FOLDER, output / layout.UNFINISHED]
+    refuse_overwriting(inputs, [*folders, *(output / name for name in layout.REPORTS), *files])
+    refuse_overwriting(files, folders)
+    context.folder = output
+    with Unfinished(output, worth_keeping=worth_keeping) as work:
+        context.unfinished = work if worth_keeping else None
+        yield work
+
+
+@contextlib.contextmanager
+def torch_trace_read(
+    options: m.Options, torch_trace: Path, output: Path | None, outputs: tuple[Output, ...], context: Context
+) -> Iterator[Unfinished]:
+    """With the Recording of what torch wrote in it."""
     from kgprof.record import torch_trace_files  # looks for torch, which no other verb's parent process does
 
-    context.folder = output if output is not None else default_folder(torch_trace.absolute().name)
-    return context.folder, torch_trace_files.record_directory(torch_trace, context.folder, options)
+    output = output if output is not None else default_folder(torch_trace.absolute().name)
+    read = [torch_trace, *torch_trace.glob("*")]
+    with making(output, read, outputs, context, worth_keeping=False) as work:
+        torch_trace_files.record_directory(torch_trace, work.folder, options)
+        yield work
 
 
-def run_here(options: m.Options, output: Path | None, quiet: bool, context: Context) -> tuple[Path, Path] | int:
-    """The output folder and the Recording in it; an exit code on a rank that leaves the rest to rank 0.
+@contextlib.contextmanager
+def run_here(
+    options: m.Options,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    inputs: Iterable[Path],
+    quiet: bool,
+    context: Context,
+) -> Iterator[Unfinished | int]:
+    """With the Recording of a run in it; an exit code on a rank that leaves the rest to rank 0.
 
     For a script this process may be one of torchrun's ranks.
     """
@@ -42,26 +70,43 @@ def run_here(options: m.Options, output: Path | None, quiet: bool, context: Cont
     if output is None:
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
         output = agreed or default_folder(options.workload)
-    context.folder = output
+    target = programs.find(options.workload) if is_program else loading.find(options.workload)
+    named = [target.file] if target is not None and target.file is not None else []
+    named += [Path(arg.rpartition("=")[2]) for arg in options.workload_args]
+    inputs = [*inputs, *(path for path in named if os.path.exists(path))]  # which takes any text for a path
+    own = launched.folder(output) if launched is not None else output
     # A live line and what a script prints would write over each other.
     shown = progress.choose(quiet=quiet, live=not is_program)
-    with sigterm_as_ctrl_c():
+    with making(own, inputs, outputs, context) as work:
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(quiet), context.job) as printed:
-            folder = launched.folder(output) if launched else output
+            phases.phase(f"until it is whole, the result is in {work.folder}", None)
             redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
-            recording = record(options, folder, phases, echo=printed, redact=redact)
+            try:
+                record(options, work.folder, phases, echo=printed, redact=redact)
+            except KeyboardInterrupt:
+                if not work.begun:
+                    raise
+                context.interrupted = True
+            finally:
+                work.check()
+        context.interrupted = context.interrupted or recordings.load_header(work.recording).interrupted
         if launched is None:
-            return output, recording
-        ranks.done(output, launched)
-        if launched.rank == 0:
-            return output, ranks.gather(output, launched)
+            context.writing = not context.interrupted
+            yield work
+            return
+        work.finish()
+    ranks.done(output, launched)
+    if launched.rank == 0:
+        with making(output, inputs, outputs, context) as work:
+            ranks.gather(output, launched, work.folder)
+            yield work
+        return
     # Rank 0 gives the verdict, this one says only how its own program ended.
-    own = launched.folder(output) / layout.FOLDER
-    profile = read(own)
-    complain_of_runs(profile, own)
-    return profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
+    profile = read(own / layout.FOLDER)
+    complain_of_runs(profile, own / layout.FOLDER)
+    yield profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:
@@ -75,17 +120,3 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
             sys.stderr.buffer.flush()
 
     return to_stderr
-
-
-@contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """A terminated recording ends its child and is rendered like an interrupted one."""
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -7,7 +7,6 @@ works, is unavailable (and says why), or gave a wrong answer.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record
+from kgprof.record.scratch import scratch_folder
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class Answers(m.Model, frozen=True, kw_only=True):
 def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
     """Raises UsageError where the device is not there, KgprofError where kgprof itself fails, KeyboardInterrupt where
     it was interrupted: half of a run would be full of wrong answers."""
-    with tempfile.TemporaryDirectory(prefix="kgprof-selftest-") as scratch:
-        recording = recordings.load(record(asked(device, timeout_s=timeout_s), Path(scratch) / "out", progress))
+    with scratch_folder("kgprof-selftest-") as scratch:
+        recording = recordings.load(record(asked(device, timeout_s=timeout_s), scratch, progress))
         if recording.header.interrupted:
             raise KeyboardInterrupt
         return compare(recording)

@@ -145,7 +145,7 @@ def profile(
                   kgprof profile train.py --max-steps 200 -- --epochs 1
                   kgprof profile linkpred -- --help        the workload's own options
     """
-    from kgprof.cli.reading import accepted_here, kernel_kinds
+    from kgprof.cli.reading import accepted_here, configuration, kernel_kinds
     from kgprof.cli.recording import run_here
     from kgprof.cli.writing import reported
     from kgprof.record import refuse_other_platforms, store
@@ -160,12 +160,11 @@ def profile(
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
     context = ctx.ensure_object(Context)
-    ran = run_here(asked, output, quiet, context)
-    if isinstance(ran, int):
-        return ran
-    folder, recording = ran
-    store.write_json(recording / layout.ACCEPTED, known)
-    return reported(folder, recording, outputs, context, hta=hta, quiet=quiet)
+    with run_here(asked, output, outputs, configuration(accepted), quiet, context) as ran:
+        if isinstance(ran, int):
+            return ran
+        store.write_json(ran.recording / layout.ACCEPTED, known)
+        return reported(ran, outputs, context, hta=hta, quiet=quiet)
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
@@ -223,7 +222,7 @@ def check_graphs(
                   kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
     """
     from kgprof.cli import reading, writing
-    from kgprof.cli.recording import read_torch_trace, run_here
+    from kgprof.cli.recording import run_here, torch_trace_read
     from kgprof.gate.settings import parse_options, passes
     from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
@@ -234,18 +233,17 @@ def check_graphs(
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         asked = options.traced_options(ctx, torch_trace, workload_args)
-        ran: tuple[Path, Path] | int = read_torch_trace(asked, torch_trace, output, context)
+        making: Any = torch_trace_read(asked, torch_trace, output, outputs, context)
     else:
         refuse_other_platforms()
         asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
-        ran = run_here(asked, output, quiet, context)
-    if isinstance(ran, int):
-        return ran
-    folder, recording = ran
-    store.write_json(recording / layout.GATE, settings)
-    found = reading.read(recording, sharing=context.sharing)
-    report = writing.write_report(folder, found, recording)
-    writing.complain_of_runs(found, recording)
+        making = run_here(asked, output, outputs, reading.configuration(accepted), quiet, context)
+    with making as ran:
+        if isinstance(ran, int):
+            return ran
+        store.write_json(ran.recording / layout.GATE, settings)
+        found, report = writing.finished(ran, context)
+    recording = report.parent / layout.FOLDER
     if not quiet:
         inform(f"the report is {report}")
     writing.add_to_job_summary(found, context.job)
@@ -285,23 +283,30 @@ def report(
     """
     from kgprof.cli import writing
     from kgprof.cli.reading import read
-    from kgprof.cli.recording import read_torch_trace
+    from kgprof.cli.recording import torch_trace_read
+    from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
         raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
     context = ctx.ensure_object(Context)
+    page = None
     if torch_trace is not None:
-        output, recording = read_torch_trace(options.traced_options(ctx, torch_trace, ()), torch_trace, output, context)
-    assert recording is not None
-    folder = layout.resolve(recording)
-    found = read(folder, hta=hta, sharing=context.sharing)
+        asked = options.traced_options(ctx, torch_trace, ())
+        with torch_trace_read(asked, torch_trace, output, outputs, context) as work:
+            found, page = writing.finished(work, context, hta=hta)
+        folder = page.parent / layout.FOLDER
+    else:
+        assert recording is not None
+        folder = layout.resolve(recording)
+        where = output if output is not None or outputs else layout.output_folder(folder)
+        reports = [where / name for name in layout.REPORTS] if where is not None else []
+        files = [one.path for one in outputs if one.path is not None]
+        refuse_overwriting([], [*reports, *files], folder)
+        found = read(folder, hta=hta, sharing=context.sharing)
+        context.folder = where
+        page = writing.write_report(where, found, folder) if where is not None else None
     writing.add_to_job_summary(found, context.job)
-    if output is None and outputs:
-        writing.emit(outputs, found, folder, otherwise="", job=context.job)
-        return EXIT_OK
-    where = output if output is not None else layout.output_folder(folder)
-    context.folder = where
-    writing.emit(outputs, found, folder, otherwise=str(writing.write_report(where, found, folder)), job=context.job)
+    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", job=context.job)
     return EXIT_OK
 
 
@@ -345,19 +350,23 @@ def trace(
     """
     from kgprof import progress
     from kgprof.cli.reading import kernel_kinds
+    from kgprof.cli.recording import making
     from kgprof.cli.writing import reported
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
     where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
-    ctx.ensure_object(Context).folder = where
+    context = ctx.ensure_object(Context)
     asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
-    with progress.choose(quiet=quiet) as shown_progress:
-        recording, unread = kineto_files.record_files(traces, where, asked, shown_progress, against=against)
-        shown_progress.phase("analysis", None)
-    for sentence in unread:
-        inform(f"left out: {sentence}")
-    return reported(where, recording, outputs, ctx.ensure_object(Context), hta=hta, quiet=quiet)
+    named = (*traces, *against)
+    files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
+    with making(where, files, outputs, context, worth_keeping=False) as work:
+        with progress.choose(quiet=quiet) as shown_progress:
+            _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
+            shown_progress.phase("analysis", None)
+        for sentence in unread:
+            inform(f"left out: {sentence}")
+        return reported(work, outputs, context, hta=hta, quiet=quiet)
 
 
 @cli.command()
@@ -390,8 +399,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     from kgprof.cli.writing import write_trace
     from kgprof.reading import recordings
     from kgprof.record import kept_traces
+    from kgprof.record.unfinished import refuse_overwriting
 
     options.refuse_unwritable(output)
+    refuse_overwriting([recording], [output], layout.resolve(recording))
     loaded = recordings.load(recording)
     kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name is not None else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
@@ -455,8 +466,14 @@ def compare(
     from kgprof.cli import reading, writing
     from kgprof.compare import compare as compared
     from kgprof.record.private_names import private_names
+    from kgprof.record.unfinished import refuse_overwriting
 
     context = ctx.ensure_object(Context)
+    written = [output / name for name in layout.REPORTS] if output is not None else []
+    written += [one.path for one in outputs if one.path is not None]
+    for path in (base, head):
+        beside = [path / name for name in layout.REPORTS] if path.is_dir() else [path]
+        refuse_overwriting([*beside, *reading.configuration(accepted)], written, reading.recording_of(path))
     settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
     before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
     sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
@@ -488,10 +505,12 @@ def extract(report: Path, output: Path | None) -> int:
                   kgprof extract report.html | jq .verdict
     """
     from kgprof.record import store
+    from kgprof.record.unfinished import refuse_overwriting
     from kgprof.render import embedded_profile
 
     if output is not None:
         options.refuse_unwritable(output)
+        refuse_overwriting([report], [output])
     embedded = embedded_profile.read(report)
     text = m.encode_json(embedded.profile).decode()
     for words in embedded.left_out:
@@ -499,7 +518,7 @@ def extract(report: Path, output: Path | None) -> int:
     if output is None:
         to_stdout(text)
         return EXIT_OK
-    store.write_report(output.parent, output.name, text)
+    store.write_export(output, text.encode())
     to_stdout(str(output))
     return EXIT_OK
 
@@ -532,11 +551,10 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     For example:  kgprof selftest --device cpu
     """
     from kgprof import progress
-    from kgprof.cli.recording import sigterm_as_ctrl_c
     from kgprof.cli.selftest import lines
     from kgprof.cli.selftest import selftest as answers_here
 
-    with sigterm_as_ctrl_c(), progress.choose(quiet=quiet) as shown_progress:
+    with progress.choose(quiet=quiet) as shown_progress:
         answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
     to_stdout(m.encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
     return EXIT_GATE_FAILED if answers.wrong else EXIT_OK

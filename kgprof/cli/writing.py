@@ -23,6 +23,7 @@ from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEAS
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
+from kgprof.record.unfinished import Unfinished
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import TraceFile, stay
 from kgprof.wording import plural
@@ -30,32 +31,39 @@ from kgprof.wording import plural
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 
 
-def reported(
-    folder: Path, recording: Path, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool
-) -> int:
-    """The exit code of a Recording whose report is written into ``folder``, and to wherever else it was asked for."""
-    profile = read(recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    page = write_report(folder, profile, recording)
-    complain_of_runs(profile, recording)
+def finished(
+    work: Unfinished, context: Context, *, hta: bool | None = False, quiet: bool = False
+) -> tuple[m.Profile, Path]:
+    """The Profile of what is in ``work``, and its page: everything is in its place."""
+    profile = read(work.recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    write_report(work.folder, profile, work.recording)
+    folder = work.finish()
+    complain_of_runs(profile, folder / layout.FOLDER)
+    return profile, folder / "report.html"
+
+
+def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool) -> int:
+    """The exit code of a Recording whose report is put in its place, and wherever else it was asked for."""
+    profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
     if not quiet:
         inform(profile.verdict.text)
     add_to_job_summary(profile, context.job)
-    emit(outputs, profile, recording, otherwise=str(page), job=context.job)
+    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), job=context.job)
     return profile.exit_code
 
 
 def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
-    """report.json and report.html; the path of the latter."""
-    for form in ("json", "html"):
-        write_rendered(folder / f"report.{form}", form, profile, recording)
+    """report.json and report.html, both or none; the path of the latter."""
+    texts = {f"report.{form}": rendered(form, profile, recording, folder) for form in ("json", "html")}
+    store.write_reports(folder, texts)
     return folder / "report.html"
 
 
 def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
     folder = None if store.is_stream(path) else path.parent
-    store.write_report(path.parent, path.name, rendered(form, profile, recording, folder))
+    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder)})
 
 
 def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
@@ -189,7 +197,7 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     keep_unused = not whole or profile.exit_code == EXIT_INCONCLUSIVE
     entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused)
     path = Path(settings.accepted_path)
-    store.write_report(path.parent, path.name, accepted.write(entries))
+    store.write_reports(path.parent, {path.name: accepted.write(entries)})
     new = sum(not entry.reason for entry in entries)
     need = "needs" if new == 1 else "need"
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""

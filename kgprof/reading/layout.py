@@ -21,7 +21,8 @@
         result.npz                       the result vector
         log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
 
-A SIGKILL therefore costs the pass that was running and nothing else. The schema number is
+A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and the reports, lie in
+recording.unfinished/ (kgprof.record.unfinished), and an older result stands where it stood. The schema number is
 model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 """
 
@@ -36,6 +37,8 @@ from kgprof.errors import InputError
 
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
+UNFINISHED = "recording.unfinished"  # beside it, while a result is made: what takes the place of all this at the end
+PLAN_LOG = "plan.log"  # only where there is no Recording to hold it
 REPORTS = ("report.html", "report.json")  # beside it
 TRACE_FILES = {row.name: row.trace_file for row in m.PASSES.values() if row.trace_file}
 TRACE_RECORDS = "trace_records.jsonl.gz"
@@ -86,11 +89,14 @@ def resolve(path: Path) -> Path:
     Raises InputError when there is none.
     """
     near = path.parent if path.name in (*REPORTS, HEADER) and not path.is_dir() else path
-    for folder in (near, near / FOLDER):
+    for folder in (near, near / FOLDER, near / UNFINISHED / FOLDER):
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
         raise InputError("no such file or folder", path=path, hint="give the folder that `kgprof profile` wrote")
+    if (near / UNFINISHED).is_dir():
+        hint = "run `kgprof profile` again"
+        raise InputError("kgprof ended here before anything was measured", path=path, hint=hint)
     raise InputError(
         f"no Recording here ({FOLDER}/{HEADER} is missing)",
         path=path,

@@ -7,6 +7,7 @@ deleted with it. Its stdout and stderr go to a log, its progress comes over a pi
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import queue
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +27,7 @@ import kgprof
 from kgprof import model as m
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
+from kgprof.signals import Signals, catches, words
 
 OnPhase = Callable[[str], None]
 Echo = Callable[[bytes], None]
@@ -34,6 +36,7 @@ CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on 
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DRAIN_S = 5.0  # for the pipes of a child that has ended
 
 # -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
@@ -71,10 +74,12 @@ def run(
     job_file.write_bytes(m.encode_json(job))
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
-        with _Interruptions(news) as interruptions:
-            child = _Child(job, job_file, log, caches.environment(), on_phase, echo, interruptions)
+        # An exception could fall between the child's start and the wait for it, or into the ending of its group, which
+        # would then be left behind: a signal is news for ``wait``, whose put is safe in a handler.
+        with Signals(lambda number: news.put(None)) as signals, _adopting() as adopted:
+            child = _Child(job, job_file, log, caches.environment(), on_phase, echo, signals, news, adopted)
             ended = child.wait(job.options.timeout_s)
-        return replace(ended, interrupted=interruptions.came)
+        return replace(ended, interrupted=signals.came is not None)
 
 
 @dataclass(kw_only=True)
@@ -108,34 +113,39 @@ class Caches:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class _Interruptions:
-    """Ctrl-C, and SIGTERM where somebody handles it, while a child lives: news for ``wait``, not an exception.
+@contextlib.contextmanager
+def _adopting() -> Iterator[Callable[[], None]]:
+    """On Linux a process that leaves the child's group (a daemon) becomes a child of this process and not of init when
+    its parent ends; what is yielded ends all of them. They are of another session than ours: the child began one."""
 
-    An exception could fall between the child's start and the wait for it, or a second one into the ending of its
-    group, which would then be left behind. A signal that is ignored, or that ends this process, stays as it is.
-    """
+    def adopted() -> set[int]:
+        found = set()
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                parent, session = int(fields[1]), int(fields[3])  # proc(5), from the third field on
+                if parent == os.getpid() and session != os.getsid(0):
+                    found.add(int(stat.parent.name))
+        return found
 
-    def __init__(self, news: queue.SimpleQueue[None]) -> None:
-        self.came = False
-        self.news = news  # its put is safe in a signal handler
-        self._handlers: dict[signal.Signals, Any] = {}
+    def end() -> None:
+        until = time.monotonic() + DRAIN_S
+        while (new := adopted() - before) and time.monotonic() < until:
+            for pid in new:  # what one of them started comes to us next
+                with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
 
-    def __enter__(self) -> _Interruptions:
-        """Takes the signals over; a handler of C code, which Python cannot put back, stays."""
-        if threading.current_thread() is threading.main_thread():  # no other thread is ever interrupted
-            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-            self._handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-        for number in self._handlers:
-            signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: object) -> None:
-        self.came = True
-        self.news.put(None)
+    if sys.platform != "linux":
+        yield lambda: None
+        return
+    before, prctl = adopted(), ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield end
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 class _Child:
@@ -149,14 +159,17 @@ class _Child:
         environment: Mapping[str, str],
         on_phase: OnPhase,
         echo: Echo,
-        interruptions: _Interruptions,
+        signals: Signals,
+        news: queue.SimpleQueue[None],
+        end_adopted: Callable[[], None],
     ) -> None:
         self._log = BoundedLog(log)
         self._on_phase = on_phase
         self._phase = "start"
         self._last_word: Done | Failed | None = None
-        self._interruptions = interruptions
-        self._news = interruptions.news  # something for ``wait`` to look at
+        self._signals = signals
+        self._news = news  # something for ``wait`` to look at
+        self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
         reading, writing = os.pipe()
@@ -187,7 +200,7 @@ class _Child:
             thread.start()
 
     def wait(self, timeout_s: float) -> Ended:
-        """Until it ends, its time is up, or Ctrl-C; nothing of its group is left then."""
+        """Until it ends, its time is up, or a signal came; nothing that it started is left then."""
         timed_out = False
         try:
             try:
@@ -196,14 +209,14 @@ class _Child:
                 timed_out = True
                 self._process.send_signal(signal.SIGUSR1)  # prints its Python stack
                 time.sleep(STACK_GRACE_S)
-            interrupted = self._interruptions.came  # one that comes later finds it ended already
+            interrupted = self._signals.came  # one that comes later finds it ended already
             if self._is_program and (interrupted or timed_out):
-                self._press_ctrl_c()
+                self._tell_to_end(interrupted or signal.SIGINT)
             left_alone = self._process.poll() is not None
         finally:
             self._end()
         if interrupted:
-            return self._ended(m.Outcome.INTERRUPTED, "Ctrl-C")
+            return self._ended(m.Outcome.INTERRUPTED, words(interrupted))
         if timed_out:
             return self._ended(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)")
         return self._judge(left_alone)
@@ -213,7 +226,7 @@ class _Child:
         deadline = time.monotonic() + timeout_s
         while True:
             self._news.get(timeout=max(0.0, deadline - time.monotonic()))
-            if self._process.poll() is not None or self._interruptions.came:
+            if self._process.poll() is not None or self._signals.came:
                 return
             if not self._is_program:
                 with contextlib.suppress(queue.Empty):
@@ -250,16 +263,19 @@ class _Child:
 
     # ---- ending it
 
-    def _press_ctrl_c(self) -> None:
-        """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
+    def _tell_to_end(self, number: signal.Signals) -> None:
+        """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it.
+
+        It gets the signal that came if it has a handler of its own for it, and else SIGINT, which lets it unwind.
+        """
         if self._process.poll() is not None or self._has_spoken():
             return  # it has ended, or ends: Python has put the handlers of signals back by then
-        if WRITE_NOW is not None and self._phase != "start":
+        if WRITE_NOW is not None and catches(self._process.pid, WRITE_NOW):  # it would kill what has no handler for it
             self._process.send_signal(WRITE_NOW)
             time.sleep(STACK_GRACE_S)
-        self._signal_group(signal.SIGINT)
+        self._signal_group(number if catches(self._process.pid, number) else signal.SIGINT)
         with contextlib.suppress(queue.Empty):
-            self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second Ctrl-C
+            self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second signal
             if self._has_spoken():
                 self._news.get(timeout=EXIT_GRACE_S)
 
@@ -267,7 +283,7 @@ class _Child:
         return self._last_word is not None
 
     def _end(self) -> None:
-        """End the group (compile workers outlive their parent), then take what is left in the pipes."""
+        """End the group (compile workers outlive their parent) and what left it, then take what is in the pipes."""
         try:
             if self._process.poll() is None:
                 self._signal_group(signal.SIGTERM)
@@ -276,6 +292,7 @@ class _Child:
         finally:
             self._signal_group(signal.SIGKILL)
         self._process.wait()
+        self._end_adopted()
         for reader in self._readers:
             # A process that left the group may hold the pipe open for ever.
             reader.join(DRAIN_S)

@@ -35,7 +35,6 @@ def create(
 
     Raises UsageError for a folder that cannot be written.
     """
-    store.claim(output)
     store.clear(output)
     plan = as_it_stands(options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason)
     plan = msgspec.structs.replace(plan, trace_files=trace_files)

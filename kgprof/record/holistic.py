@@ -23,7 +23,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata, util
@@ -38,6 +37,7 @@ from kgprof.reading import kineto, layout
 from kgprof.reading.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES
 from kgprof.record import store
 from kgprof.record.children import BOOTSTRAP, HOME
+from kgprof.record.scratch import scratch_folder
 
 LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
 NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
@@ -82,8 +82,8 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
     """HTA's answer about one trace; or, with False, why it gave none."""
     if util.find_spec("hta") is None:
         return m.Skipped(reason=NOT_INSTALLED), False
-    with tempfile.TemporaryDirectory(prefix="kgprof-hta-") as folder:
-        answer = Path(folder) / layout.HOLISTIC
+    with scratch_folder("kgprof-hta-") as folder:
+        answer = folder / layout.HOLISTIC
         try:
             ended = subprocess.run(
                 [sys.executable, "-P", "-c", BOOTSTRAP.format("holistic"), str(HOME), str(answer), str(trace)],
@@ -91,7 +91,7 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
                 capture_output=True,
                 timeout=limit_s,
                 # A pool of threads would take its memory, and it multiplies no matrix.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "KGPROF_SCRATCH": str(folder)},
                 start_new_session=True,
                 check=False,
             )

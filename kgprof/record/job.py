@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import KgprofError, WorkloadError
+from kgprof.errors import KgprofError, OutputError, WorkloadError
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -66,6 +66,7 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
+    unwritable: bool = False  # the Recording could not be written: no fault of the run's
 
 
 Event = Phase | Done | Failed
@@ -82,7 +83,8 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=error.exit_code)
+        unwritable, code = isinstance(error, OutputError), error.exit_code
+        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritable=unwritable)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     return Failed(message=last, traceback=text)
 

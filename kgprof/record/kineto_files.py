@@ -244,7 +244,7 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
 
 
 def _keep(one: Found, kept: Path) -> None:
-    """A copy, packed. Raises InputError where the source went away meanwhile, KgprofError for a full disk."""
+    """A copy, packed. Raises InputError where the source went away meanwhile, OutputError for a full disk."""
     try:
         file = opened(one.path, one.within)
     except OSError as error:

@@ -89,11 +89,11 @@ def begin(output: Path, launched: Launch) -> None:
 
 def done(output: Path, launched: Launch) -> None:
     """This rank's Recording is whole."""
-    store.write_report(launched.folder(output), DONE, launched.identity)
+    store.write_export(launched.folder(output) / DONE, launched.identity.encode())
 
 
-def gather(output: Path, launched: Launch) -> Path:
-    """Rank 0: wait for the others, then one Recording of all ranks' runs in ``output``; its folder.
+def gather(output: Path, launched: Launch, into: Path) -> Path:
+    """Rank 0: wait for the others below ``output``, then one Recording of all ranks' runs in ``into``; its folder.
 
     Ctrl-C ends the waiting, not the gathering.
     """
@@ -104,9 +104,8 @@ def gather(output: Path, launched: Launch) -> Path:
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         interrupted = True
-    store.claim(output)
-    store.clear(output)
-    folder = output / layout.FOLDER
+    store.clear(into)
+    folder = into / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
     (mine,) = header.plan.runs
     found = [_recording(output, launched, rank) for rank in range(launched.world_size)]

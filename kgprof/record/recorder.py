@@ -1,18 +1,16 @@
 """record(): the plan, then every run in a child of its own, then the card's ceilings and the comparison of the results.
 
-The parent never imports torch. Whatever happens to one child costs that run and no other; Ctrl-C ends the running
+The parent never imports torch. Whatever happens to one child costs that run and no other; a signal ends the running
 child, and what was measured by then stands in the Recording.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,18 +18,18 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, UsageError, WorkloadError
+from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, OutputError, UsageError, WorkloadError
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
 from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
 from kgprof.record.job import Job, Task, not_asked_for
+from kgprof.record.scratch import scratch_folder
 from kgprof.workloads import programs
 
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
-PLAN_LOG = "plan.log"  # in the output folder, and only where there is no Recording to hold it
 
 
 def record(
@@ -50,18 +48,15 @@ def record(
     killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
     """
     refuse_other_platforms()
-    made = store.claim(folder)
-    # Jobs and compiler caches live in it, and nothing of it outlives the command.
-    with tempfile.TemporaryDirectory(prefix="kgprof-", ignore_cleanup_errors=True) as temporary:
-        scratch = Path(temporary)
-        plan, dead = _make_plan(options, folder, made, scratch, progress, redact)
+    with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
+        plan, dead = _make_plan(options, folder, scratch, progress, redact)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
             (key,) = plan.runs  # all that the run of such a workload has is an end and a log
             store.write_exit(session.folder, key, dead)
-            shutil.copyfile(scratch / PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
+            shutil.copyfile(scratch / layout.PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
             return session.folder
         try:
             for key in plan.runs:
@@ -105,10 +100,10 @@ def folder_name(workload: str) -> str:
 
 
 def _make_plan(
-    options: m.Options, output: Path, made: bool, scratch: Path, progress: Progress, redact: Callable[[str], str]
+    options: m.Options, output: Path, scratch: Path, progress: Progress, redact: Callable[[str], str]
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded."""
-    answer, log = scratch / "plan.json", scratch / PLAN_LOG
+    answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
         options=options,
@@ -121,34 +116,26 @@ def _make_plan(
     progress.phase("plan", None)
     ended = children.run(job, scratch=scratch, log=log, caches=caches)
     if ended.interrupted:
-        _leave_no_empty_folder(output, made)
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
     if well or (answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)):
         return m.decode_json(answer.read_bytes(), m.Plan), None if well else ended.exit
-    raise _why_no_plan(ended, options.workload, log, output, made, redact)
+    raise _why_no_plan(ended, options.workload, log, output, redact)
 
 
 def _why_no_plan(
-    ended: Ended, workload: str, log: Path, output: Path, made: bool, redact: Callable[[str], str]
+    ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
 ) -> KgprofError:
     """The child's own words; where there is a traceback, it is saved in the output folder, redacted, and named."""
     failed = ended.failed
     if failed is not None and failed.exit_code == EXIT_USAGE:
-        _leave_no_empty_folder(output, made)
         return UsageError(failed.message, hint=failed.hint)
-    saved = output / PLAN_LOG
+    saved = output / layout.PLAN_LOG
     saved.write_text(redact(log.read_text(encoding="utf-8", errors="replace")), encoding="utf-8")
     hint = f"everything that it printed and its traceback: {saved}"
     if failed is not None and failed.exit_code is None:
         return KgprofError(f"the plan for {workload} failed: {failed.message}", hint=hint)
     return WorkloadError(f"{workload} could not be loaded: {ended.exit.message}", hint=hint)
-
-
-def _leave_no_empty_folder(output: Path, made: bool) -> None:
-    if made:
-        with contextlib.suppress(OSError):  # something else has been put there meanwhile, or it has gone: not ours
-            output.rmdir()
 
 
 # ---------------------------------------------------------------- the runs
@@ -299,10 +286,14 @@ class _Recording:
             on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
             echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
         )
+        if not (self.folder / layout.HEADER).is_file():
+            raise OutputError(f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again")
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
             raise KeyboardInterrupt
+        if ended.failed is not None and ended.failed.unwritable:
+            raise OutputError(ended.exit.message, hint=ended.failed.hint)
         if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
             raise KgprofError(ended.exit.message, hint=ended.failed.hint)
         return ended.exit

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
-from kgprof.errors import InputError, KgprofError, UsageError
-from kgprof.reading.layout import FOLDER, HEADER, PRIVATE, REPORTS, RESULT, exit_name, run_folder
+from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.reading.layout import FOLDER, HEADER, PLAN_LOG, PRIVATE, REPORTS, RESULT, exit_name, run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -23,54 +22,28 @@ this machine and its user. Show others the report.html or report.json that `kgpr
 """
 
 
-def claim(output: Path) -> bool:
-    """Make sure that ``output`` can be written and holds nothing but what kgprof wrote; whether it was made just now.
-
-    Raises UsageError. An older Recording there is left alone until ``clear``.
-    """
-    if not (output / FOLDER / HEADER).is_file():
-        for name in (FOLDER, *REPORTS):
-            if (output / name).exists():
-                raise UsageError(
-                    f"{output / name} is in the way, and it is not a Recording's", hint="name another folder with -o"
-                )
-    made = not output.exists()
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write to {output}: {error.strerror or error}", hint="name a folder that can be written with -o"
-        ) from error
-    return made
-
-
 def clear(output: Path) -> None:
-    """Remove the older Recording and its reports from a claimed folder. Raises KgprofError."""
+    """Remove the older Recording and its reports from a claimed folder. Raises OutputError."""
     try:
         if (output / FOLDER).exists():
             shutil.rmtree(output / FOLDER)
-        for name in REPORTS:
+        for name in (*REPORTS, PLAN_LOG):
             (output / name).unlink(missing_ok=True)
     except OSError as error:
-        raise KgprofError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
+        raise OutputError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
 
 
 def create(folder: Path, header: m.RecordingHeader) -> None:
-    """Start a Recording in ``folder``. Raises UsageError when it cannot be written or already holds one."""
+    """Start a Recording in ``folder``. Raises UsageError when it already holds one, OutputError."""
     if (folder / HEADER).exists():
         raise UsageError(f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one")
-    try:
-        write_json(folder / HEADER, header)
-        _write(folder / PRIVATE, _PRIVATE_TEXT.encode())
-    except KgprofError as error:
-        raise UsageError(error.message, hint="name a folder that can be written with -o") from error
+    write_json(folder / HEADER, header)
+    write_export(folder / PRIVATE, _PRIVATE_TEXT.encode())
 
 
 def write_json(path: Path, value: object) -> None:
-    """A Struct, or a tuple of them, in place at once. Raises KgprofError when it cannot be written."""
-    _write(path, m.encode_json(value))
+    """A Struct, or a tuple of them, in place at once. Raises OutputError when it cannot be written."""
+    write_export(path, m.encode_json(value))
 
 
 def write_pass(folder: Path, key: m.RunKey, name: m.PassName, value: m.Model) -> None:
@@ -82,30 +55,27 @@ def write_exit(folder: Path, key: m.RunKey, value: m.Exit, *, probe: bool = Fals
     write_json(run_folder(folder, key) / exit_name(probe), value)
 
 
-def write_report(folder: Path, name: str, text: str) -> None:
-    """A rendered report, in place at once. Raises UsageError when it cannot be written."""
-    write_export(folder / name, text.encode("utf-8", errors="replace"), hint="name a folder that can be written")
+def write_reports(folder: Path, texts: Mapping[str, str]) -> None:
+    """Rendered reports by their names, in place when all of them are written. Raises OutputError."""
+    with contextlib.ExitStack() as stack:
+        for name, text in texts.items():
+            stack.enter_context(replacing(folder / name)).write_bytes(text.encode("utf-8", errors="replace"))
 
 
-def write_export(path: Path, data: bytes, *, hint: str = "name a file that can be written") -> None:
-    """A file for another program, in place at once. Raises UsageError when it cannot be written."""
-    try:
-        _write(path, data)
-    except KgprofError as error:
-        raise UsageError(error.message, hint=hint) from error
+def write_export(path: Path, data: bytes) -> None:
+    """In place at once. Raises OutputError when it cannot be written."""
+    with replacing(path) as partial:
+        partial.write_bytes(data)
 
 
 def copy_trace(source: Path, path: Path) -> None:
-    """Byte for byte. Raises UsageError when it cannot be written, InputError when it cannot be read."""
+    """Byte for byte. Raises OutputError when it cannot be written, InputError when it cannot be read."""
     try:
         file = source.open("rb")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=source) from error
-    try:
-        with file, replacing(path) as partial, partial.open("wb") as copy:
-            shutil.copyfileobj(file, copy)
-    except KgprofError as error:
-        raise UsageError(error.message, hint="name a place that can be written") from error
+    with file, replacing(path) as partial, partial.open("wb") as copy:
+        shutil.copyfileobj(file, copy)
 
 
 def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) -> None:
@@ -122,7 +92,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
 
     What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it from everybody.
-    Raises KgprofError, in the system's words, when the place cannot be written or the disk is full.
+    Raises OutputError, in the system's words, when the place cannot be written or the disk is full.
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     stream = is_stream(path)
@@ -133,9 +103,9 @@ def replacing(path: Path) -> Iterator[Path]:
         if not stream:
             partial.replace(path)
     except OSError as error:
-        raise KgprofError(
+        raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="what was written before stands in the Recording; make room and run again",
+            hint="make room, or name a place that can be written",
         ) from error
     finally:
         if not stream:
@@ -150,8 +120,3 @@ def is_stream(path: Path) -> bool:
     """A device, a pipe, or the name of something that is open: /dev/fd/63 may be a file, and keeps its name."""
     opened = str(path.absolute()).startswith(_OPEN)
     return opened or (path.exists() and not (path.is_file() or path.is_dir()))
-
-
-def _write(path: Path, data: bytes) -> None:
-    with replacing(path) as partial:
-        partial.write_bytes(data)

@@ -31,6 +31,13 @@ send(event="phase", name="compile")
 """
 
 
+class Text(str):
+    """Holds braces of its own."""
+
+    def format(self, *_: object, **__: object) -> str:
+        return str(self)
+
+
 class Laboratory:
     """Runs a child whose program is a few lines of Python."""
 
@@ -40,9 +47,19 @@ class Laboratory:
         self.phases: list[str] = []
         self._monkeypatch = monkeypatch
 
-    def run(self, program: str, *, timeout_s: float = 60.0, seed: Path | None = None, kept: bool = False) -> Ended:
-        self._monkeypatch.setattr(children, "BOOTSTRAP", PROLOGUE + textwrap.dedent(program))
-        job = Job(task=Task.PLAN, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
+    def run(
+        self,
+        program: str,
+        *,
+        timeout_s: float = 60.0,
+        seed: Path | None = None,
+        kept: bool = False,
+        task: Task = Task.PLAN,
+    ) -> Ended:
+        text = PROLOGUE + textwrap.dedent(program)
+        for name in ("BOOTSTRAP", "PROGRAM_BOOTSTRAP"):
+            self._monkeypatch.setattr(children, name, Text(text))
+        job = Job(task=task, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
         caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept)
         return children.run(job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
 
@@ -295,6 +312,68 @@ def test_ctrl_c_while_a_child_that_did_its_work_is_ended_is_not_lost(
 
     assert ended.interrupted
     assert without_time(ended.exit) == Exit(outcome="ok", exit_code=0)
+
+
+def test_what_leaves_the_childs_group_is_ended_with_it(laboratory: Laboratory) -> None:
+    ended = laboratory.run(
+        """
+        if not os.fork():
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            os.environ.clear()
+            time.sleep(120)
+        os.wait()
+        children = open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read()
+        print(*(set(children.split()) - {str(os.getpid())}), flush=True)
+        send(event="done")
+        """
+    )
+
+    assert ended.exit.outcome == "ok"
+    daemons = [int(pid) for pid in laboratory.log.read_text(encoding="utf-8").split()]
+    assert daemons
+    assert all(is_gone(pid) for pid in daemons)
+
+
+PROGRAMS = {
+    "its own handler": "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), send(event='done'), sys.exit()))",
+    "another program": "os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)'])",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_gets_the_signal_that_it_handles_and_never_one_of_ours_that_it_does_not(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    sent: list[int] = []
+    send_signal = subprocess.Popen.send_signal
+    monkeypatch.setattr(
+        subprocess.Popen, "send_signal", lambda self, number: (sent.append(number), send_signal(self, number))
+    )
+    own = signal.signal(signal.SIGTERM, lambda *_: None)  # as the command has one
+
+    def terminate() -> None:
+        wait_until(lambda: laboratory.phases == ["compile", "ready"])
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    terminating = threading.Thread(target=terminate)
+    terminating.start()
+    try:
+        ended = laboratory.run(
+            f"send(event='phase', name='ready'); {PROGRAMS[program]}\ntime.sleep(120)", task=Task.SCRIPT
+        )
+    finally:
+        terminating.join()
+        signal.signal(signal.SIGTERM, own)
+
+    assert (ended.exit.outcome, ended.exit.message) == ("interrupted", "SIGTERM")
+    assert sent == []
+    if program == "its own handler":
+        assert "saved" in laboratory.log.read_text(encoding="utf-8")
+    else:
+        assert ended.exit.exit_code == -signal.SIGINT
 
 
 def test_a_child_ends_when_its_parent_is_killed_outright(tmp_path: Path) -> None:

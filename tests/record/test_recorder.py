@@ -20,24 +20,17 @@ from kgprof.record.job import Failed, Job, Task
 from tests.record import handmade
 
 
-@pytest.mark.parametrize("left_behind", [False, True])
-def test_a_refused_plan_is_a_usage_error_and_an_empty_folder_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: bool
-) -> None:
-    output = tmp_path / "out"
-
+def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*args: Any, **options: Any) -> Ended:
-        if left_behind:
-            (output / "core").touch()
         failed = Failed(message="no strategy 'x'", traceback="", exit_code=EXIT_USAGE)
         return Ended(exit=Exit(outcome="raised"), failed=failed)
 
     monkeypatch.setattr(recorder.children, "run", refuses)
 
     with pytest.raises(UsageError, match="no strategy 'x'"):
-        recorder.record(Options(), output, progress.Silent())
+        recorder.record(Options(), tmp_path / "out", progress.Silent())
 
-    assert output.exists() == left_behind
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

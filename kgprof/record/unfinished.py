@@ -1,0 +1,164 @@
+"""A result in the making: in a folder beside the older result, and put in its place at the end.
+
+One process holds that folder, by a lock that ends with it. After a SIGKILL the older result stands, and ``kgprof
+report`` reads what was measured from the unfinished folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from kgprof.errors import OutputError, UsageError
+from kgprof.reading.layout import FOLDER, HEADER, REPORTS, UNFINISHED
+
+LOCK = "lock"  # in the unfinished folder; names the process that holds it
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+
+
+def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recording: Path | None = None) -> None:
+    """Raises UsageError where an input is an output or lies in one, by whatever links, or an output in ``recording``
+    (in which reports may stand). To be called before anything is written."""
+    given = list(inputs)
+    kept = [one for one in recording.glob("*") if one.name not in REPORTS] if recording is not None else []
+    given += [*kept, *(file for one in kept for file in one.rglob("*") if file.is_file())]
+    for output in outputs:
+        place = output.resolve()
+        for path in given:
+            real = path.resolve()
+            why = ""
+            if real == place or (path.exists() and place.exists() and path.samefile(place)):
+                why = "would be overwritten"
+            elif place in real.parents:
+                why = f"lies in {output}, which would be replaced"
+            elif path in kept and real in place.parents:
+                why = f"is read, and {output} would be written into it"
+            if why:
+                raise UsageError(f"{path} {why}", hint="name another place to write to")
+
+
+class Unfinished:
+    """The unfinished folder of ``output``, from the lock to ``finish``.
+
+    Left without ``finish`` it stays, if a Recording has begun in it and is ``worth_keeping`` (it cannot be made again
+    from what it was read from). Raises UsageError where ``output`` cannot be written or another process writes there.
+    """
+
+    def __init__(self, output: Path, *, worth_keeping: bool = True) -> None:
+        self.output, self.folder = output, output / UNFINISHED
+        self.recording = self.folder / FOLDER
+        self._worth_keeping = worth_keeping
+        self._made: list[Path] = []
+        self._lock = -1
+        self._stale: os.stat_result | None = None  # the header that a killed process left
+
+    @property
+    def begun(self) -> bool:
+        """Whether a Recording has been begun since this folder was entered."""
+        header = self.recording / HEADER
+        return header.is_file() and not (self._stale and os.path.samestat(header.stat(), self._stale))
+
+    def __enter__(self) -> Unfinished:
+        self._made = [folder for folder in (self.output, *self.output.parents) if not folder.exists()]
+        for name in (FOLDER, *REPORTS):
+            if (self.output / name).exists() and not (self.output / FOLDER / HEADER).is_file():
+                why = f"{self.output / name} is in the way, and it is not a Recording's"
+                raise UsageError(why, hint="name another folder with -o")
+        try:
+            while not self._is_here():  # another run's end took the folder away
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+                self._hold()
+            os.ftruncate(self._lock, 0)
+            os.write(self._lock, str(os.getpid()).encode())
+            if (self.recording / HEADER).is_file():
+                self._stale = (self.recording / HEADER).stat()
+        except OSError as error:
+            self.__exit__()
+            hint = "name a folder that can be written with -o"
+            raise OutputError(f"cannot write to {self.output}: {error.strerror or error}", hint=hint) from error
+        return self
+
+    def _hold(self) -> None:
+        if sys.platform == "win32":
+            return
+        import fcntl
+
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._lock, 32).decode()
+            raise UsageError(
+                f"another kgprof (process {holder}) is writing to {self.output}",
+                hint="wait for its end, or name another folder with -o",
+            ) from None
+        except OSError:
+            return  # a file system without locks
+
+    def _is_here(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.folder / LOCK), os.fstat(self._lock))
+        except OSError:
+            return False
+
+    def check(self) -> None:
+        """Raises UsageError where the folder is no longer the one that was begun, and says where that is now."""
+        if self._is_here():
+            return
+        hint = "run again"
+        with contextlib.suppress(OSError):  # only Linux says where
+            now = Path(os.readlink(f"/proc/self/fd/{self._lock}")).parent
+            if (now / FOLDER / HEADER).is_file():
+                hint = f"what was measured is in {now}: kgprof report {shlex.quote(str(now))}"
+        raise UsageError(f"{self.folder} was moved, deleted or replaced while kgprof wrote to it", hint=hint)
+
+    def finish(self) -> Path:
+        """Put everything in its place, the Recording first; what stood there is deleted last. Returns ``output``.
+
+        Raises UsageError where the folder has changed or cannot be moved.
+        """
+        self.check()
+        try:
+            for entry in sorted(self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)):
+                if entry.is_dir() and (self.output / entry.name).exists():
+                    _exchange(entry, self.output / entry.name)
+                elif entry.name != LOCK:
+                    entry.replace(self.output / entry.name)
+        except OSError as error:
+            raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return self.output
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # what somebody else put there stays
+            if self._is_here():
+                if not (self.recording / HEADER).is_file() or (self.begun and not self._worth_keeping):
+                    shutil.rmtree(self.recording, ignore_errors=True)
+                if {entry.name for entry in self.folder.iterdir()} == {LOCK}:
+                    (self.folder / LOCK).unlink()
+                self.folder.rmdir()
+        with contextlib.suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+        if self._lock >= 0:
+            os.close(self._lock)
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """At once where the system can; elsewhere the older one lies beside the new one for a moment."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if exchange and exchange(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
+        return
+    older = new.with_name(f"older-{new.name}")
+    old.rename(older)
+    try:
+        new.rename(old)
+    except OSError:
+        older.rename(old)
+        raise

@@ -1,0 +1,192 @@
+"""No verb eats what it reads, and where a place cannot be written every older result stays whole."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kgprof import cli
+from kgprof.record import kept_traces, recorder, unfinished
+from tests.record import handmade, scripted
+
+TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "torch_trace" / "two_ranks"
+TRACE = "run/recording/runs/fused.default/trace.json.gz"
+RANK = "dedicated_log_torch_trace_rank_0_frox0meq.log.gz"
+
+# Each reads something that it would replace, or lies in what it would replace. {p} is the folder of all.
+EATING = [
+    f"trace {TRACE} -o run",
+    f"trace t.json.gz --against {TRACE} -o run",
+    f"trace link/{TRACE.partition('/')[2]} -o run",
+    "trace t.json.gz -o new --format json=t.json.gz",
+    "trace t.json.gz -o new --format json=hard.json.gz",
+    "trace t.json.gz -o run --format json=run/recording/recording.json",
+    "report --torch-trace run/recording/traced -o run",
+    f"report --torch-trace traced -o new --format json=traced/{RANK}",
+    "check-graphs --torch-trace run/recording/traced -o run",
+    "report run -o run/recording/runs",
+    "report run --format json=run/recording/recording.json",
+    f"report run --format html={TRACE}",
+    "report run/report.html --format json=link/recording/runs/fused.default/exit.json",
+    "extract run/report.html -o run/report.html",
+    "extract run/report.html -o link/report.html",
+    "extract run/report.html -o soft.html",
+    "extract run/report.html -o hard.html",
+    f"export run --to perfetto --run fused.default -o {TRACE}",
+    "export run/report.html --to perfetto --run fused.default -o run/report.html",
+    "compare base run -o run",
+    "compare run base -o link",
+    "compare run/report.json base -o run",
+    "compare base run --format json=run/report.json",
+    "compare base run --format json=run/recording/recording.json",
+    "compare base run --format json=kgprof.toml",
+    "profile run/recording/s.py -o run",
+    "profile s.py -o new --format json=s.py",
+    "profile s.py:step -o new --format json=s.py",
+    "profile s.py -o new --format json=new/recording/recording.json",
+    "profile s.py -o run -- --data run/recording/runs",
+    "profile s.py -o run -- --data=run/recording/s.py",
+    "check-graphs s.py:step -o new --format json=kgprof.toml",
+    "check-graphs s.py:step -o new --format sarif=kgprof-accepted.toml",
+]
+# Each writes to {to}, where an older result stands.
+WRITING = [
+    "trace t.json.gz -o {to}/run",
+    "report {to}/run",
+    "report base -o {to}/run",
+    "report base --format json={to}/one.json",
+    "report --torch-trace traced -o {to}/run",
+    "check-graphs --torch-trace traced -o {to}/run",
+    "extract base/report.html -o {to}/one.json",
+    "export base --to perfetto --run fused.default -o {to}/one.json",
+    "compare base base -o {to}/run",
+    "compare base base --format json={to}/one.json",
+    "profile s.py -o {to}/run",
+    "check-graphs s.py:step -o {to}/run",
+    "ci-init github -o {to}/kgprof.yml",
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with results, a script and links; no child is ever started in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "base"):
+        handmade.write(tmp_path / name / "recording")
+        assert cli.run(["report", name]) == 0
+    for folder in (tmp_path, tmp_path / "run" / "recording"):
+        shutil.copytree(TRACES, folder / "traced")
+        (folder / "s.py").write_text("def step(): pass\n", encoding="utf-8")
+    shutil.copy(tmp_path / TRACE, tmp_path / "t.json.gz")
+    for name in ("kgprof.toml", "kgprof-accepted.toml"):
+        (tmp_path / name).touch()
+    os.link(tmp_path / "t.json.gz", tmp_path / "hard.json.gz")
+    os.link(tmp_path / "run" / "report.html", tmp_path / "hard.html")
+    (tmp_path / "soft.html").symlink_to("run/report.html")
+    (tmp_path / "link").symlink_to("run")
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What it says on stderr, in one sentence and with exit code 2."""
+    capsys.readouterr()
+    code = cli.run(words.split())
+    err = capsys.readouterr().err
+
+    assert code == 2, err
+    said = [line for line in err.splitlines() if not line.startswith("kgprof:  ")]
+    assert [line[:15] for line in said[:1]] == ["kgprof: error: "], err
+    assert [line[:8] for line in said[1:]] in ([], ["  hint: "]), err
+    return err
+
+
+@pytest.mark.parametrize("words", EATING)
+def test_nothing_that_is_read_is_overwritten(place: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(place)
+
+    err = refused(words, capsys)
+
+    assert "would be" in err
+    assert contents(place) == before
+    assert not (place / "new").exists()
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan without a child: what is written after it is what fails."""
+
+    def planned(options: object, *_: object) -> object:
+        return scripted.plan(options), None  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recorder, "_make_plan", planned)
+
+
+def test_whatever_is_larger_than_it_may_be_leaves_the_older_results(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick(monkeypatch)
+    (place / "one.json").write_text("older", encoding="utf-8")
+    before, limits = contents(place), resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    for words in WRITING:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (128, limits[1]))
+        try:
+            refused(words.format(to="."), capsys)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        assert contents(place) == before, words
+
+
+@pytest.fixture
+def mounted(place: Path) -> Iterator[Path]:
+    """A file system of 4 MB with older results."""
+    folder = place / "mounted"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        shutil.copytree(place / "run", folder / "run")
+        (folder / "one.json").write_text("older", encoding="utf-8")
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.mounts
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_a_place_that_cannot_be_written_keeps_the_older_results(
+    mounted: Path, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick(monkeypatch)
+    if how == "full":
+        subprocess.run(["dd", "if=/dev/zero", f"of={mounted / 'filler'}"], check=False, capture_output=True)
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
+    before = contents(mounted)
+
+    for words in WRITING:
+        refused(words.format(to=mounted), capsys)
+
+        assert contents(mounted) == before, words
+
+
+def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_stands(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfinished.sys, "platform", "another")
+    traces = kept_traces.kept_traces(place / "run" / "recording", [handmade.FUSED])
+
+    assert cli.run(["trace", "t.json.gz", "-o", "run", "-q"]) == 0
+
+    assert not [trace for trace in traces if trace.path.exists()]
+    assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.html", "report.json"}
