@@ -1,4 +1,5 @@
-# Two commands: `make profile` and `make test`. Each sets up its own .venv first.
+# `make profile`, `make test` and, for what takes long, `make test-long`. Each sets up its own .venv first.
+SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,13 +8,17 @@ PROGRAMS := $(VENV)/.programs
 # Files go whole to one of so many processes. More would only contend: most tests start processes of their own.
 TEST_PROCESSES ?= 2
 
-.PHONY: profile test lint example check-debian clean
+.PHONY: profile test test-long lint example check-debian clean
 
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
 
 test: check-debian $(PROGRAMS) lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+
+# The tests marked long, which `make test` leaves out, one after the other; what they said is kept.
+test-long: check-debian $(PROGRAMS)
+	set -o pipefail; $(BIN)/python -m pytest -m long --timeout 7200 -rA | tee benchmarks/results/test_long.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .
