@@ -2,7 +2,8 @@
 
 KgprofError                 3  kgprof itself failed
 ├── UsageError              2  an option, name or configuration is wrong
-│   └── InputError          2  a file the user named is missing, unreadable or malformed
+│   ├── InputError          2  a file the user named is missing, unreadable or malformed
+│   └── OutputError         2  a place that kgprof writes to is full or cannot be written
 └── WorkloadError           4  the workload raised, was killed or timed out
 """
 
@@ -43,6 +44,10 @@ class InputError(UsageError):
     def __init__(self, message: str, *, path: Path | str, line: int | None = None, hint: str = "") -> None:
         place = f"{path}:{line}" if line is not None else str(path)
         super().__init__(f"{place}: {message}", hint=hint)
+
+
+class OutputError(UsageError):
+    """The disk is full, or a place cannot be written: no fault of the workload's either."""
 
 
 class WorkloadError(KgprofError):

@@ -52,6 +52,7 @@ class Ended:
     exit: m.Exit
     failed: Failed | None = None
     interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
+    lost: Failed | None = None  # what kgprof failed at after a program had ended, whose end it does not change
 
 
 def run(
@@ -67,7 +68,10 @@ def run(
 
     Raises OSError when the log could not be written.
     """
-    job_file = scratch / "job.json"
+    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
+    if job.task is Task.SCRIPT:
+        last_words.write_bytes(b"")  # made here: the program may set an umask
+        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
     job_file.write_bytes(m.encode_json(job))
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
@@ -155,6 +159,8 @@ class _Child:
         self._on_phase = on_phase
         self._phase = "start"
         self._last_word: Done | Failed | None = None
+        self._lost: Failed | None = None
+        self._last_words = Path(job.last_words)  # of a program; no descriptor of its own is safe from it
         self._interruptions = interruptions
         self._news = interruptions.news  # something for ``wait`` to look at
         self._is_program = job.task is Task.SCRIPT
@@ -222,7 +228,7 @@ class _Child:
 
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
-        if code < 0:
+        if code < 0 and not (code == -signal.SIGINT and isinstance(self._last_word, Failed)):  # a KeyboardInterrupt
             known = {number.value: number.name for number in signal.Signals}
             return self._ended(m.Outcome.KILLED, known.get(-code, f"signal {-code}"))
         match self._last_word:
@@ -233,6 +239,9 @@ class _Child:
                 return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
                 return self._ended(m.Outcome.OK, exit_code=0)
+            case _ if self._is_program:  # exec, another exit than Python's, a stdout that could not be flushed
+                outcome = m.Outcome.EXITED if code else m.Outcome.OK
+                return self._ended(outcome, f"exit code {code}, of which Python said nothing" if code else "")
         return self._ended(m.Outcome.RAISED, f"the process ended itself with exit code {code}")
 
     def _ended(
@@ -246,25 +255,20 @@ class _Child:
             exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
         )
-        return Ended(exit=ended, failed=failed)
+        return Ended(exit=ended, failed=failed, lost=self._lost)
 
     # ---- ending it
 
     def _press_ctrl_c(self) -> None:
         """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it."""
-        if self._process.poll() is not None or self._has_spoken():
+        if self._process.poll() is not None or self._last_words.stat().st_size:
             return  # it has ended, or ends: Python has put the handlers of signals back by then
         if WRITE_NOW is not None and self._phase != "start":
             self._process.send_signal(WRITE_NOW)
             time.sleep(STACK_GRACE_S)
         self._signal_group(signal.SIGINT)
         with contextlib.suppress(queue.Empty):
-            self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second Ctrl-C
-            if self._has_spoken():
-                self._news.get(timeout=EXIT_GRACE_S)
-
-    def _has_spoken(self) -> bool:
-        return self._last_word is not None
+            self._news.get(timeout=CTRL_C_GRACE_S)  # its end, or a second Ctrl-C
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent), then take what is left in the pipes."""
@@ -279,7 +283,20 @@ class _Child:
         for reader in self._readers:
             # A process that left the group may hold the pipe open for ever.
             reader.join(DRAIN_S)
+        if self._is_program:
+            self._read_last_words()
         self._log.close()
+
+    def _read_last_words(self) -> None:
+        """The first says how it ended, one after it what kgprof failed at then."""
+        for line in self._last_words.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError):  # the process was ended while it wrote
+                event = EVENT_DECODER.decode(line)
+                if self._last_word is None and not isinstance(event, Phase):
+                    self._last_word = event
+                elif isinstance(event, Failed):
+                    self._lost = event
+                    self._log.feed(event.traceback.encode())
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # nobody of the group is left

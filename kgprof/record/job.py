@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import KgprofError, WorkloadError
+from kgprof.errors import KgprofError, OutputError, WorkloadError
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -46,6 +46,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
+    last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
 
 
 class Phase(m.Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):
@@ -66,6 +67,7 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
+    unwritable: bool = False  # kgprof could not write what it had measured
 
 
 Event = Phase | Done | Failed
@@ -82,7 +84,13 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=error.exit_code)
+        return Failed(
+            message=error.message,
+            hint=error.hint,
+            traceback=text,
+            exit_code=error.exit_code,
+            unwritable=isinstance(error, OutputError),
+        )
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     return Failed(message=last, traceback=text)
 

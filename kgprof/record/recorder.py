@@ -293,8 +293,12 @@ class _Recording:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
             raise KeyboardInterrupt
-        if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
-            raise KgprofError(ended.exit.message, hint=ended.failed.hint)
+        fault = ended.lost if ended.lost is not None else ended.failed
+        if fault is not None and fault.unwritable:
+            raise UsageError(fault.message, hint=fault.hint)
+        if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
+            where = f"{options.workload} ended by itself; its log, with what kgprof failed at: {log}"
+            raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
-from kgprof.errors import InputError, KgprofError, UsageError
+from kgprof.errors import InputError, KgprofError, OutputError, UsageError
 from kgprof.reading.layout import FOLDER, HEADER, PRIVATE, REPORTS, RESULT, exit_name, run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
@@ -122,7 +122,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
 
     What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it from everybody.
-    Raises KgprofError, in the system's words, when the place cannot be written or the disk is full.
+    Raises OutputError, in the system's words, when the place cannot be written or the disk is full.
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     stream = is_stream(path)
@@ -133,7 +133,7 @@ def replacing(path: Path) -> Iterator[Path]:
         if not stream:
             partial.replace(path)
     except OSError as error:
-        raise KgprofError(
+        raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
             hint="what was written before stands in the Recording; make room and run again",
         ) from error
