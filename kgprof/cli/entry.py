@@ -20,7 +20,7 @@ from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, 
 from kgprof.progress import tell
 
 _NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
-_DISK = (errno.ENOSPC, errno.EDQUOT)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -55,8 +55,11 @@ def run(args: Sequence[str] | None = None) -> int:
             say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
             return EXIT_USAGE
         if error.errno in _DISK:
-            say(f"{error.strerror}: what kgprof was writing is not whole", "make room and run again")
-            return EXIT_INTERNAL
+            say(
+                f"{error.filename or context.folder or 'stdout'} is not whole: {error.strerror}",
+                "make room and run again",
+            )
+            return EXIT_USAGE
         return internal_error(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
         return internal_error(error, context)

@@ -14,6 +14,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,10 +23,10 @@ import msgspec
 
 import kgprof
 from kgprof import model as m
-from kgprof.errors import KgprofError
+from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
-from kgprof.record.job import Done, Event, Job, Phase, Task, describe_failure
+from kgprof.record.job import PACKAGE, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -95,6 +96,14 @@ def end_with_the_parent(parent_pid: int) -> None:
 
 
 def plan(job: Job, events: Events) -> None:
+    """Raises UsageError where torch cannot be imported, WorkloadError where the workload raises what it is asked."""
+    try:
+        import torch  # noqa: F401
+    except Exception as error:
+        why = next(iter(str(error).strip().splitlines()), "")
+        told = ", ".join(f"{name}={value}" for name, value in job.flags.items())
+        hint = f"python -c 'import torch' fails in the same way{f'; set are {told}' if told else ''}"
+        raise UsageError(f"torch cannot be imported: {type(error).__name__}: {why}", hint=hint) from error
     from kgprof.record.planning import make_plan, unloaded_plan
 
     with events.phase("plan"):
@@ -102,7 +111,18 @@ def plan(job: Job, events: Events) -> None:
         unloaded = unloaded_plan(job)
         # A workload that dies while it is loaded is a run that died, and no plan that failed.
         store.write_json(Path(job.answer), unloaded)
-        store.write_json(Path(job.answer), make_plan(job, unloaded))
+        try:
+            made = make_plan(job, unloaded)
+        except KgprofError:
+            raise
+        except Exception as error:
+            own, workload = project_sources.project_files(job.options.workload), job.options.workload
+            files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+            if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
+                raise  # a fault of kgprof's
+            raised = f"{workload} raised {type(error).__name__} when it was asked what it has to run: {error}"
+            raise WorkloadError(raised) from error
+        store.write_json(Path(job.answer), made)
 
 
 def measure(job: Job, events: Events) -> None:

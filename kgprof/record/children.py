@@ -24,6 +24,7 @@ import msgspec
 
 import kgprof
 from kgprof import model as m
+from kgprof.errors import UsageError
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 
@@ -66,13 +67,17 @@ def run(
 ) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
 
-    Raises OSError when the log could not be written.
+    Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
     job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
     if job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
         job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
-    job_file.write_bytes(m.encode_json(job))
+    try:
+        job_file.write_bytes(msgspec.json.encode(job))
+    except UnicodeEncodeError as error:
+        hint = "rename that file or folder, or change that argument"
+        raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
         with _Interruptions(news) as interruptions:
