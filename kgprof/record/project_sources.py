@@ -129,6 +129,12 @@ def distributions() -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
+@cache
+def started_in() -> Path:
+    """The working directory at the first call; a program may leave it, or remove it."""
+    return Path.cwd()
+
+
 def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
     """The text of those among ``files`` that are the project's, and the versions of the others' packages."""
     named = dict.fromkeys(files)
@@ -150,7 +156,7 @@ def _read_all(files: Iterable[str]) -> Iterator[tuple[str, m.SourceFile]]:
             continue
         limit = min(FILE_BYTES, room)
         # Git's top folder above it; where there is none the working directory stands for it (a copy in an image).
-        here, above = Path.cwd(), Path(file).parents
+        here, above = started_in(), Path(file).parents
         top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else "")
         source = m.SourceFile(
             sha256=hashlib.sha256(data).hexdigest(),

@@ -221,22 +221,20 @@ class Capture:
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
+        project_sources.started_in()
         self._began = self._written = time.monotonic()
 
     def end(self, why: str = "") -> None:
         """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
-        if self._over:
-            if self._steps.fault is not None:
-                raise self._steps.fault
-            return
-        self._over = True
-        self._stopped = why
-        self._steps.paused = True
-        self._own_logs = self._logs_chosen != _chosen_artifacts()
-        with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(self._write)
-            each.callback(self._stack.close)
-            each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
+        if not self._over:
+            self._over = True
+            self._stopped = why
+            self._steps.paused = True
+            self._own_logs = self._logs_chosen != _chosen_artifacts()
+            with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+                each.callback(self._write)
+                each.callback(self._stack.close)
+                each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
         if self._steps.fault is not None:
             raise self._steps.fault
 
