@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.cell:
-        print(json.dumps(measured(*asked.cell.split("/"), asked.device, asked.small)))
+        name, strategy, mode = asked.cell.split("/")
+        print(json.dumps(measured(name, strategy, mode, asked.device, asked.small)))
         return
     began, kept = time.monotonic(), json.loads(asked.output.read_text()) if asked.output.exists() else {}
     modes = asked.mode or ["eager", "default", *(["reduce-overhead"] if asked.device == "cuda" else [])]
@@ -93,14 +94,15 @@ def measured(name: str, strategy: str, mode: str, device_name: str, small: bool)
     device, on_gpu = torch.device(device_name), device_name == "cuda"
     workload = example.ExampleWorkload(name, ["--small"] if small else [], 0)
     session = workload.prepare(m.RunKey(strategy=strategy, mode=mode), device)
-    wait = torch.cuda.synchronize if on_gpu else (lambda: None)
 
     def seconds(steps: int) -> float:
-        wait()
+        if on_gpu:
+            torch.cuda.synchronize()
         began = time.perf_counter()
         for _ in range(steps):
             session.step()
-        wait()
+        if on_gpu:
+            torch.cuda.synchronize()
         return time.perf_counter() - began
 
     first_s = seconds(1)

@@ -76,7 +76,7 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
             return EXIT_USAGE
         if error.errno in _DISK:
             hint = "; ".join(filter(None, ("make room and run again", unfinished(context))))
-            say(f"{error.strerror}: what kgprof was writing is not whole", hint)
+            say(f"{error.filename or context.folder or 'stdout'} is not whole: {error.strerror}", hint)
             return EXIT_USAGE
         return internal_error(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named

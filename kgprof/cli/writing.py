@@ -25,7 +25,7 @@ from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
 from kgprof.render.markdown import Markdown
-from kgprof.render.trace_links import TraceFile, stay
+from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted

@@ -53,4 +53,17 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
 
 def encode_json(value: Any) -> bytes:
     """Indented JSON with keys in declaration order: the same value gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # lone surrogates: a program's message, the name of a file that is not UTF-8
+        text = msgspec.json.encode(_escaped(msgspec.to_builtins(value, str_keys=True)))
+    return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def _escaped(value: Any) -> Any:
+    """Builtins without lone surrogates, which Unicode's encodings have no bytes for: ``\\udcff`` in their place."""
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(entry) for key, entry in value.items()}
+    return [_escaped(entry) for entry in value] if isinstance(value, list | tuple) else value

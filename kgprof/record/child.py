@@ -7,24 +7,26 @@ log.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import faulthandler
 import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 import kgprof
 from kgprof import model as m
-from kgprof.errors import KgprofError
+from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
-from kgprof.record.job import Done, Event, Job, Phase, Task, describe_failure
+from kgprof.record.job import PACKAGE, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -34,12 +36,18 @@ EAGER_STEPS = 3  # that have to call the same operators from the same lines
 class Events:
     """JSON lines to the parent, and the same phase as a heading in the log."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, last_words: str) -> None:
         os.set_inheritable(descriptor, False)
-        self._stream = os.fdopen(descriptor, "wb", buffering=0)
+        self.stream = os.fdopen(descriptor, "wb", buffering=0)
+        self._last_words = Path(last_words) if last_words else None
 
     def send(self, event: Event) -> None:
-        self._stream.write(msgspec.json.encode(event) + b"\n")
+        line = msgspec.json.format(m.encode_json(event), indent=-1) + b"\n"
+        if self._last_words is None or isinstance(event, Phase):
+            self.stream.write(line)
+            return
+        with self._last_words.open("ab") as file:
+            file.write(line)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -53,25 +61,27 @@ class Events:
 def main(job_file: str, descriptor: str) -> None:
     """Exit code 0 when everything asked for is written; the parent reads the rest from the events."""
     kgprof._profiled = True  # before the workload is imported: its kgprof.watch would listen in every pass
-    events = Events(int(descriptor))
     job = m.decode_json(Path(job_file).read_bytes(), Job)
+    events = Events(int(descriptor), job.last_words)
     end_with_the_parent(job.parent_pid)
     # A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child) does so as well.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
     for stream in (sys.stdout, sys.stderr):
         # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        errors = stream.errors if job.task is Task.SCRIPT else "backslashreplace"
+        stream.reconfigure(line_buffering=True, errors=errors)  # type: ignore[union-attr]
     try:
-        code = TASKS[job.task](job, events)
+        raised = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
         failed = describe_failure(error)
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
         sys.exit(1)
-    if code is not None:
-        sys.exit(code)  # of a program; it has said itself how it ended
-    events.send(Done())
+    if job.task is not Task.SCRIPT:
+        events.send(Done())
+    elif raised is not None:
+        raise raised  # by a program: the interpreter shows it and ends as it would without kgprof
 
 
 def end_with_the_parent(parent_pid: int) -> None:
@@ -86,6 +96,14 @@ def end_with_the_parent(parent_pid: int) -> None:
 
 
 def plan(job: Job, events: Events) -> None:
+    """Raises UsageError where torch cannot be imported, WorkloadError where the workload raises what it is asked."""
+    try:
+        import torch  # noqa: F401
+    except Exception as error:
+        why = next(iter(str(error).strip().splitlines()), "")
+        told = ", ".join(f"{name}={value}" for name, value in job.flags.items())
+        hint = f"python -c 'import torch' fails in the same way{f'; set are {told}' if told else ''}"
+        raise UsageError(f"torch cannot be imported: {type(error).__name__}: {why}", hint=hint) from error
     from kgprof.record.planning import make_plan, unloaded_plan
 
     with events.phase("plan"):
@@ -93,7 +111,18 @@ def plan(job: Job, events: Events) -> None:
         unloaded = unloaded_plan(job)
         # A workload that dies while it is loaded is a run that died, and no plan that failed.
         store.write_json(Path(job.answer), unloaded)
-        store.write_json(Path(job.answer), make_plan(job, unloaded))
+        try:
+            made = make_plan(job, unloaded)
+        except KgprofError:
+            raise
+        except Exception as error:
+            own, workload = project_sources.project_files(job.options.workload), job.options.workload
+            files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+            if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
+                raise  # a fault of kgprof's
+            raised = f"{workload} raised {type(error).__name__} when it was asked what it has to run: {error}"
+            raise WorkloadError(raised) from error
+        store.write_json(Path(job.answer), made)
 
 
 def measure(job: Job, events: Events) -> None:
@@ -126,13 +155,25 @@ def timing_round(job: Job, events: Events) -> None:
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 
 
-def script(job: Job, events: Events) -> int:
-    """A whole program, up to its last line; its exit code. The interpreter does the rest (kgprof.record.script)."""
+def script(job: Job, events: Events) -> BaseException | None:
+    """A whole program, up to its last line; what it raised. The interpreter does the rest (kgprof.record.script)."""
+    raised: list[BaseException | None] = []
+
+    def still_interrupted() -> None:
+        """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT, which it forgets
+        when one of them executes text, as imports do; one more makes it remember."""
+        with suppress(KeyboardInterrupt):
+            if any(isinstance(error, KeyboardInterrupt) for error in raised):
+                exec("raise KeyboardInterrupt")
+
+    atexit.register(still_interrupted)
     from kgprof.record import script as scripts
 
     rerun = len(job.options.passes) == 1 and not job.options.for_a_gate
     with events.phase(job.options.passes[0] if rerun else "script"):
-        return scripts.run(job, events.send)
+        events.stream.close()  # else its number may be that of a file of the program's when Python closes it
+    raised.append(scripts.run(job, events.send))
+    return raised[0]
 
 
 def probe(job: Job, events: Events) -> None:
@@ -198,7 +239,7 @@ def ceilings(job: Job, events: Events) -> None:
         store.write_json(Path(job.recording) / layout.CEILINGS, measured)
 
 
-TASKS: Mapping[Task, Callable[[Job, Events], int | None]] = {
+TASKS: Mapping[Task, Callable[[Job, Events], BaseException | None]] = {
     Task.PLAN: plan,
     Task.SCRIPT: script,
     Task.MEASURE: measure,

@@ -25,6 +25,7 @@ import msgspec
 
 import kgprof
 from kgprof import model as m
+from kgprof.errors import UsageError
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 from kgprof.signals import Signals, catches, words
@@ -55,6 +56,7 @@ class Ended:
     exit: m.Exit
     failed: Failed | None = None
     interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
+    lost: Failed | None = None  # what kgprof failed at after a program had ended, whose end it does not change
 
 
 def run(
@@ -68,10 +70,17 @@ def run(
 ) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
 
-    Raises OSError when the log could not be written.
+    Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file = scratch / "job.json"
-    job_file.write_bytes(m.encode_json(job))
+    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
+    if job.task is Task.SCRIPT:
+        last_words.write_bytes(b"")  # made here: the program may set an umask
+        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
+    try:
+        job_file.write_bytes(msgspec.json.encode(job))
+    except UnicodeEncodeError as error:
+        hint = "rename that file or folder, or change that argument"
+        raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with caches:
         # An exception could fall between the child's start and the wait for it, or into the ending of its group, which
@@ -167,6 +176,8 @@ class _Child:
         self._on_phase = on_phase
         self._phase = "start"
         self._last_word: Done | Failed | None = None
+        self._lost: Failed | None = None
+        self._last_words = Path(job.last_words)  # of a program; no descriptor of its own is safe from it
         self._signals = signals
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
@@ -235,7 +246,7 @@ class _Child:
 
     def _judge(self, left_alone: bool) -> Ended:
         code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
-        if code < 0:
+        if code < 0 and not (code == -signal.SIGINT and isinstance(self._last_word, Failed)):  # a KeyboardInterrupt
             known = {number.value: number.name for number in signal.Signals}
             return self._ended(m.Outcome.KILLED, known.get(-code, f"signal {-code}"))
         match self._last_word:
@@ -246,6 +257,9 @@ class _Child:
                 return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
                 return self._ended(m.Outcome.OK, exit_code=0)
+            case _ if self._is_program:  # exec, another exit than Python's, a stdout that could not be flushed
+                outcome = m.Outcome.EXITED if code else m.Outcome.OK
+                return self._ended(outcome, f"exit code {code}, of which Python said nothing" if code else "")
         return self._ended(m.Outcome.RAISED, f"the process ended itself with exit code {code}")
 
     def _ended(
@@ -259,7 +273,7 @@ class _Child:
             exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
         )
-        return Ended(exit=ended, failed=failed)
+        return Ended(exit=ended, failed=failed, lost=self._lost)
 
     # ---- ending it
 
@@ -268,19 +282,14 @@ class _Child:
 
         It gets the signal that came if it has a handler of its own for it, and else SIGINT, which lets it unwind.
         """
-        if self._process.poll() is not None or self._has_spoken():
+        if self._process.poll() is not None or self._last_words.stat().st_size:
             return  # it has ended, or ends: Python has put the handlers of signals back by then
         if WRITE_NOW is not None and catches(self._process.pid, WRITE_NOW):  # it would kill what has no handler for it
             self._process.send_signal(WRITE_NOW)
             time.sleep(STACK_GRACE_S)
         self._signal_group(number if catches(self._process.pid, number) else signal.SIGINT)
         with contextlib.suppress(queue.Empty):
-            self._news.get(timeout=CTRL_C_GRACE_S)  # its last word, its end, or a second signal
-            if self._has_spoken():
-                self._news.get(timeout=EXIT_GRACE_S)
-
-    def _has_spoken(self) -> bool:
-        return self._last_word is not None
+            self._news.get(timeout=CTRL_C_GRACE_S)  # its end, or a second signal
 
     def _end(self) -> None:
         """End the group (compile workers outlive their parent) and what left it, then take what is in the pipes."""
@@ -296,7 +305,20 @@ class _Child:
         for reader in self._readers:
             # A process that left the group may hold the pipe open for ever.
             reader.join(DRAIN_S)
+        if self._is_program:
+            self._read_last_words()
         self._log.close()
+
+    def _read_last_words(self) -> None:
+        """The first says how it ended, one after it what kgprof failed at then."""
+        for line in self._last_words.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError):  # the process was ended while it wrote
+                event = EVENT_DECODER.decode(line)
+                if self._last_word is None and not isinstance(event, Phase):
+                    self._last_word = event
+                elif isinstance(event, Failed):
+                    self._lost = event
+                    self._log.feed(event.traceback.encode())
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # nobody of the group is left

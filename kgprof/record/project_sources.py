@@ -131,6 +131,12 @@ def distributions() -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
+@cache
+def started_in() -> Path:
+    """The working directory at the first call; a program may leave it, or remove it."""
+    return Path.cwd()
+
+
 def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
     """The text of those among ``files`` that are the project's, and the versions of the others' packages."""
     named = dict.fromkeys(files)
@@ -146,7 +152,7 @@ def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool
 def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, m.SourceFile]]:
     """What somebody else's records name is read where it is Python below the working directory, or in its repository:
     they could name any file of this machine."""
-    room, here = TEXT_BYTES, Path.cwd()
+    room, here = TEXT_BYTES, started_in()
     top_here = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     within = None if recorded_here else top_here
     for file in files:

@@ -123,9 +123,7 @@ def _make_plan(
     raise _why_no_plan(ended, options.workload, log, output, redact)
 
 
-def _why_no_plan(
-    ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
-) -> KgprofError:
+def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]) -> KgprofError:
     """The child's own words; where there is a traceback, it is saved in the output folder, redacted, and named."""
     failed = ended.failed
     if failed is not None and failed.exit_code == EXIT_USAGE:
@@ -292,10 +290,12 @@ class _Recording:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
             raise KeyboardInterrupt
-        if ended.failed is not None and ended.failed.unwritable:
-            raise OutputError(ended.exit.message, hint=ended.failed.hint)
-        if ended.failed is not None and ended.failed.exit_code == EXIT_INTERNAL:
-            raise KgprofError(ended.exit.message, hint=ended.failed.hint)
+        fault = ended.lost if ended.lost is not None else ended.failed
+        if fault is not None and fault.unwritable:
+            raise OutputError(fault.message, hint=fault.hint)
+        if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
+            where = f"{options.workload} ended by itself; its log, with what kgprof failed at: {log}"
+            raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:

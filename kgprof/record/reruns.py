@@ -41,6 +41,8 @@ class Rerun:
             self._stack.close()
             never = m.Skipped(reason="the program ended before its first line")
             self._place.write(self._name, self._instrument.result or never)
+        if self._steps.fault is not None:
+            raise self._steps.fault
 
     def _marked(self, kind: Kind) -> None:
         self._instrument.marked(kind)

@@ -9,7 +9,9 @@ cProfile or torch.profiler with stacks alone.
 from __future__ import annotations
 
 import atexit
+import operator
 import os
+import resource
 import signal
 import statistics
 import sys
@@ -17,11 +19,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import pairwise
+from os import getpid  # a program may put another in its place
 from typing import Any, NoReturn
 
 import msgspec
+from torch._logging import _internal  # before the program, which may take torch from sys.modules
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -46,16 +51,18 @@ WRITTEN_EVERY_S = 0.5  # at most, at the next mark; a write that takes long is m
 WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
 RANK = "RANK"  # torchrun's
+UMASK = os.umask(0o077)  # before the program; it can only be read by being set
+os.umask(UMASK)
 
 Send = Callable[[Event], None]
 
 
-def run(job: Job, send: Send) -> int:
-    """Run the program up to its last line under what ``job.options.passes`` asks for; returns its exit code.
+def run(job: Job, send: Send) -> BaseException | None:
+    """Run the program up to its last line under what ``job.options.passes`` asks for; returns what it raised.
 
-    The interpreter then ends the process in its own order: non-daemon threads are joined, executors and compile
-    workers shut down, atexit handlers called. The handler registered here is called after all of the program's, since
-    atexit calls the last registered first; it writes the passes and sends the last event.
+    The interpreter then ends the process in its own order: what was raised is shown, non-daemon threads are joined,
+    executors and compile workers shut down, atexit handlers called. The handler registered here is called after all of
+    the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
     place, passes = Place(job), job.options.passes
     program = programs.find(job.options.workload)
@@ -64,87 +71,121 @@ def run(job: Job, send: Send) -> int:
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     restored = ExitStack()
-    last_event: list[Event] = []
-    atexit.register(_finish, os.getpid(), watcher, send, last_event, restored)
-    _last_words(watcher, send, restored)
+    last_word: list[Event] = []
+    finish = partial(_finish, getpid(), watcher, send, restored)
+
+    def at_exit() -> None:
+        atexit.register(finish, last_word)
+        atexit.register(sys.settrace, None)  # called before it: a program's own trace function may raise
+
+    at_exit()
+    _last_words(watcher, finish, restored)
     restored.enter_context(in_place_of_inductor(job.options.backend))
-    code, event = _run_to_its_end(program, job.options.workload_args, watcher)
-    last_event.append(event)
-    return code
+    raised = _run_to_its_end(program, job.options.workload_args, watcher)
+    traced = sys.gettrace()
+    sys.settrace(None)
+    last_word.append(_word(raised))
+    if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
+        at_exit()
+    sys.settrace(traced)
+    return raised
 
 
-def _finish(pid: int, watcher: Watcher, send: Send, last_event: Sequence[Event], restored: ExitStack) -> None:
-    if os.getpid() != pid:
+def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]) -> None:
+    """Says how the program ended, then writes what was seen; a failure of the latter is kgprof's and said after it."""
+    if getpid() != pid:
         return  # a process that the program forked: it ends as it would without kgprof
     try:
-        with restored:
+        for event in last_word:
+            send(event)
+        with restored, _own_terms():
             watcher.end()
     except BaseException as error:  # noqa: BLE001  atexit would print it and forget it; the parent has to know
-        failed = describe_failure(error)
-        print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
-        send(failed)
-        os._exit(1)
-    for event in last_event:
-        send(event)
+        with suppress(OSError):  # nothing can be written any more: the process's own exit code says how it ended
+            send(describe_failure(error))
+
+
+@contextmanager
+def _own_terms() -> Iterator[None]:
+    """The umask and the soft limits that a program has set for itself do not hold for what kgprof writes."""
+    limits = {what: resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
+    theirs = os.umask(UMASK)
+    try:
+        for what, (_, hard) in limits.items():
+            resource.setrlimit(what, (hard, hard))
+        yield
+    finally:
+        os.umask(theirs)
+        for what, limit in limits.items():
+            resource.setrlimit(what, limit)
 
 
 # ---------------------------------------------------------------- the program
 
 
-def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> tuple[int, Event]:
-    """Its exit code, and what is to be said about it; whatever it raises ends here, as it would end in Python."""
+def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> BaseException | None:
+    """What it raised. A traceback is shown from the program's first frame on, through its own excepthook if any."""
     try:
         code, module = programs.prepared(program, args)
         programs.become_main(module)
-        watcher.begin()
+        watcher.begin()  # which makes torch import more
+        programs.give_way()
         exec(code, module.__dict__)
-    except SystemExit as error:
-        return _exited(error.code)
     except BaseException as error:  # noqa: BLE001  a program may raise anything
-        return _raised(error)
-    return 0, Done()
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PLUMBING):
+            frames = frames.tb_next
+        error.__traceback__ = frames
+        if hasattr(sys, "excepthook"):  # else Python says itself that it is missing
+            hook = sys.excepthook
+
+            def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
+                value.__traceback__ = frames  # on its way here kgprof's frames have come to it again
+                hook(kind, value, frames)
+
+            sys.excepthook = shown
+        return error
+    return None
 
 
-def _exited(code: object) -> tuple[int, Event]:
-    """sys.exit() takes None, a number, or anything else to be printed with exit code 1."""
-    if code is None or code == 0:
-        return 0, Done()
-    if isinstance(code, int):  # the system keeps its low byte
-        return code & 0xFF, Failed(message=f"sys.exit({code})", exited=True) if code & 0xFF else Done()
-    print(code, file=sys.stderr, flush=True)  # noqa: T201
-    return 1, Failed(message=f"sys.exit: {code}", exited=True)
+def _word(raised: BaseException | None) -> Event:
+    """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else to be printed."""
+    code = raised.code if isinstance(raised, SystemExit) else 0
+    if raised is None or code is None:
+        return Done()
+    if isinstance(raised, SystemExit):
+        if isinstance(code, int):  # what C's long cannot hold is -1 to Python, and the system keeps the low byte
+            code = code if -(2**63) <= code < 2**63 else -1
+            return Failed(message=f"sys.exit({code})", exited=True) if code & 0xFF else Done()
+        said = "".join(traceback.format_exception_only(SystemExit(code))).strip()  # also of what has no words
+        return Failed(message=said.replace("SystemExit", "sys.exit", 1), exited=True)
+    text = "".join(traceback.format_exception(raised))
+    message = traceback.format_exception_only(raised)[-1].strip()
+    if isinstance(raised, SyntaxError) and raised.filename:
+        message = f"{message} [{raised.filename}:{raised.lineno}]"
+    return Failed(message=message, traceback=text)
 
 
-def _raised(error: BaseException) -> tuple[int, Event]:
-    """The traceback from the program's first frame on, through its own excepthook where it has one."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PLUMBING):
-        frames = frames.tb_next
-    error.__traceback__ = frames  # what hooks print, whatever they are handed
-    try:
-        sys.excepthook(type(error), error, frames)
-    except Exception:  # noqa: BLE001  as Python does: a hook that fails is shown, and the error itself
-        traceback.print_exc()
-        traceback.print_exception(type(error), error, frames)
-    text = "".join(traceback.format_exception(type(error), error, frames))
-    message = traceback.format_exception_only(type(error), error)[-1].strip()
-    if isinstance(error, SyntaxError) and error.filename:
-        message = f"{message} [{error.filename}:{error.lineno}]"
-    return (130 if isinstance(error, KeyboardInterrupt) else 1), Failed(message=message, traceback=text)
-
-
-def _last_words(watcher: Watcher, send: Send, undo: ExitStack) -> None:
-    """``os._exit`` ends a process on the spot; what was seen is written down first."""
-    original, pid = os._exit, os.getpid()
+def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack) -> None:
+    """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written down first."""
+    original, pid = os._exit, getpid()
 
     def leave(status: int) -> NoReturn:
-        if os.getpid() == pid:
-            os._exit = original
-            watcher.end()
-            send(Failed(message=f"os._exit({status})", exited=True) if status else Done())
+        left = operator.index(status) & 0xFF
+        finish([Failed(message=f"os._exit({status})", exited=True) if left else Done()])
         original(status)
 
+    def written_before(execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+        def both(*args: Any, **kwargs: Any) -> NoReturn:
+            if getpid() == pid:
+                watcher.write_now()
+            execute(*args, **kwargs)
+
+        return both
+
     replace(os, "_exit", leave, undo)
+    for name in ("execv", "execve"):  # the others call these
+        replace(os, name, written_before(getattr(os, name)), undo)
 
 
 # ---------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
@@ -180,20 +221,22 @@ class Capture:
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
+        project_sources.started_in()
         self._began = self._written = time.monotonic()
 
     def end(self, why: str = "") -> None:
         """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
-        if self._over:
-            return
-        self._over = True
-        self._stopped = why
-        self._steps.paused = True
-        self._own_logs = self._logs_chosen != _chosen_artifacts()
-        with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(self._write)
-            each.callback(self._stack.close)
-            each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
+        if not self._over:
+            self._over = True
+            self._stopped = why
+            self._steps.paused = True
+            self._own_logs = self._logs_chosen != _chosen_artifacts()
+            with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+                each.callback(self._write)
+                each.callback(self._stack.close)
+                each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
+        if self._steps.fault is not None:
+            raise self._steps.fault
 
     # ---- while it runs
 
@@ -222,9 +265,10 @@ class Capture:
         return self._steps.ended(kind) + int(begins and not self._stopped)
 
     def write_now(self) -> None:
-        """What there is so far."""
+        """What there is so far. A write that fails is none of the program's business; the last one says so."""
         if not self._over and not self._writing:
-            self._write(unfinished=True)
+            with suppress(Exception), _own_terms():
+                self._write(unfinished=True)
 
     # ---- what is written
 
@@ -354,8 +398,6 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
 
 
 def _chosen_artifacts() -> frozenset[str]:
-    from torch._logging import _internal
-
     return frozenset(_internal.log_state.artifact_names)
 
 

@@ -50,7 +50,7 @@ class Kind(IntEnum):
 class Steps(CallIndex):
     """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
 
-    __slots__ = ("_began_in", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "paused")
+    __slots__ = ("_began_in", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "fault", "paused")
 
     def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
         super().__init__()
@@ -61,6 +61,7 @@ class Steps(CallIndex):
         self._began_in = os.getpid()
         self.counts = [0 for _ in Kind]
         self.paused = False
+        self.fault: Exception | None = None  # of ``on_mark``, to be told when the program has ended
 
     def mark(self, kind: Kind) -> None:
         """Nothing in a process that was forked from the one that is watched."""
@@ -71,7 +72,10 @@ class Steps(CallIndex):
         self._kinds.append(kind)
         self.counts[kind] += 1
         self.current += 1
-        self._on_mark(kind)
+        try:
+            self._on_mark(kind)
+        except Exception as error:  # noqa: BLE001  the program that makes the mark must not see it
+            self.fault = error
         self._own_ns += time.perf_counter_ns() - now  # writing and the profiler's start are no part of a step
 
     def now_ns(self) -> int:

@@ -125,6 +125,9 @@ class UserWorkload:
         self._baseline = baseline
         if not strategies:
             raise UsageError(f"{name}: strategies is empty")
+        labels: Sequence[object] = tuple(strategies)
+        if no_names := [label for label in labels if not isinstance(label, str)]:
+            raise UsageError(f"{name}: {no_names[0]!r} in strategies is no name", hint="name each by a string")
         has = f"it has: {', '.join(strategies)}"
         if baseline is not None and baseline not in self._strategies:
             raise UsageError(f"{name}: baseline {baseline!r} is none of its strategies", hint=has)
