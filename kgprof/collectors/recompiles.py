@@ -299,7 +299,7 @@ def _told_apart(
     keys = [
         (
             frame_id(each.compile_id),
-            frozenset((g.kind, g.source, g.dimension, g.kind == "size" and not g.expected.isdecimal()) for g in each.rejected),
+            frozenset((_subject(g), g.kind == "size" and not g.expected.isdecimal()) for g in each.rejected),
         )
         for each in made
     ]
@@ -309,6 +309,10 @@ def _told_apart(
         msgspec.structs.replace(each, once=bool(each.rejected) and len(met[key]) == 1)
         for key, each in zip(keys, made, strict=True)
     )
+
+
+def _subject(guard: Guard) -> tuple[str, str, int | None]:
+    return guard.kind, guard.source, guard.dimension
 
 
 def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...]) -> Recompile:
@@ -435,11 +439,15 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         again = [recompile for recompile in event.in_steady_state if not recompile.once]
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
-        if once:  # with what had converged before it: a function has one note
-            note = _finding(IN_STEADY_STATE, event, [*event.before, *once], ", and not again", "once" if again else "")
+        # What had converged before on the same subject belongs to it: a size that became dynamic, then came as 1.
+        subjects = {_subject(recompile.guard) for recompile in once}
+        with_it = [recompile for recompile in event.before if _subject(recompile.guard) in subjects]
+        apart = [recompile for recompile in event.before if recompile not in with_it]
+        if once:
+            note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", and not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
-        elif event.before:
-            yield _finding(IN_STEADY_STATE, event, event.before, f" and {CONVERGED}", CONVERGED)
+        if apart:
+            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
 
 
 def _finding(

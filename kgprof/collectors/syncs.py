@@ -152,7 +152,12 @@ class Sync(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Sync, ...]:
     breaks = evidence.once(graph_breaks.collect)
-    broken = {(event.run, place.file, place.line) for event in breaks if (place := event.location)}
+    broken = {
+        (event.run, place.file, place.line)
+        for event in breaks
+        if event.location
+        for place in (event.location, *event.ways_in)
+    }
     return tuple(
         event
         for run in evidence.runs
