@@ -69,6 +69,7 @@ def run(job: Job, send: Send) -> int:
     _last_words(watcher, send, restored)
     restored.enter_context(in_place_of_inductor(job.options.backend))
     code, event = _run_to_its_end(program, job.options.workload_args, watcher)
+    watcher.code = code
     last_event.append(event)
     return code
 
@@ -172,6 +173,7 @@ class Capture:
         self._over = False
         self._logs_chosen: frozenset[str] = frozenset()
         self._own_logs = False
+        self.code: int | None = None  # of the program, once it is over
 
     def begin(self) -> None:
         asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
@@ -277,14 +279,16 @@ class Capture:
     def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped(reason="the MEMORY pass was not asked for")
-        step_us = self._ended_us(kind)
+        step_us, steady_from = self._ended_us(kind), self._options.warmup
+        if kind is None:  # one window, in which all of it happens
+            step_us, steady_from, number = ((time.monotonic() - self._began) * 1e6,), 0, lambda label: 0
         if len(step_us) < min(self._step_count(kind), CALLS_TIMED):  # the last one is not over: up to now
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
         steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
         return m.MemoryPass(
             step_us=step_us,
-            steady_from=self._options.warmup,
+            steady_from=steady_from,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
             sources=project_sources.of_files(files_of_reads(syncs), self._project),
             tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
@@ -311,7 +315,8 @@ class Capture:
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
-            yield "no step was seen: no kgprof.step(), optimizer, compiled function, CUDA graph or nn.Module was called"
+            none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
+            yield f"the program is one window: {none}, and a time of it is the whole program's"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
