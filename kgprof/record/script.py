@@ -28,6 +28,7 @@ from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.flags import flags
+from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
@@ -161,6 +162,7 @@ class Capture:
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
         self._syncs = Syncs(self._steps, place.device, self._project)
+        self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
@@ -176,8 +178,8 @@ class Capture:
         self.code: int | None = None  # of the program, once it is over
 
     def begin(self) -> None:
-        asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
-        others = (source for name, source in asked.items() if name in self._options.passes)
+        asked = {m.PassName.MEMORY: (self._syncs, self._graphs), m.PassName.TRACE: (self._window,)}
+        others = (source for name, some in asked.items() if name in self._options.passes for source in some)
         for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
@@ -286,11 +288,17 @@ class Capture:
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
         steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
+        graphs = self._graphs.records()
+        named = (frame.file for graph in graphs for frame in (*graph.frames, *(one.at for one in graph.wrong)))
         return m.MemoryPass(
             step_us=step_us,
             steady_from=steady_from,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
-            sources=project_sources.of_files(files_of_reads(syncs), self._project),
+            sources=project_sources.of_files([*files_of_reads(syncs), *named], self._project),
+            graphs=tuple(
+                msgspec.structs.replace(one, captured_in=number(one.captured_in), replays=_summed(one.replays, number))
+                for one in graphs
+            ),
             tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
             peaks=m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler"),
             capture_unavailable=unavailable((self._syncs,)),
