@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import wraps
 from itertools import islice, pairwise
 from types import CodeType, FrameType
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -114,20 +115,20 @@ class _Graph(TorchDispatchMode):
         found = func(*args, **(kwargs or {}))
         frames = self._above()
         at = described(frames[0]) if frames else self._captured[1][0]
-        for tensor in self._tensors((args, kwargs)):
-            storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        for tensor, storage in self._stored((args, kwargs)):
             if storage.cdata not in self._made:
                 self._inputs.setdefault(storage.cdata, _Read(storage, tensor, at))
-        for tensor in self._tensors(found):
-            storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        for tensor, storage in self._stored(found):
             if storage.cdata not in self._inputs:
                 self._made[storage.cdata] = storage
                 self._outputs.append((weakref.ref(tensor), at, []))
         return found
 
-    def _tensors(self, values: Any) -> Iterator[torch.Tensor]:
-        of_torch = (value for value in tree_leaves(values) if isinstance(value, torch.Tensor))
-        return (one for one in of_torch if one.device.type == self._device and one.layout is torch.strided)
+    def _stored(self, values: Any) -> Iterator[tuple[torch.Tensor, StorageWeakRef]]:
+        for value in tree_leaves(values):
+            if isinstance(value, torch.Tensor) and value.device.type == self._device:
+                with suppress(NotImplementedError, RuntimeError):  # sparse, or a subclass without a storage of its own
+                    yield value, StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
 
     def find_holders(self, frames: tuple[FrameType, ...]) -> None:
         """At the end of the capture: the variables that hold what it read, and the results that somebody holds."""
@@ -144,9 +145,10 @@ class _Graph(TorchDispatchMode):
                             self._holds(tensor, _attribute(weakref.ref(value), attribute), f"{name}.{attribute}")
 
     def _holds(self, tensor: torch.Tensor, look_up: Callable[[], Any], name: str) -> None:
-        read = self._inputs.get(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
-        if read is not None and all(name != known for _, known in read.holders):
-            read.holders.append((look_up, name))
+        for _, storage in self._stored(tensor):
+            read = self._inputs.get(storage.cdata)
+            if read is not None and all(name != known for _, known in read.holders):
+                read.holders.append((look_up, name))
 
     def replayed(self, call: int, frames: tuple[FrameType, ...]) -> None:
         self._replays[call] = self._replays.get(call, 0) + 1
@@ -190,11 +192,13 @@ class _Read:
         """("freed" or "rebound", the variable); empty where a replay reads what the program holds, or may hold."""
         tensor, before = self._tensor(), self._version
         self._version = _version(tensor)
-        held = [(one, name) for look_up, name in self.holders if isinstance(one := look_up(), torch.Tensor)]
+        held = [(one, name) for look_up, name in self.holders if type(one := look_up()) in (torch.Tensor, Parameter)]
         alike = [name for one, name in held if tuple(one.shape) == self.shape and one.dtype == self._dtype]
         if self._storage.expired():  # type: ignore[no-untyped-call]
             return "freed", next(iter(alike), "")
-        holds = any(one.untyped_storage()._cdata == self._storage.cdata for one, _ in held)
+        holds = any(
+            one.layout is torch.strided and one.untyped_storage()._cdata == self._storage.cdata for one, _ in held
+        )
         stale = self._version is not None and self._version == before
         return ("rebound", alike[0]) if alike and stale and not holds else ("", "")
 
