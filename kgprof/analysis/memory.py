@@ -18,7 +18,7 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     memory = run.record.memory
     if isinstance(memory, m.Skipped):
         return memory
-    unseen, events = _why_no_reads(memory), run.whole.once(syncs.collect)
+    unseen, events = _why_no_reads(memory, run.record.script), run.whole.once(syncs.collect)
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
@@ -41,7 +41,7 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
     return (f"{one} in warm-up alone, so in no figure per step and no finding: {', '.join(places)}{more}",)
 
 
-def _why_no_reads(memory: m.MemoryPass) -> str:
+def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
     """Empty where every read was seen: half of the hooks, or half of the records, would count too few."""
     if missing := next((one for one in memory.capture_unavailable if one.capture == SYNC_HOOKS), None):
         return missing.words
@@ -49,6 +49,8 @@ def _why_no_reads(memory: m.MemoryPass) -> str:
         return memory.syncs.reason
     if memory.syncs.left_out:
         return f"{memory.syncs.left_out:,} reads are beyond what MEMORY keeps"
+    if script is not None and script.is_one_window:
+        return "the program is one window: it has no step to count reads by"
     if len(memory.step_us) <= memory.steady_from:
         return f"MEMORY watched {plural(len(memory.step_us), 'step')}, and warm-up takes {memory.steady_from}"
     return ""

@@ -123,6 +123,9 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
             return _ranking(timed, baseline, unit)
     if not per_step:
         return Remark(text=_untimed(runs))
+    if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
+        whole_ms = ", ".join(f"{run.key.slug} takes {time.median / 1e3:,.3g} ms" for run, time in per_step)
+        return Remark(text=f"{whole_ms} from its first line to its end: it is one window")
     stepped = [run for run, _ in per_step]
     if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
         return _ranking(per_step, baseline, PER_STEP)
@@ -135,7 +138,7 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
     """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
-    scripts = [(run, run.script) for run in runs if run.script is not None and run.script.steps]
+    scripts = [(run, run.script) for run in runs if run.script and (run.script.steps or run.script.is_one_window)]
     if scripts:
         return "; ".join(_about(run, script) for run, script in scripts)
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
@@ -147,6 +150,8 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
+    if script.is_one_window:
+        return f"{run.key.slug} is one window, and was not timed"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
         return steps

@@ -52,7 +52,7 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
         return True
     if options.untimed:
         compiled = isinstance(run.compile, m.CompilePass) and bool(run.compile.compilations)
-        stepped = run.script is not None and bool(run.script.steps)
+        stepped = run.script is not None and (bool(run.script.steps) or run.script.is_one_window)
         probed = isinstance(run.memory, m.MemoryPass) and bool(run.memory.step_us)
         return stepped or compiled or probed or isinstance(run.trace, m.TracePass)
     return isinstance(run.timing, m.TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))

@@ -1,8 +1,9 @@
 """KGP101: where a compiled function fell into several graphs, and why torch could not go on.
 
 torch writes one record (artifact ``dynamo_graph_break_reason``) for each frame that it was compiling when it met the
-break, so a line that is inlined into two callers has three. A site is a line of the project, the library's line that it
-leads to where torch stopped in one, and a cause; its record count is kept.
+break, so a line that is inlined into two callers has three. A site is the line at which torch stopped, and a cause;
+its record count is kept. Where that is a library's line, the project's line that leads there most often stands for the
+site and the others beside it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
+from kgprof.wording import plural
 
 ARTIFACT = "dynamo_graph_break_reason"
 UNMEASURED = m.Skipped(reason="what a break costs in a step is not told apart from the work around it")
@@ -112,6 +114,7 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
     records: int  # frames that met it, over all calls
     calls: tuple[int, ...]
     functions: tuple[str, ...]  # whose compilation met it
+    ways_in: tuple[m.Location, ...] = ()  # the project's other lines that lead to the same line of a library
     identity: str  # the same in another checkout and after an edit above the line
 
 
@@ -253,14 +256,24 @@ def _was_resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> bo
 
 
 def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord], m.Folded]]:
-    """The records of each line and cause at which the frame fell back (or did not), and how they were told before."""
+    """The records of each site at which the frame fell back (or did not), those of the line that leads there most often
+    first, and how they were told before. What fell back is told by the function that did: each way in is a site."""
+    told: list[tuple[BreakRecord, m.Folded]] = []
     for on_a_line in grouped(break_records(trace), lambda record: line_of(record.site or record.named)):
         lost = [bool(fell_back(trace, record)) for record in on_a_line]
         first = on_a_line[lost.index(True) if True in lost else 0]
         folded = m.Folded(gb_id=first.cause.gb_id, into_fallen=any(lost))
-        kept = [record for record, is_lost in zip(on_a_line, lost, strict=True) if is_lost is fallen]
-        for same in grouped(kept, lambda one: (line_of(one.stopped), one.cause.identity, one.cause.operator)):
-            yield same, folded
+        told += [(record, folded) for record, is_lost in zip(on_a_line, lost, strict=True) if is_lost is fallen]
+
+    def site(one: tuple[BreakRecord, m.Folded]) -> object:
+        record = one[0]
+        shared = not fallen and record.site is not None and library_of(trace, record.stopped) is not None
+        way_in = None if shared else line_of(record.site or record.named)
+        return way_in, line_of(record.stopped), record.cause.identity, record.cause.operator
+
+    for same in grouped(told, site):
+        by_way = sorted(grouped(same, lambda one: line_of(one[0].site)), key=len, reverse=True)
+        yield [record for way in by_way for record, _ in way], by_way[0][0][1]
 
 
 # ---------------------------------------------------------------- events and findings
@@ -286,6 +299,11 @@ def _graph_break(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Fold
         records=len(records),
         calls=calls_of(records),
         functions=tuple(functions),
+        ways_in=tuple(
+            same[0].site
+            for same in grouped(records, lambda record: line_of(record.site))[1:]
+            if same[0].site is not None
+        ),
         identity=identity_of(trace, first),
     )
 
@@ -322,6 +340,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
     where = f" in {place}" if place else ""
     met = "" if len(event.functions) < 2 else f"; met while compiling {', '.join(event.functions)}"
+    met += f"; {plural(len(event.ways_in) + 1, 'line')} of the project lead there" if event.ways_in else ""
     return m.Finding(
         rule=GRAPH_BREAK.id,
         level=m.Level.WARNING,
@@ -331,6 +350,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         count=event.records,
         library=event.library,
         refusal=event.refusal,
+        related=event.ways_in,
         detail=detail_of(cause),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=UNMEASURED,

@@ -202,7 +202,7 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
     _form("attribute", r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)"),
-    _form("length", r"len\((?P<source>.*)\) == (?P<expected>\d+)"),
+    _form("length", r"len\((?P<source>.*)\) (?:== )?(?P<expected>(?:(?:!=|<=?|>=?) )?\d+)"),
     _form("length", r"not (?P<source>[\w.\[\]'\"]+)", expected="0"),
     _shape,
     _form("type", r"(?P<source>.*) is (?P<expected>(?:not )?None)"),

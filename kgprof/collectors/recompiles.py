@@ -292,11 +292,15 @@ def _told_apart(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> tuple[Recompile, ...]:
     """The recompiles, and which of them happened once: the same guards of the same code object failed in no other call
-    and, in that call, for no second value."""
+    and, in that call, for no second value. A size that is expected and a range of sizes are two guards: torch compiles
+    for one size, then for all from 2 on, then for 0 or 1, and is done."""
     made = [_recompile(trace, compiled, guards.get(compiled.compile_id, ())) for compiled in again]
     met: dict[object, set[tuple[int, str]]] = {}
     keys = [
-        (frame_id(each.compile_id), frozenset((guard.kind, guard.source, guard.dimension) for guard in each.rejected))
+        (
+            frame_id(each.compile_id),
+            frozenset((_subject(g), g.kind == "size" and not g.expected.isdecimal()) for g in each.rejected),
+        )
         for each in made
     ]
     for key, each in zip(keys, made, strict=True):
@@ -305,6 +309,10 @@ def _told_apart(
         msgspec.structs.replace(each, once=bool(each.rejected) and len(met[key]) == 1)
         for key, each in zip(keys, made, strict=True)
     )
+
+
+def _subject(guard: Guard) -> tuple[str, str, int | None]:
+    return guard.kind, guard.source, guard.dimension
 
 
 def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...]) -> Recompile:
@@ -431,11 +439,15 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         again = [recompile for recompile in event.in_steady_state if not recompile.once]
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
+        # What had converged before on the same subject belongs to it: a size that became dynamic, then came as 1.
+        subjects = {_subject(recompile.guard) for recompile in once}
+        with_it = [recompile for recompile in event.before if _subject(recompile.guard) in subjects]
+        apart = [recompile for recompile in event.before if recompile not in with_it]
         if once:
-            note = _finding(IN_STEADY_STATE, event, once, ", and not again", "once" if again else "")
+            note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", and not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
-        if event.before:
-            yield _finding(IN_STEADY_STATE, event, event.before, f" and {CONVERGED}", CONVERGED)
+        if apart:
+            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
 
 
 def _finding(

@@ -137,7 +137,7 @@ class Sync(m.Model, frozen=True, kw_only=True):
     reads_per_step: float  # mean over the calls after warm-up
     events: int  # in all of these together
     calls: int  # of these, in which it happened
-    steps: int  # how many these are
+    steps: int  # how many these are; 0: the program is one window
     operator: str
     library: m.PackageLine | None  # the innermost line of a library that reads, where it is not the project's own
     chain: tuple[m.PackageLine, ...]  # from the project's line down to it, both left out
@@ -152,7 +152,12 @@ class Sync(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Sync, ...]:
     breaks = evidence.once(graph_breaks.collect)
-    broken = {(event.run, place.file, place.line) for event in breaks if (place := event.location)}
+    broken = {
+        (event.run, place.file, place.line)
+        for event in breaks
+        if event.location
+        for place in (event.location, *event.ways_in)
+    }
     return tuple(
         event
         for run in evidence.runs
@@ -182,11 +187,12 @@ def _of_run(
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
+    window = run.record.script is not None and run.record.script.is_one_window
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(one.line_of_code == site.line_of_code for one in sites if one != site):
             continue  # torch's own way to a value that is read at this line anyway
         reads = _reads(seen, steady)
-        if not any(reads):
+        if sum(reads) <= window:  # what a whole program reads once is its result
             continue
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
@@ -202,7 +208,7 @@ def _of_run(
             reads_per_step=sum(reads) / len(reads),
             events=sum(reads),
             calls=sum(count > 0 for count in reads),
-            steps=len(reads),
+            steps=0 if window else len(reads),
             operator=first.operator or first.op,
             library=library,
             chain=chain[:0:-1],
@@ -429,7 +435,9 @@ def _finding(event: Sync) -> m.Finding:
 
 
 def _often(event: Sync) -> str:
-    """In whole events: "once a step", "in 1 of 37 steps", "18 times in 3 of 12 steps"."""
+    """In whole events: "once a step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
+    if not event.steps:
+        return f"{event.events} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest:
         return "once a step" if each == 1 else f"{each} times a step"

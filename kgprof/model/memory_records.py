@@ -52,6 +52,25 @@ class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     names_a_device: bool = False  # on a CPU: the program says somewhere where its tensors lie
 
 
+class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor of a CUDA graph that the program recorded: read by its replays though freed or rebound, or kept."""
+
+    what: str  # "freed", "rebound", "kept"
+    name: str  # the variable that held it in the capture; empty where none is known
+    shape: tuple[int, ...]
+    at: Frame  # the line of the capture that read it, or made it
+    replays: int  # in which it was seen so
+
+
+class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """One capture of ``torch.cuda.CUDAGraph`` by the program; its first 64 replays were looked at."""
+
+    captured_in: int  # call
+    frames: tuple[Frame, ...]  # of the project where it was captured, innermost first
+    replays: dict[int, int]  # call -> how many
+    wrong: tuple[GraphTensor, ...] = ()
+
+
 class Memory(Model, frozen=True, kw_only=True):
     """Where a strided tensor lies. ``address`` and ``storage`` are bytes from 0; ``stride`` counts elements."""
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kgprof.model.compile_records import Sources
-from kgprof.model.memory_records import SyncRecords, TensorRecords
+from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 
 
@@ -189,6 +189,7 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     peaks: MemoryPeaks | Skipped
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[Unavailable, ...] = ()
+    graphs: tuple[HandmadeGraph, ...] = ()  # that a script recorded itself
 
     @property
     def watched_us(self) -> tuple[float, ...]:

@@ -106,10 +106,14 @@ class ScriptRun(Model, frozen=True, kw_only=True):
 
     step: str  # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there was none
     steps: int
-    counted: dict[str, int]  # how many there were of each of the three
+    counted: dict[str, int]  # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_one_window(self) -> bool:
+        return bool(self.counted) and not self.step
 
 
 class RunRecord(Model, frozen=True, kw_only=True):

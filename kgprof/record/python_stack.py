@@ -42,6 +42,10 @@ def expression_at(frame: FrameType) -> str:
     """What a frame is evaluating, as it is written; empty where that is not known."""
     code = frame.f_code
     first, last, start, end = position_at(frame)
+    if frame.f_lasti and any(tests in instruction_at(frame) for tests in ("JUMP", "TO_BOOL")):
+        # Of a jump CPython names the whole ``if (...)`` or the first part of ``a or b``; what is tested is what the
+        # instruction before it gave.
+        first, last, start, end = next(islice(code.co_positions(), frame.f_lasti // 2 - 1, None))
     if first is None or last is None:
         return ""
     lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]

@@ -33,6 +33,7 @@ from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.flags import flags
+from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
@@ -85,6 +86,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     traced = sys.gettrace()
     sys.settrace(None)
     last_word.append(_word(raised))
+    watcher.ended_well = isinstance(last_word[0], Done)
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
         at_exit()
     sys.settrace(traced)
@@ -201,6 +203,7 @@ class Capture:
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
         self._syncs = Syncs(self._steps, place.device, self._project)
+        self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
@@ -213,10 +216,11 @@ class Capture:
         self._over = False
         self._logs_chosen: frozenset[str] = frozenset()
         self._own_logs = False
+        self.ended_well = False  # the program, with exit code 0
 
     def begin(self) -> None:
-        asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
-        others = (source for name, source in asked.items() if name in self._options.passes)
+        asked = {m.PassName.MEMORY: (self._syncs, self._graphs), m.PassName.TRACE: (self._window,)}
+        others = (source for name, some in asked.items() if name in self._options.passes for source in some)
         for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
@@ -321,16 +325,24 @@ class Capture:
     def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped(reason="the MEMORY pass was not asked for")
-        step_us = self._ended_us(kind)
+        step_us, steady_from = self._ended_us(kind), self._options.warmup
+        if kind is None:  # one window, in which all of it happens
+            step_us, steady_from, number = ((time.monotonic() - self._began) * 1e6,), 0, lambda label: 0
         if len(step_us) < min(self._step_count(kind), CALLS_TIMED):  # the last one is not over: up to now
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
         steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
+        graphs = self._graphs.records()
+        named = (frame.file for graph in graphs for frame in (*graph.frames, *(one.at for one in graph.wrong)))
         return m.MemoryPass(
             step_us=step_us,
-            steady_from=self._options.warmup,
+            steady_from=steady_from,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
-            sources=project_sources.of_files(files_of_reads(syncs), self._project),
+            sources=project_sources.of_files([*files_of_reads(syncs), *named], self._project),
+            graphs=tuple(
+                msgspec.structs.replace(one, captured_in=number(one.captured_in), replays=_summed(one.replays, number))
+                for one in graphs
+            ),
             tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
             peaks=m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler"),
             capture_unavailable=unavailable((self._syncs,)),
@@ -355,7 +367,8 @@ class Capture:
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
-            yield "no step was seen: no kgprof.step(), optimizer, compiled function, CUDA graph or nn.Module was called"
+            none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
+            yield f"the program is one window: {none}, and a time of it is the whole program's"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)

@@ -161,8 +161,8 @@ class Syncs(Source):
         nearest = (above.f_code for above in stack[:8])
         if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest):
             return None
-        if graph and source == "python-call" and self._device.type == "cpu":
-            return None  # counted when the graph began
+        if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
+            return None  # counted when the graph began, or no tensor of the program's
         if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
             return None
         above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
@@ -450,17 +450,21 @@ Captured = tuple[str, tuple[m.Frame, ...], str]  # an operator's name, where it 
 
 
 class _Graph:
-    """A compiled graph, and what in it comes to a read, in the order in which it runs."""
+    """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers`` are the positions of
+    arguments that are no tensors of the program's."""
 
-    def __init__(self, compile_id: str, operators: tuple[Captured, ...]) -> None:
+    def __init__(self, compile_id: str, operators: tuple[Captured, ...] = (), numbers: tuple[int, ...] = ()) -> None:
         self.compile_id = compile_id
+        self._numbers = numbers
+        self.numbers: frozenset[int] = frozenset()  # their ids in the run that goes on
         self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
         dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
         self._seen_by = {"dispatch": dispatched, "sync-debug": operators, "python-call": self.on_a_cpu}
         self._at: dict[str, int] = {}
 
-    def begins(self) -> None:
+    def begins(self, args: tuple[Any, ...]) -> None:
         self._at.clear()
+        self.numbers = frozenset(id(args[index]) for index in self._numbers if index < len(args))
 
     def next_operator(self, source: str) -> Captured:
         """The captured operator of the next read. ``while_loop`` reads its predicate as often as it likes."""
@@ -493,24 +497,31 @@ class _RunningGraphs(InstalledGraphs):
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def capture(self, output: Any) -> tuple[Captured, ...]:
-        return tuple(
+    def capture(self, output: Any) -> tuple[tuple[Captured, ...], tuple[int, ...]]:
+        """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU that the graph reads
+        again, and an array of numpy's into one that shares its memory: neither would lie on a GPU."""
+        inputs = [node for node in output.graph.nodes if node.op == "placeholder"]
+        made = (getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) for node in inputs)
+        numbers = {inputs[at]: at for at, is_made in enumerate(made) if is_made}
+        operators = tuple(
             (name, frames_of(node), _device_of(node))
             for node in output.graph.nodes
             if node.op in ("call_function", "call_method")
             and (name := operator_of(node)) in CAPTURED
             and _reads(node, name)
+            and not (node.args and node.args[0] in numbers)
         )
+        return operators, tuple(numbers.values())
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
-        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), captured or ())
+        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), *(captured or ()))
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             stack = here.stack
-            known.begins()
+            known.begins(args)
             self._begins(known)
             stack.append(known)
             try:

@@ -110,9 +110,13 @@ class TensorPlaces:
         if not self.listens:
             return UNKNOWN
         if self._tensors:
-            for one in (tensor, tensor._base):
+            base = tensor._base
+            for one in filter(lambda one: one is not None, (tensor, base)):
                 known = self._tensors.get(id(one))
-                if known is not None and known.tensor() is one and (known.during is None or _runs(known.during)):
+                moved = None if known is None else known.tensor()
+                # With a view of a whole base, what is a view of the view moved as well, and the base did not.
+                is_it = moved is one or (one is not tensor and moved is not None and moved._base is base)
+                if known is not None and is_it and (known.during is None or _runs(known.during)):
                     return known.place
         if type(tensor) is not torch.Tensor and isinstance(tensor, Parameter):
             return DEVICE
@@ -202,18 +206,31 @@ class TensorPlaces:
         if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
             self._remember(tensor, place or DEVICE)
             return
-        key = id(tensor)
-        known = weakref.ref(tensor, lambda _: self._tensors.pop(key, None))
-        self._tensors[key] = _Moved(tensor=known, place=place, during=during)
+        base = tensor._base
+        shown = base is not None and id(base) not in self._tensors and _is_whole(tensor)
+        keys = (id(tensor), id(base)) if shown else (id(tensor),)
+
+        def forget(gone: object) -> None:
+            for key in keys:
+                if (known := self._tensors.get(key)) is not None and known.tensor is gone:
+                    self._tensors.pop(key, None)
+
+        moved = _Moved(tensor=weakref.ref(tensor, forget), place=place, during=during)
+        self._tensors.update(dict.fromkeys(keys, moved))
 
     def before_it_was_moved(self, tensor: torch.Tensor) -> str:
         """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies in every step."""
-        known = self._tensors.get(id(tensor))
-        if known is None or known.place != HOST:
-            return self.of(tensor)
-        del self._tensors[id(tensor)]
+        moved = {
+            key: known
+            for key in (id(tensor), id(tensor._base))
+            if (known := self._tensors.get(key)) is not None
+            and known.place == HOST
+            and (key == id(tensor) or known.tensor() is not tensor._base)
+        }
+        for key in moved:
+            del self._tensors[key]
         place = self.of(tensor)
-        self._tensors[id(tensor)] = known
+        self._tensors.update(moved)
         return place
 
     # ------------------------------------------------------------ how it is known

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.collectors import coverage
-from kgprof.model import CompilePass, Level, Recording, RunKey, RunRecord, Unavailable
+from kgprof.model import CompilePass, Level, PassName, Recording, RunKey, RunRecord, ScriptRun, Unavailable
 from kgprof.reading.evidence import Evidence
-from tests.analysis.recordings import EAGER, FUSED, died, recording, run
+from tests.analysis.recordings import EAGER, FUSED, GONE, died, recording, run
 
 AS_IS = RunKey(strategy="train_step", mode="as-is")
 
@@ -32,6 +32,16 @@ def test_no_time_at_all_is_an_error() -> None:
         (Level.ERROR, None, "nothing was measured: no run has a time")
     ]
     assert diagnosed(recording()) == [(Level.ERROR, None, "nothing was measured: no run has a time")]
+
+
+def test_a_script_that_ran_without_steps_was_measured_where_no_time_was_asked_for() -> None:
+    nothing = run(AS_IS, compiled=0)
+    script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0})
+    ran = msgspec.structs.replace(nothing, timing=GONE, memory=GONE, trace=GONE, script=script)
+    untimed = msgspec.structs.replace(recording().header.options, passes=(PassName.COMPILE, PassName.TRACE))
+
+    assert coverage.measured(ran, untimed)
+    assert not coverage.measured(msgspec.structs.replace(ran, script=None), untimed)
 
 
 def test_one_time_is_enough() -> None:

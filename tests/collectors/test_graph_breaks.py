@@ -93,6 +93,26 @@ def test_a_break_in_a_library_counts_at_the_projects_line_that_leads_there() -> 
     assert graph_breaks.diagnose((found,))[0].library == IN_TORCH
 
 
+def test_one_line_of_a_library_is_one_break_however_many_lines_lead_there() -> None:
+    inside, first, second = (LIBRARY, 12, "forward"), (FILE, 14, "step"), (FILE, 17, "step")
+    lines = [
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, first, inside),
+        *compiled("1/0", resumed(STEP, 14)),
+        broken("1/0", CALLER, second, inside),
+        *compiled("2/0", (LIBRARY, 10, "forward")),
+        broken("2/0", CALLER, second, inside),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert (found.location, found.ways_in) == (written.place(*second), (written.place(*first),))
+    assert (found.records, found.library) == (3, IN_TORCH)
+    (finding,) = graph_breaks.diagnose((found,))
+    assert finding.related == (written.place(*first),)
+    assert finding.message.endswith("; 2 lines of the project lead there")
+
+
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
     (found,) = collected(*compiled("0/0", (LIBRARY, 10, "forward"), above=()), broken("0/0", (LIBRARY, 12, "forward")))
 

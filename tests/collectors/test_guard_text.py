@@ -107,6 +107,7 @@ def test_the_classes_are_those_of_the_corpus() -> None:
             Guard(kind="value", entry="", source="self.calls", expected="0"),
         ),
         ("len(xs) == 2", Guard(kind="length", entry="", source="xs", expected="2")),
+        ("len(self._results) != 0", Guard(kind="length", entry="", source="self._results", expected="!= 0")),
         ("not history", Guard(kind="length", entry="", source="history", expected="0")),
         (
             "not ___dict_contains('offset', options)",

@@ -134,6 +134,25 @@ def test_two_values_within_one_call_are_not_once() -> None:
     assert rules(*lines) == [("KGP103", Level.WARNING)]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["a size of one alone", "and another size that fails"])
+def test_a_size_that_became_dynamic_and_then_came_as_one_is_one_note(again: bool) -> None:
+    size, bounds = "tensor 'x' size mismatch at index 0. expected 8, actual {}", "2 <= x.size()[0]"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=2),
+        rejected("0/1", f"0/0: {size.format(6)}", call=2),
+        *compiled("0/2", STEP, call=10),
+        rejected("0/2", f"0/1: {bounds}", f"0/0: {size.format(1)}", call=10),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 2, 10))),
+    ]
+    if again:
+        lines += [*compiled("0/3", STEP, call=12), rejected("0/3", f"0/2: {bounds}", f"0/0: {size.format(0)}", call=12)]
+
+    found = [(each.level, each.count) for each in diagnosed(*lines)]
+
+    assert found == ([(Level.WARNING, 2), (Level.NOTE, 1)] if again else [(Level.NOTE, 2)])
+
+
 def once_and_once(second: str) -> list[Any]:
     """A smaller batch in call 5, and ``second`` in call 8."""
     return [

@@ -11,9 +11,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from kgprof.analysis import memory
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
-from kgprof.model import Finding, FindingCost, Level, PassName, Reads, Recording, Skipped, TracePass, Unavailable
+from kgprof.model import (
+    Finding,
+    FindingCost,
+    Level,
+    PassName,
+    Reads,
+    Recording,
+    ScriptRun,
+    Skipped,
+    TracePass,
+    Unavailable,
+)
 from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
@@ -36,6 +48,25 @@ def findings(*reads: SyncRecord, **fields: Any) -> tuple[Finding, ...]:
 def in_warm_up(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> list[int]:
     (run,) = Evidence(written_syncs.recording(*reads, device=device, **fields)).runs
     return [place.line for place in syncs.warm_up_reads(run)]
+
+
+# ---------------------------------------------------------------- a program without steps
+
+
+def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() -> None:
+    often, once = read(each=40, calls=range(1)), read(PREDICATE, calls=range(1))
+    recording = written_syncs.recording(often, once, calls=1, steady_from=0)
+    script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+    evidence = Evidence(msgspec.structs.replace(recording, runs=runs))
+
+    (event,) = syncs.collect(evidence)
+
+    assert (event.location, event.events, event.steps) == (READ_PLACE, 40, 0)
+    assert syncs.diagnose((event,))[0].message.endswith(", 40 times in the program")
+    assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
+        reason="the program is one window: it has no step to count reads by"
+    )
 
 
 # ---------------------------------------------------------------- each rule

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord
-from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
+from kgprof.model.memory_records import Frame, GraphTensor, HandmadeGraph, SyncRecord, SyncRecords
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written
 
@@ -53,7 +53,17 @@ def recording(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> Recordi
     return msgspec.structs.replace(whole, header=header, runs=(run(*reads, **fields),))
 
 
+def graph(*wrong: GraphTensor) -> HandmadeGraph:
+    """Captured in ``train`` before the first call, and replayed once in each."""
+    return HandmadeGraph(captured_in=-1, frames=(READ_LINE,), replays=dict.fromkeys(range(CALLS), 1), wrong=wrong)
+
+
 # ---------------------------------------------------------------- a case for each rule
+
+
+def a_wrong_graph(what: str) -> Recording:
+    tensor = GraphTensor(what=what, name="x", shape=(8, 3), at=PREDICATE, replays=4)
+    return recording(device="cuda", graphs=(graph(tensor),))
 
 
 def predicate(**fields: Any) -> SyncRecord:

@@ -60,6 +60,8 @@ CASES: dict[str, Case] = {
     "KGP305": Case(
         written=written_tensors.a_copied_input(), dirty="replay_copies_input", clean="replay_of_static_input"
     ),
+    "KGP306": Case(written=written_syncs.a_wrong_graph("rebound")),
+    "KGP307": Case(written=written_syncs.a_wrong_graph("kept")),
     "KGP401": Case(written=written_tensors.a_moving_input(), dirty="loop_carried_state", clean="view_made_anew"),
     "KGP402": Case(
         written=written_tensors.a_returned_input(), dirty="returns_view_of_input", clean="same_shape_output"

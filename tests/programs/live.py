@@ -15,21 +15,7 @@ from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from tests.programs.run import FAMILIES, Answer, missing, watched
 from tests.programs.truth import Program, programs
 
-WAYS_IN = "one break of a library is a finding for each of the program's lines that lead there"
-SPLIT = "the recompiles of one function before and after warm-up are two findings, and the later one fails the gate"
-GUARD = "a guard on the length of a library's own container is told as another kind"
-SELDOM = "reads inside an evaluation between two steps, which the truth does not list"
-SCALAR = "a number that Dynamo keeps on the CPU inside a graph is taken for one of the GPU"
-
-NOT_YET: dict[tuple[str, str], str] = {
-    ("pyg_gcn", "breaks"): WAYS_IN,
-    ("hf_pipeline", "recompiles"): SPLIT,
-    ("hf_pipeline", "gate"): SPLIT,
-    ("lightning_compiled_module", "recompiles"): GUARD,
-    ("compiled_optimizer", "syncs"): SCALAR,
-    ("pyg_graph_batches", "syncs"): SCALAR,
-    ("hf_trainer", "syncs"): SELDOM,
-}
+NOT_YET: dict[tuple[str, str], str] = {}  # (program, family) -> why it is not exact
 
 
 def cases(*, with_packages: bool) -> list[object]:

@@ -253,6 +253,42 @@ doubled(torch.ones(4))
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
 
 
+PLAIN = "import sys, torch\nx = torch.ones(3)\nfor _ in range(5):\n    x = x * x.sum().item()\n"
+
+
+def test_a_program_of_plain_tensors_is_one_window(tmp_path: Path) -> None:
+    done = ran(tmp_path, PLAIN, passes=(PassName.COMPILE, PassName.MEMORY))
+
+    assert (done.exit.outcome, done.script.is_one_window, done.script.steps) == ("ok", True, 0)
+    assert done.notes.startswith("the program is one window: no kgprof.step(), optimizer,")
+    assert isinstance(done.run.memory, MemoryPass)
+    assert (len(done.run.memory.step_us), done.run.memory.steady_from) == (1, 0)
+    assert not isinstance(done.run.memory.syncs, Skipped)
+    assert [read.calls for read in done.run.memory.syncs.records] == [{0: 5}]
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "words"),
+    [
+        (PLAIN, 1, "as one window, from its first line to its end"),
+        (COMPILES + "doubled(torch.ones(3))\n", 1, "from its only step on"),
+        (COMPILES + "for _ in range(3): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
+        (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no whole step"),
+    ],
+    ids=["no step", "one step", "warm-up alone", "it failed"],
+)
+def test_a_program_with_few_steps_or_none_has_a_time_if_it_ended_well(
+    tmp_path: Path, text: str, samples: int | None, words: str
+) -> None:
+    timing = ran(tmp_path, text, passes=(PassName.TIMING,)).run.timing
+
+    if isinstance(timing, Skipped):
+        assert (samples, timing.reason) == (None, words)
+    else:
+        assert [len(steps) for steps in timing.step_us] == [samples]
+        assert words in timing.notes[0]
+
+
 def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
     done = ran(
         tmp_path,

@@ -464,6 +464,25 @@ def test_graphs_results_and_breaks_are_the_same_and_reads_have_the_users_line(
     assert bool(steady[0].compile_id) is bool(operator)
 
 
+def scaled_by_a_number_and_read(x: torch.Tensor, factor: float) -> torch.Tensor:
+    y = x.sin() * factor
+    return torch.cond(y.sum() > 0, lambda t: t * 2, lambda t: t * 3, (y,))  # the only read
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_python_float_that_dynamo_hands_to_a_graph_as_a_tensor_is_no_read(backend: str) -> None:
+    index, hooks = listener()
+    compiled = torch.compile(scaled_by_a_number_and_read, backend=backend, dynamic=True)
+
+    with hooks:
+        for number in range(4):
+            with index.call():
+                compiled(values(), 0.5 + number)
+
+    found = [(one.operator, one.frames[0].line, one.calls) for one in hooks.records().records if one.compile_id]
+    assert found == [("cond", line("the only read"), {0: 1, 1: 1, 2: 1, 3: 1})]
+
+
 # ---------------------------------------------------------------- the waits of CUDA, as calls
 
 

@@ -87,6 +87,17 @@ def looked_at_on_the_host() -> None:
     x.max().item()
 
 
+def a_view_brought_over() -> None:
+    base = torch.ones(2, 3, device=device)
+    view = base[None]
+    rows = view.cpu()
+    (max(row.sum() for row in rows[0]) > 2).item()
+    base.sum().item()
+    view.cpu()
+    del view, rows
+    base[0].sum().item()
+
+
 def a_parameters_data() -> None:
     net = Net()
     net.weight.data.sum().item()
@@ -158,6 +169,8 @@ def given_to_numpy() -> None:
         (a_slice_moved, [UNKNOWN, UNNAMED]),
         (brought_over, [UNKNOWN, HOST]),
         (looked_at_on_the_host, [UNKNOWN, HOST, UNKNOWN]),
+        # The copy, two comparisons of max() and one more on the host, then the base, a copy again, and another view.
+        (a_view_brought_over, [UNKNOWN, HOST, HOST, UNKNOWN, UNKNOWN, UNKNOWN]),
         (a_parameters_data, [UNKNOWN, UNKNOWN, UNKNOWN]),
         (a_buffer, [UNKNOWN]),
         (a_models_output, [UNKNOWN]),

@@ -1,0 +1,114 @@
+"""KGP306, KGP307: CUDA graphs that a program records itself, and the tensors that its replays read or write.
+
+What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import plural
+
+REPLACED_INPUT = m.Rule(
+    id="KGP306",
+    name="graph-input-replaced",
+    level=m.Level.WARNING,
+    summary="A CUDA graph that the program recorded reads a tensor that was freed or replaced since the capture.",
+    why=(
+        "A replay reads the addresses of the capture. Where a variable is bound to a new tensor, the replay goes on "
+        "with the old one; where the old one was freed, it reads whatever lies there now. No error is raised, and the "
+        "results are those of another input. kgprof tells it by the variables that held the tensor in the capture, by "
+        "the life of its memory, and by its version, which says whether anything was written to it."
+    ),
+    example="x = next(batches); graph.replay(): the graph still reads the x of the capture.",
+    remedy=(
+        "Keep the captured tensor, and copy each new value into it: static_x.copy_(x, non_blocking=True); "
+        "graph.replay(). capture_begin(check_input_liveness=True) of newer releases of torch raises at a freed one."
+    ),
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
+)
+KEPT_OUTPUT = m.Rule(
+    id="KGP307",
+    name="graph-output-kept",
+    level=m.Level.WARNING,
+    summary="An output of a CUDA graph that the program recorded is kept, and the next replay overwrites it.",
+    why=(
+        "Each replay writes its outputs to the same addresses. A list of the outputs of many replays holds one tensor "
+        "many times, with the values of the last replay. kgprof tells it by the references to an output, of which "
+        "there is one more after each of three replays in a row."
+    ),
+    example="for x in batches: static_x.copy_(x); graph.replay(); outputs.append(static_y) without a clone.",
+    remedy="Copy what is to outlive the next replay: outputs.append(static_y.clone()).",
+    topic=m.Topic.TENSORS,
+    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    can_cost=(),
+    judged_from_times=False,
+    symptom_of=(),
+)
+RULES = (REPLACED_INPUT, KEPT_OUTPUT)
+
+
+class WrongTensor(m.Model, frozen=True, kw_only=True):
+    """One tensor of one graph."""
+
+    run: m.RunKey
+    location: m.Location  # the line of the capture that read it, or made it
+    captured_at: m.Location
+    tensor: m.GraphTensor
+    replays: int  # of the graph, of which those of ``tensor`` are a part
+    identity: str
+
+
+def collect(evidence: Evidence) -> tuple[WrongTensor, ...]:
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
+    memory, source = run.record.memory, run.source
+    for graph in () if isinstance(memory, m.Skipped) else memory.graphs:
+        first = graph.frames[0]
+        for tensor in graph.wrong:
+            place = source.at(tensor.at.file, tensor.at.line, tensor.at.function)
+            yield WrongTensor(
+                run=run.key,
+                location=place,
+                captured_at=source.at(first.file, first.line, first.function),
+                tensor=tensor,
+                replays=sum(graph.replays.values()),
+                identity="\0".join((*source.identity(place), tensor.name, str(tensor.what == "kept"))),
+            )
+
+
+def diagnose(events: tuple[WrongTensor, ...]) -> tuple[m.Finding, ...]:
+    return tuple(map(_finding, grouped(events, lambda event: (event.run, event.identity))))
+
+
+def _finding(events: list[WrongTensor]) -> m.Finding:
+    """One tensor may be rebound in one replay and freed in the next: the graver is said."""
+    event = min(events, key=lambda each: each.tensor.what)
+    tensor, replays = event.tensor, sum(each.tensor.replays for each in events)
+    rule = KEPT_OUTPUT if tensor.what == "kept" else REPLACED_INPUT
+    which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
+    now = f"; {tensor.name} now holds another tensor" if tensor.name else ""
+    message = {
+        "kept": f"an output of shape {list(tensor.shape)} is kept across replays, and each of them overwrites it",
+        "freed": f"the CUDA graph reads {which}, which was freed after the capture{now}",
+        "rebound": f"the CUDA graph reads the {which} of the capture, to which nothing was written{now}",
+    }[tensor.what]
+    return m.Finding(
+        rule=rule.id,
+        level=rule.level,
+        message=f"{message} (seen in {replays} of {plural(event.replays, 'replay')})",
+        run=event.run,
+        location=event.location,
+        related=(event.captured_at,) if event.captured_at != event.location else (),
+        count=replays,
+        fingerprint=fingerprint(rule.id, event.run, event.identity),
+    )

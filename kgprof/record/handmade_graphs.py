@@ -1,0 +1,223 @@
+"""CUDA graphs that the program records itself: what a replay reads that is no longer there, and what outlives one.
+
+A graph reads and writes the addresses that it was captured with. What it read is known from the operators that ran in
+the capture; under which variables of the program it stood, from the frames above (local and global variables, and the
+attributes of what they hold). At each replay, a storage that is gone was freed; one that none of its variables holds
+any more, to which nothing was written since the last replay, while one of them holds another tensor of its kind, was
+rebound. What only a list, a dict or a frame that has returned held is followed until it is freed, and no further; a
+write through ``.data`` or by an extension that tells no version is not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import wraps
+from itertools import islice, pairwise
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Parameter
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
+from kgprof.record.call_index import CallIndex
+from kgprof.record.python_stack import described, upwards
+from kgprof.record.source import Source, replace
+
+WATCHED = 64  # graphs, and replays of each: what is wrong is wrong from the first replays on
+GROWS = 3  # replays in a row after each of which there is one reference more
+COPIES_ITS_INPUTS = "make_graphed_callables"  # to the tensors of the capture, before each replay
+Holder = tuple[Callable[[], Any], str]  # what looks a variable up (None: it cannot any more), and its name
+
+
+class HandmadeGraphs(Source):
+    """Source. ``graphs`` is torch's class, and another in its place where no GPU is."""
+
+    name = "CUDA graphs of the program"
+
+    def __init__(
+        self, calls: CallIndex, device: str, project: ProjectFiles, graphs: Any = torch.cuda.CUDAGraph
+    ) -> None:
+        self._calls, self._device, self._project, self._class = calls, device, project, graphs
+        self._made: dict[int, Any] = {}  # storages of captures, which their pool keeps
+        self._known: list[_Graph] = []
+        self._by_graph: weakref.WeakKeyDictionary[Any, _Graph] = weakref.WeakKeyDictionary()
+
+    def records(self) -> tuple[m.HandmadeGraph, ...]:
+        return tuple(graph.record() for graph in self._known)
+
+    def listen(self, undo: ExitStack) -> None:
+        begin, end, replay = (getattr(self._class, name) for name in ("capture_begin", "capture_end", "replay"))
+
+        @wraps(begin)
+        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            found, frames = begin(graph, *args, **kwargs), self._frames()
+            if frames and len(self._known) < WATCHED:
+                known = self._by_graph[graph] = _Graph(
+                    self._made, self._device, self._calls.current, frames, self._frames
+                )
+                self._known.append(known)
+                known.__enter__()  # type: ignore[no-untyped-call]
+            return found
+
+        @wraps(end)
+        def capture_end(graph: Any) -> Any:
+            if (known := self._by_graph.get(graph)) is not None:
+                known.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                made_callables = any(above.f_code.co_name == COPIES_ITS_INPUTS for above in upwards(sys._getframe(1)))
+                known.find_holders(() if made_callables else self._frames())
+            return end(graph)
+
+        @wraps(replay)
+        def replayed(graph: Any) -> Any:
+            if (known := self._by_graph.get(graph)) is not None:
+                known.replayed(self._calls.current, self._frames())
+            return replay(graph)
+
+        for hook in (capture_begin, capture_end, replayed):
+            replace(self._class, hook.__name__, hook, undo)
+
+    def _frames(self) -> tuple[FrameType, ...]:
+        """The project's, innermost first; none for a graph of torch's own, which is no business of the program's."""
+        above = tuple(islice(upwards(sys._getframe(2)), 64))
+        if any("/torch/_inductor/" in frame.f_code.co_filename for frame in above):
+            return ()
+        return tuple(frame for frame in above if self._project.holds(frame.f_code.co_filename))
+
+
+class _Graph(TorchDispatchMode):
+    """Sees the operators of the capture, and after it each replay."""
+
+    def __init__(
+        self, made: dict[int, Any], device: str, call: int, frames: tuple[FrameType, ...], above: Callable[[], Any]
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._made, self._device, self._above = made, device, above
+        self._captured = (call, tuple(map(described, frames)))
+        self._inputs: dict[int, _Read] = {}  # by storage
+        self._outputs: list[tuple[weakref.ref[torch.Tensor], m.Frame, list[int]]] = []
+        self._replays: dict[int, int] = {}
+        self._wrong: dict[tuple[str, str, tuple[int, ...], m.Frame], int] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Else torch.compile leaves a function in eager that is first called in a capture."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        frames = self._above()
+        at = described(frames[0]) if frames else self._captured[1][0]
+        for tensor, storage in self._stored((args, kwargs)):
+            if storage.cdata not in self._made:
+                self._inputs.setdefault(storage.cdata, _Read(storage, tensor, at))
+        for tensor, storage in self._stored(found):
+            if storage.cdata not in self._inputs:
+                self._made[storage.cdata] = storage
+                self._outputs.append((weakref.ref(tensor), at, []))
+        return found
+
+    def _stored(self, values: Any) -> Iterator[tuple[torch.Tensor, StorageWeakRef]]:
+        for value in tree_leaves(values):
+            if isinstance(value, torch.Tensor) and value.device.type == self._device:
+                with suppress(NotImplementedError, RuntimeError):  # sparse, or a subclass without a storage of its own
+                    yield value, StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+
+    def find_holders(self, frames: tuple[FrameType, ...]) -> None:
+        """At the end of the capture: the variables that hold what it read, and the results that somebody holds."""
+        self._outputs = [output for output in self._outputs if output[0]() is not None]
+        for frame in frames:
+            for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+                if isinstance(value, torch.Tensor):
+                    of_module = frame.f_globals.get(name) is value
+                    look_up = _global(frame.f_globals, name) if of_module else _local(frame.f_code, name)
+                    self._holds(value, look_up, name)
+                elif hasattr(value, "__dict__") and not isinstance(value, type(sys)):
+                    for attribute, tensor in list(vars(value).items()):
+                        if isinstance(tensor, torch.Tensor) and type(value).__weakrefoffset__:
+                            self._holds(tensor, _attribute(weakref.ref(value), attribute), f"{name}.{attribute}")
+
+    def _holds(self, tensor: torch.Tensor, look_up: Callable[[], Any], name: str) -> None:
+        for _, storage in self._stored(tensor):
+            read = self._inputs.get(storage.cdata)
+            if read is not None and all(name != known for _, known in read.holders):
+                read.holders.append((look_up, name))
+
+    def replayed(self, call: int, frames: tuple[FrameType, ...]) -> None:
+        self._replays[call] = self._replays.get(call, 0) + 1
+        if sum(self._replays.values()) > WATCHED or not frames:
+            return
+        for read in self._inputs.values():
+            what, name = read.lacks()
+            if what:
+                self._note(what, name, read.shape, read.at)
+        for reference, at, counts in self._outputs:
+            tensor = reference()
+            if tensor is not None:
+                views = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+                counts.append(sys.getrefcount(tensor) + views)
+                last = counts[-GROWS - 1 :]
+                if len(last) > GROWS and all(before < after for before, after in pairwise(last)):
+                    self._note("kept", "", tuple(tensor.shape), at)
+
+    def _note(self, what: str, name: str, shape: tuple[int, ...], at: m.Frame) -> None:
+        key = (what, name, shape, at)
+        self._wrong[key] = self._wrong.get(key, 0) + 1
+
+    def record(self) -> m.HandmadeGraph:
+        call, frames = self._captured
+        wrong = (
+            m.GraphTensor(what=what, name=name, shape=shape, at=at, replays=replays)
+            for (what, name, shape, at), replays in self._wrong.items()
+        )
+        return m.HandmadeGraph(captured_in=call, frames=frames, replays=self._replays, wrong=tuple(wrong))
+
+
+class _Read:
+    """Something that a capture read and did not make."""
+
+    def __init__(self, storage: StorageWeakRef, tensor: torch.Tensor, at: m.Frame) -> None:
+        self._storage, self._dtype, self.shape, self.at = storage, tensor.dtype, tuple(tensor.shape), at
+        self._tensor, self._version = weakref.ref(tensor), _version(tensor)
+        self.holders: list[Holder] = []
+
+    def lacks(self) -> tuple[str, str]:
+        """("freed" or "rebound", the variable); empty where a replay reads what the program holds, or may hold."""
+        tensor, before = self._tensor(), self._version
+        self._version = _version(tensor)
+        held = [(one, name) for look_up, name in self.holders if type(one := look_up()) in (torch.Tensor, Parameter)]
+        alike = [name for one, name in held if tuple(one.shape) == self.shape and one.dtype == self._dtype]
+        if self._storage.expired():  # type: ignore[no-untyped-call]
+            return "freed", next(iter(alike), "")
+        holds = any(
+            one.layout is torch.strided and one.untyped_storage()._cdata == self._storage.cdata for one, _ in held
+        )
+        stale = self._version is not None and self._version == before
+        return ("rebound", alike[0]) if alike and stale and not holds else ("", "")
+
+
+def _version(tensor: torch.Tensor | None) -> int | None:
+    return None if tensor is None or tensor.is_inference() else tensor._version
+
+
+def _global(scope: dict[str, Any], name: str) -> Callable[[], Any]:
+    return lambda: scope.get(name)
+
+
+def _local(code: CodeType, name: str) -> Callable[[], Any]:
+    def look_up() -> Any:
+        frame = next((one for one in upwards(sys._getframe(1)) if one.f_code is code), None)
+        return None if frame is None else frame.f_locals.get(name)
+
+    return look_up
+
+
+def _attribute(owner: weakref.ref[Any], name: str) -> Callable[[], Any]:
+    return lambda: vars(held).get(name) if (held := owner()) is not None else None
