@@ -26,9 +26,12 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
+from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.flags import flags
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
@@ -160,7 +163,11 @@ class Capture:
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
         self._syncs = Syncs(self._steps, place.device, self._project)
-        self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
+        step = CallIndex()
+        step.current = 0
+        self._eager, self._provenance = EagerCalls(step, place.project), KernelProvenance(place.project)
+        path = place.trace_path(m.PassName.TRACE)
+        self._window = TraceWindow(self._steps, place.device, place.options, path, first=self._eager)
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
         self._stack = ExitStack()
@@ -174,8 +181,8 @@ class Capture:
         self._own_logs = False
 
     def begin(self) -> None:
-        asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
-        others = (source for name, source in asked.items() if name in self._options.passes)
+        asked = {m.PassName.MEMORY: (self._syncs,), m.PassName.TRACE: (self._provenance, self._window)}
+        others = (source for name, sources in asked.items() if name in self._options.passes for source in sources)
         for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
@@ -249,6 +256,8 @@ class Capture:
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
+                origins = self._provenance.answer(self._eager)
+                store.write_json(place.folder / layout.KERNEL_ORIGINS, origins)
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
         def write_compiled() -> None:

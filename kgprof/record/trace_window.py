@@ -36,9 +36,17 @@ class TraceWindow(Source):
     name = "trace window"
 
     def __init__(
-        self, steps: Steps, device: torch.device, options: m.Options, path: Path, *, with_stack: bool = False
+        self,
+        steps: Steps,
+        device: torch.device,
+        options: m.Options,
+        path: Path,
+        *,
+        with_stack: bool = False,
+        first: Source | None = None,
     ) -> None:
-        """``with_stack``: STACK, which takes fewer steps."""
+        """``with_stack``: STACK, which takes fewer steps. ``first`` listens in the step before those that count, which
+        has no time of anybody's."""
         self.result: m.TracePass | m.Skipped | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
@@ -49,6 +57,7 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
+        self._first, self._in_first = first, ExitStack()
 
     # ---- what the program does
 
@@ -65,7 +74,10 @@ class TraceWindow(Source):
                 )
                 timing.synchronize(self._device)
                 self._tell(self._profiler.start)
+                if self._first is not None:
+                    self._in_first.enter_context(self._first)
             return
+        self._in_first.close()
         self._times.append(time.perf_counter_ns())
         if len(self._times) > self._wanted:
             self.close()
@@ -76,6 +88,7 @@ class TraceWindow(Source):
         """Once; ``why`` it was not open for as long as it should have been."""
         if self.result is not None:
             return
+        self._in_first.close()
         too_few = f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
         without = m.Skipped(reason=why or too_few)
         if self._profiler is None:
