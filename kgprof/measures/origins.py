@@ -55,19 +55,19 @@ class Origins:
         called: dict[tuple[Graph, str], list[Known]] = defaultdict(list)
         # In older Recordings: of eager code what Python called, and not what torch dispatched.
         self._by_python: set[str] = set()
+        self._of_graph: dict[Graph, Lines] = {}
         for origin, backward in _with_direction(tuple(origins)):
             known = Known(lines=origin.lines, work=() if origin.work is None else (origin.work,))
             operator = operator_of(origin.kernel)
             for graph in {(origin.compile_id, None), (origin.compile_id, backward)}:
                 (called if operator else generated)[graph, operator or origin.kernel].append(known)
+                self._of_graph[graph] = merged([self._of_graph.get(graph, ()), origin.lines])
             if not origin.compile_id and not origin.kernel.startswith(_DISPATCHED):
                 self._by_python.add(operator)
         self._generated: dict[tuple[Graph, str], Known] = {}
-        self._of_graph: dict[Graph, Lines] = {}
         for (graph, kernel), calls in generated.items():  # the lines of one are those of all its calls
             lines, work = merged([call.lines for call in calls]), tuple(work for call in calls for work in call.work)
             self._generated[graph, kernel] = Known(lines=lines, work=tuple(dict.fromkeys(work)))
-            self._of_graph[graph] = merged([self._of_graph.get(graph, ()), lines])
         self._called = dict(called)
 
     def __bool__(self) -> bool:
@@ -108,8 +108,8 @@ class Origins:
         for at, event in enumerate(events.tolist()):
             if found[at] is not None:
                 continue
-            if "::" not in columns.names[columns.name[event]] and graphs[at] in self._of_graph:
-                found[at] = Known(lines=self._of_graph[graphs[at]])
+            if "::" not in columns.names[columns.name[event]] and graphs[at] != _EAGER:
+                found[at] = Known(lines=self._of_graph.get(graphs[at], ()))
                 continue
             first = bisect_left(places, (threads[event], starts[event], NOBODY))
             if first < len(places) and places[first] < (threads[event], ends[event], NOBODY):

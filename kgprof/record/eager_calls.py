@@ -29,6 +29,7 @@ MAX_CALLS = 20_000  # of operators, in one call of the workload
 # Between a line and an operator: then compiled code, or the compiler, made the call.
 _COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "<eval_with_key>")
 _OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")  # from an operator to the mode
+_ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
 Lines = tuple[m.SourceLine, ...]
 
@@ -90,24 +91,28 @@ class EagerCalls(Source):
     def note(self, operator: str, frame: FrameType) -> None:
         """``frame``: the one that dispatched. Compiled code's operators are Inductor's to explain."""
         seen = self._seen[self._calls.current]
-        if len(seen) >= MAX_CALLS or (lines := self._lines(frame)) is None:
-            return
         node: Any = torch._C._current_autograd_node()
+        if len(seen) >= MAX_CALLS or (lines := self._lines(frame, in_backward=node is not None)) is None:
+            return
         if node is None:
             # The node of an operator is made before the operator runs; the first one that runs is the operator's own.
             self._forward.setdefault(cast(Any, torch.autograd)._get_sequence_nr() - 1, lines)
-        elif forward := self._forward.get(node._sequence_nr()):
-            lines = forward
-        elif not lines:  # a thread of autograd's, where a gradient is accumulated or reduced: at ``backward()``
-            lines = self._lines(sys._current_frames().get(self._thread)) or ()
+        elif not lines:  # else the program's own derivative, or a forward that is run again
+            lines = self._forward.get(node._sequence_nr(), ())
+        if not lines:  # a gradient is accumulated or reduced: at ``backward()``, where another thread may wait for it
+            here = threading.get_ident() == self._thread
+            lines = self._lines(frame if here else sys._current_frames().get(self._thread)) or ()
         seen.append((operator, lines))
 
-    def _lines(self, frame: FrameType | None) -> Lines | None:
-        """The project's nearest line, then a library's where one stands below it; None within compiled code."""
+    def _lines(self, frame: FrameType | None, *, in_backward: bool = False) -> Lines | None:
+        """The project's nearest line, then a library's where one stands below it; None within compiled code. Those
+        that autograd runs, and not who waits for it, ``in_backward``."""
         library: Lines = ()
         on_the_way = True
         for above in upwards(frame):
             code = above.f_code
+            if in_backward and code.co_name == _ENGINE:
+                break
             on_the_way = on_the_way and any(part in code.co_filename for part in _OWN_WAY)
             whose = "torch" if on_the_way else self._whose(code.co_filename)
             if whose == "torch" or (library and whose != "project"):
