@@ -41,7 +41,7 @@ _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace 
 _DISPATCHED = "torch.ops."
 _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
 # AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
-_DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 
 Graph = tuple[str, bool | None]  # its compile id, empty for eager code; whether it is the backward, None: either
 _EAGER: Graph = ("", None)
@@ -174,7 +174,7 @@ def operator_of(kernel: str) -> str:
 
 def _graphs(columns: Columns, events: Indices) -> tuple[list[int], list[Graph]]:
     """The call of a compiled graph that each of ``events`` is in (NOBODY), and which graph that is."""
-    names = np.array([name in (_DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[columns.name]
+    names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[columns.name]
     backward = np.array([name == _BACKWARD for name in columns.names], np.bool_)[columns.name]
     region = columns.named(REGION_PREFIX)
     forward = np.flatnonzero(names & ~backward & (columns.sequence != NONE))

@@ -22,12 +22,13 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kernel_provenance import innermost
 from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source
 
 MAX_CALLS = 20_000  # of operators, in one call of the workload
 # Between a line and an operator: then compiled code, or the compiler, made the call.
-_COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "<eval_with_key>")
+_COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/")
 _OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")  # from an operator to the mode
 _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
@@ -114,6 +115,8 @@ class EagerCalls(Source):
             if in_backward and code.co_name == _ENGINE:
                 break
             on_the_way = on_the_way and any(part in code.co_filename for part in _OWN_WAY)
+            if code.co_filename.startswith("<eval_with_key>"):
+                return self._of_graph(above)
             whose = "torch" if on_the_way else self._whose(code.co_filename)
             if whose == "torch" or (library and whose != "project"):
                 continue
@@ -124,6 +127,16 @@ class EagerCalls(Source):
                 return (line, *library)
             library = (line,)
         return library
+
+    def _of_graph(self, frame: FrameType) -> Lines:
+        """A backend that generates no code runs the graph as FX wrote it: its nodes know the lines that they are of."""
+        module = frame.f_locals.get("self")
+        numbers, first = getattr(module, "_lineno_map", None) or {}, getattr(module, "_prologue_start", None) or 0
+        if (number := numbers.get(frame.f_lineno - first)) is None:
+            return ()
+        text = list(cast(Any, module).graph.nodes)[number].stack_trace or ""
+        line = innermost(text, self._project)
+        return () if line is None else (line,)
 
     def _of_file(self, file: str) -> str:
         generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "/torchinductor_"

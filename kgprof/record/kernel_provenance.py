@@ -19,12 +19,14 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
-from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.source import LogListener, Source, replace
+
+if TYPE_CHECKING:
+    from kgprof.record.eager_calls import EagerCalls
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"

@@ -69,6 +69,8 @@ def test_each_call_has_the_line_it_stands_in_and_its_place() -> None:
         ("torch.ops.aten.scatter_", line("self.x.scatter_")),
         ("torch.ops.aten.scatter_", line("self.y.scatter_")),
         # One entry for what is always called from one line.
+        ("torch.ops.aten.relu", msgspec.structs.replace(line("return torch.relu"), function="doubled")),
+        ("torch.ops.aten.mul", msgspec.structs.replace(line("return torch.relu"), function="doubled")),
         ("torch.ops.aten._foreach_copy_", line("torch._foreach_copy_")),
         ("torch.ops.aten.softplus", line("self.y = torch.nn")),  # from within torch.nn.functional
         ("torch.ops.aten.add", line("self.y = torch.nn")),  # an operator of Python's
@@ -163,8 +165,31 @@ def test_a_compilation_in_the_watched_step_goes_on_as_it_would() -> None:
     assert torch._dynamo.utils.counters["frames"]["ok"] == before + 1
 
 
-def test_what_compiled_code_calls_is_not_eager() -> None:
-    assert not [origin for origin in watched(Step()) if origin.kernel in ("torch.ops.aten.relu", "torch.ops.aten.mul")]
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_a_graph_that_is_run_as_it_is_has_the_lines_that_its_nodes_know(backend: str) -> None:
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        once = x * x
+        return once.sum()
+
+    compiled = torch.compile(squared, backend=backend)
+    weight = torch.ones(2, requires_grad=True)
+    compiled(weight).backward()
+
+    found = watched(lambda: compiled(weight).backward())
+
+    at = {origin.kernel: {one.line for one in origin.lines} for origin in found}
+    assert at["torch.ops.aten.mul"] == {line("once = x * x").line}
+    assert at["torch.ops.aten.sum"] == {line("return once.sum").line}
+
+
+def test_what_generated_code_calls_is_not_eager() -> None:
+    @torch.compile
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+    product(torch.ones(8, 8))
+
+    assert "torch.ops.aten.mm" not in {origin.kernel for origin in watched(lambda: product(torch.ones(8, 8)))}
 
 
 def test_an_operator_that_is_called_otherwise_in_another_step_is_left_out() -> None:
