@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -33,34 +32,26 @@ def between_graphs(run: RunEvidence, broken: Mapping[str, Collection[str]]) -> m
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
         return m.Skipped(reason="TRACE marks no steps, or the backend does not mark the calls of its graphs in it")
-    ends_ns: dict[int, list[int]] = defaultdict(list)  # of the graphs that each region calls itself
-    for graph, region in zip(graphs.tolist(), launches.innermost(columns, is_region, graphs).tolist(), strict=True):
-        ends_ns[region].append(int(columns.end_ns[graph]))
-    regions = np.flatnonzero(is_region)
-    inside: dict[int, list[int]] = defaultdict(list)  # the regions that each region enters itself
-    open_: list[int] = []
-    for region in regions[np.lexsort((-columns.end_ns[regions], columns.start_ns[regions], columns.thread[regions]))]:
-        while open_ and (
-            columns.thread[open_[-1]] != columns.thread[region] or columns.end_ns[open_[-1]] <= columns.start_ns[region]
-        ):
-            open_.pop()
-        inside[open_[-1] if open_ else NOBODY].append(int(region))
-        open_.append(int(region))
+    called_in = launches.innermost(columns, is_region, graphs)
+    regions, parent = np.flatnonzero(is_region), np.full(len(columns), NOBODY)
+    for thread in launches.threads_of(columns, regions):
+        mine = regions[columns.thread[regions] == thread]
+        owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[mine] - 1)
+        parent[mine] = np.where(owner == NOBODY, NOBODY, mine[owner])
     frames = [frame_id(name.removeprefix(REGION_PREFIX)) for name in columns.names]
-    of_step = timeline.owners(steps)
     spent_ns = np.zeros(len(steps), np.int64)
     events = 0
-    for outer, entered in inside.items():
-        after = broken.get(frames[columns.name[outer]], ()) if outer != NOBODY else ()
-        for resumed in (region for region in entered if frames[columns.name[region]] in after):
-            until_ns = int(columns.start_ns[resumed])
-            before = [end for end in ends_ns[outer] if end <= until_ns]
-            since_ns = max(before, default=int(columns.start_ns[outer]))
-            others = [region for region in entered if since_ns <= columns.start_ns[region] < until_ns]
-            step = int(of_step.at(columns.start_ns[[resumed]])[0])
-            if step != NOBODY:
-                spent_ns[step] += until_ns - since_ns - sum(int(columns.duration_ns[region]) for region in others)
-                events += 1
+    in_step = timeline.owners(steps).at(columns.start_ns[regions])
+    for resumed, step in zip(regions.tolist(), in_step.tolist(), strict=True):
+        outer = int(parent[resumed])
+        if NOBODY in (outer, step) or frames[columns.name[resumed]] not in broken.get(frames[columns.name[outer]], ()):
+            continue
+        until_ns = columns.start_ns[resumed]
+        before = columns.end_ns[graphs[(called_in == outer) & (columns.end_ns[graphs] <= until_ns)]]
+        since_ns = before.max(initial=columns.start_ns[outer])
+        others = (parent == outer) & (columns.start_ns >= since_ns) & (columns.start_ns < until_ns)
+        spent_ns[step] += until_ns - since_ns - columns.duration_ns[others].sum()
+        events += 1
     if not events:
         return m.Skipped(reason="no step of TRACE went through both graphs")
     each_us = spent_ns / 1000

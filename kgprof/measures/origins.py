@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,31 +89,20 @@ class Origins:
             self._generated.get((graph, name)) or self._generated.get(((graph[0], None), name)) or calls.get(within)
             for name, graph, within in zip(names, graphs, call, strict=True)
         ]
-        if events is asked_by:
-            self._of_what_holds_them(columns, events, graphs, calls, found)
-        return [known or _UNKNOWN for known in found]
-
-    def _of_what_holds_them(
-        self,
-        columns: Columns,
-        events: Indices,
-        graphs: Sequence[Graph],
-        calls: Mapping[int, Known],
-        found: list[Known | None],
-    ) -> None:
-        """On a CPU: an operator that only holds others (a node of autograd, a composite one) has the lines of the
-        first of them; what torch does to enter a compiled graph, and C++ kernels without a name, those of the graph."""
+        if events is not asked_by:
+            return [known or _UNKNOWN for known in found]
+        # On a CPU an operator that only holds others (a node of autograd, a composite one) has the lines of the first
+        # of them; what torch does to enter a compiled graph, and C++ kernels without a name, those of the graph.
         threads, starts, ends = (each.tolist() for each in (columns.thread, columns.start_ns, columns.end_ns))
         places = sorted((threads[index], starts[index], index) for index in calls)
         for at, event in enumerate(events.tolist()):
-            if found[at] is not None:
-                continue
-            if "::" not in columns.names[columns.name[event]] and graphs[at] != _EAGER:
+            if found[at] is None and "::" not in names[at] and graphs[at] != _EAGER:
                 found[at] = Known(lines=self._of_graph.get(graphs[at], ()))
-                continue
-            first = bisect_left(places, (threads[event], starts[event], NOBODY))
-            if first < len(places) and places[first] < (threads[event], ends[event], NOBODY):
-                found[at] = Known(lines=calls[places[first][2]].lines)
+            elif found[at] is None:
+                first = bisect_left(places, (threads[event], starts[event], NOBODY))
+                if first < len(places) and places[first] < (threads[event], ends[event], NOBODY):
+                    found[at] = Known(lines=calls[places[first][2]].lines)
+        return [known or _UNKNOWN for known in found]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
         """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
