@@ -163,11 +163,9 @@ class Capture:
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
         self._syncs = Syncs(self._steps, place.device, self._project)
-        step = CallIndex()
-        step.current = 0
-        self._eager, self._provenance = EagerCalls(step, place.project), KernelProvenance(place.project)
-        path = place.trace_path(m.PassName.TRACE)
-        self._window = TraceWindow(self._steps, place.device, place.options, path, first=self._eager)
+        self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
+        self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
+        self._provenance = KernelProvenance(place.project)
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
         self._stack = ExitStack()

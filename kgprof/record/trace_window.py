@@ -36,17 +36,9 @@ class TraceWindow(Source):
     name = "trace window"
 
     def __init__(
-        self,
-        steps: Steps,
-        device: torch.device,
-        options: m.Options,
-        path: Path,
-        *,
-        with_stack: bool = False,
-        first: Source | None = None,
+        self, steps: Steps, device: torch.device, options: m.Options, path: Path, *, with_stack: bool = False
     ) -> None:
-        """``with_stack``: STACK, which takes fewer steps. ``first`` listens in the step before those that count, which
-        has no time of anybody's."""
+        """``with_stack``: STACK, which takes fewer steps."""
         self.result: m.TracePass | m.Skipped | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
@@ -57,7 +49,8 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
-        self._first, self._in_first = first, ExitStack()
+        self.first: Source | None = None  # listens in the step before those that count, whose time nobody takes
+        self._in_first = ExitStack()
 
     # ---- what the program does
 
@@ -74,8 +67,8 @@ class TraceWindow(Source):
                 )
                 timing.synchronize(self._device)
                 self._tell(self._profiler.start)
-                if self._first is not None:
-                    self._in_first.enter_context(self._first)
+                if self.first is not None:
+                    self._in_first.enter_context(self.first)
             return
         self._in_first.close()
         self._times.append(time.perf_counter_ns())

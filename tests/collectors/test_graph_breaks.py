@@ -26,7 +26,7 @@ IN_TORCH = PackageLine(
     package="torch", version="", file="nn/modules/activation.py", line=12, function="forward", text="..."
 )
 
-UNTRACED = Skipped(reason="only TRACE can measure it: the TRACE pass was not asked for")
+UNTRACED = Skipped(reason="only TRACE can measure it: not in this Recording")
 
 
 def quoted(file: str, line: int, function: str) -> Location:
