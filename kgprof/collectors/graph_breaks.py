@@ -9,19 +9,20 @@ site and the others beside it.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
-from kgprof.reading.evidence import Evidence
+from kgprof.measures.graph_gaps import between_graphs
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import user_function
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import plural
 
 ARTIFACT = "dynamo_graph_break_reason"
-UNMEASURED = m.Skipped(reason="what a break costs in a step is not told apart from the work around it")
 GRAPH_BREAK = m.Rule(
     id="KGP101",
     name="graph-break",
@@ -116,6 +117,7 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
     functions: tuple[str, ...]  # whose compilation met it
     ways_in: tuple[m.Location, ...] = ()  # the project's other lines that lead to the same line of a library
     identity: str  # the same in another checkout and after an edit above the line
+    cost: m.FindingCost | m.Skipped
 
 
 # ---------------------------------------------------------------- reading records
@@ -232,26 +234,28 @@ def fell_back(trace: RunTrace, record: BreakRecord) -> str:
     if compiled.failed:
         raised = any(row.outcome == "raised" for row in trace.frame_rows(compiled))
         return "" if raised else "frame"
-    if record.resumable or _was_resumed(trace, record, compiled):
+    # torch says that it cannot go on, and sometimes does: the frame hook saw the rest compiled.
+    if record.resumable or _resumed(trace, record, compiled):
         return ""
     return "rest"
 
 
-def _was_resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> bool:
-    """Whether the frame hook saw the rest compiled: torch says that it cannot go on, and sometimes does."""
+def _resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> frozenset[str]:
+    """The ids of the frames that go on behind the break, as far as they were compiled in the same call."""
     frame = compiled.frame
     if frame is None:
-        return False
+        return frozenset()
     name = user_function(frame.function)
     lines = {place.line for place in record.stack if place.file == frame.file and place.function == name}
-    return any(
-        row.outcome == "compiled"
+    return frozenset(
+        frame_id(row.compile_id)
+        for row in trace.all.frames
+        if row.outcome == "compiled"
         and row.call == record.call
         and row.file == frame.file
         and row.function != frame.function
         and user_function(row.function) == name
         and row.first_line in lines
-        for row in trace.all.frames
     )
 
 
@@ -281,14 +285,20 @@ def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord],
 
 def collect(evidence: Evidence) -> tuple[GraphBreak, ...]:
     return tuple(
-        _graph_break(trace, records, folded)
+        _graph_break(trace, records, folded, evidence.run(trace.run))
         for trace in evidence.compilers_and_cut_off
         for records, folded in sites(trace, fallen=False)
     )
 
 
-def _graph_break(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded) -> GraphBreak:
+def _graph_break(
+    trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded, run: RunEvidence | None
+) -> GraphBreak:
     first = records[0]
+    broken: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        if record.compiled is not None:
+            broken[record.compiled.frame_id] |= _resumed(trace, record, record.compiled)
     frames = (record.compiled.frame for record in records if record.compiled is not None)
     functions = dict.fromkeys(user_function(frame.function) for frame in frames if frame is not None)
     return GraphBreak(
@@ -305,6 +315,7 @@ def _graph_break(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Fold
             if same[0].site is not None
         ),
         identity=identity_of(trace, first),
+        cost=between_graphs(run, broken) if run else m.Skipped(reason="the Recording holds no run of this name"),
     )
 
 
@@ -353,7 +364,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         related=event.ways_in,
         detail=detail_of(cause),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
-        cost=UNMEASURED,
+        cost=event.cost,
     )
 
 

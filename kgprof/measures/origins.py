@@ -9,16 +9,17 @@ the one as of the other. Whatever is replayed by a CUDA graph has no operators, 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kgprof import model as m
 from kgprof.measures.attribution import REGION_PREFIX
-from kgprof.reading import launches
-from kgprof.reading.kineto import Columns
+from kgprof.reading import launches, timeline
+from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
@@ -37,25 +38,36 @@ class Known:
 _UNKNOWN = Known()
 
 _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace only
+_DISPATCHED = "torch.ops."
 _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
+# AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
+DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+
+Graph = tuple[str, bool | None]  # its compile id, empty for eager code; whether it is the backward, None: either
+_EAGER: Graph = ("", None)
 
 
 class Origins:
-    """What Inductor said about the kernels of one run, to be asked about the events of its traces."""
+    """What is known about the kernels of one run, to be asked about the events of its traces."""
 
     def __init__(self, origins: Iterable[m.KernelOrigin]) -> None:
-        generated: dict[tuple[str, str], list[Known]] = defaultdict(list)
-        called: dict[tuple[str, str], list[Known]] = defaultdict(list)
-        for origin in sorted(origins, key=lambda origin: origin.number):
+        generated: dict[tuple[Graph, str], list[Known]] = defaultdict(list)
+        called: dict[tuple[Graph, str], list[Known]] = defaultdict(list)
+        # In older Recordings: of eager code what Python called, and not what torch dispatched.
+        self._by_python: set[str] = set()
+        self._of_graph: dict[Graph, Lines] = {}
+        for origin, backward in _with_direction(tuple(origins)):
             known = Known(lines=origin.lines, work=() if origin.work is None else (origin.work,))
-            if operator := operator_of(origin.kernel):
-                called[origin.compile_id, operator].append(known)
-            else:
-                generated[origin.compile_id, origin.kernel].append(known)
-        self._generated: dict[tuple[str, str], Known] = {}
-        for key, calls in generated.items():  # the lines of one are those of all its calls
-            work = tuple(dict.fromkeys(work for call in calls for work in call.work))
-            self._generated[key] = Known(lines=merged([call.lines for call in calls]), work=work)
+            operator = operator_of(origin.kernel)
+            for graph in {(origin.compile_id, None), (origin.compile_id, backward)}:
+                (called if operator else generated)[graph, operator or origin.kernel].append(known)
+                self._of_graph[graph] = merged([self._of_graph.get(graph, ()), origin.lines])
+            if not origin.compile_id and not origin.kernel.startswith(_DISPATCHED):
+                self._by_python.add(operator)
+        self._generated: dict[tuple[Graph, str], Known] = {}
+        for (graph, kernel), calls in generated.items():  # the lines of one are those of all its calls
+            lines, work = merged([call.lines for call in calls]), tuple(work for call in calls for work in call.work)
+            self._generated[graph, kernel] = Known(lines=lines, work=tuple(dict.fromkeys(work)))
         self._called = dict(called)
 
     def __bool__(self) -> bool:
@@ -67,18 +79,30 @@ class Origins:
         ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none), on a CPU the event
         itself.
         """
-        region = launches.innermost(columns, columns.named(REGION_PREFIX), asked_by)
         calls = self._library_calls(columns)
         top = np.zeros(len(columns), np.bool_)
         top[list(calls)] = True
-        call = launches.innermost(columns, top, asked_by)
-        return [
-            self._generated.get((_compile_id(columns, in_region), _GRAPH_PREFIX.sub("", columns.names[name])))
-            or calls.get(in_call, _UNKNOWN)
-            for name, in_region, in_call in zip(
-                columns.name[events].tolist(), region.tolist(), call.tolist(), strict=True
-            )
+        call = launches.innermost(columns, top, asked_by).tolist()
+        graphs = _graphs(columns, asked_by)[1]
+        names = [_GRAPH_PREFIX.sub("", columns.names[name]) for name in columns.name[events].tolist()]
+        found = [
+            self._generated.get((graph, name)) or self._generated.get(((graph[0], None), name)) or calls.get(within)
+            for name, graph, within in zip(names, graphs, call, strict=True)
         ]
+        if events is not asked_by:
+            return [known or _UNKNOWN for known in found]
+        # On a CPU an operator that only holds others (a node of autograd, a composite one) has the lines of the first
+        # of them; what torch does to enter a compiled graph, and C++ kernels without a name, those of the graph.
+        threads, starts, ends = (each.tolist() for each in (columns.thread, columns.start_ns, columns.end_ns))
+        places = sorted((threads[index], starts[index], index) for index in calls)
+        for at, event in enumerate(events.tolist()):
+            if found[at] is None and "::" not in names[at] and graphs[at] != _EAGER:
+                found[at] = Known(lines=self._of_graph.get(graphs[at], ()))
+            elif found[at] is None:
+                first = bisect_left(places, (threads[event], starts[event], NOBODY))
+                if first < len(places) and places[first] < (threads[event], ends[event], NOBODY):
+                    found[at] = Known(lines=calls[places[first][2]].lines)
+        return [known or _UNKNOWN for known in found]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
         """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
@@ -86,23 +110,47 @@ class Origins:
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
         # An operator may call itself under another overload.
         outermost = launches.outermost(columns, wanted & columns.of_category("cpu_op"))
-        regions = launches.innermost(columns, columns.named(REGION_PREFIX), outermost)
-        steps = launches.innermost(columns, columns.named(STEP_PREFIX), outermost)
+        spans, graphs = _graphs(columns, outermost)
+        # By time: a backward runs on another thread than the one that takes the steps.
+        marks = np.flatnonzero(timeline.step_marks(columns))
+        steps = timeline.owners(timeline.intervals_of(columns, marks)).at(columns.start_ns[outermost])
         # A compiled region is an operator in a trace; a step is none.
         operators_of_all = columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
-        nested = set(outermost.tolist()) - set(launches.outermost(columns, operators_of_all).tolist())
-        groups: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for index, region, step in zip(outermost.tolist(), regions.tolist(), steps.tolist(), strict=True):
-            within = region if region != NOBODY else step
-            if within != NOBODY and not (region == NOBODY and index in nested):
-                groups[within, columns.names[columns.name[index]]].append(index)
+        alone = set(launches.outermost(columns, operators_of_all).tolist())
+        groups: dict[tuple[int, Graph, str], list[int]] = defaultdict(list)
+        for index, span, graph, step in zip(outermost.tolist(), spans, graphs, steps.tolist(), strict=True):
+            operator = columns.names[columns.name[index]]
+            if graph != _EAGER and ((graph[0], None), operator) in self._called:
+                groups[span, graph, operator].append(index)
+            # What stands in a region and not in its generated code is what a broken frame calls between two graphs.
+            elif step != NOBODY and (operator not in self._by_python or (graph == _EAGER and index in alone)):
+                groups[int(marks[step]), _EAGER, operator].append(index)
         found: dict[int, Known] = {}
-        for (within, operator), calls in groups.items():
-            known = self._called.get((_compile_id(columns, within), operator), [])
-            if len(known) == len(calls):
-                in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
-                found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
+        for (_, graph, operator), calls in groups.items():
+            for of in (graph, (graph[0], None)):
+                known = self._called.get((of, operator), [])
+                if graph == _EAGER and len(known) == 1 and operator not in self._by_python:
+                    known = known * len(calls)  # always from the same lines, however often
+                if len(known) == len(calls):
+                    in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
+                    found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
+                    break
         return found
+
+
+def _with_direction(origins: Sequence[m.KernelOrigin]) -> Iterator[tuple[m.KernelOrigin, bool | None]]:
+    """Each, and whether it is of a backward: the last graph of a compilation that made more than one. Inductor numbers
+    the calls of each graph from 1 on. Eager code has one order for both."""
+    graphs: dict[str, list[dict[int, m.KernelOrigin]]] = defaultdict(list)
+    for origin in origins:
+        of_compilation = graphs[origin.compile_id]
+        if not of_compilation or origin.number in of_compilation[-1]:
+            of_compilation.append({})
+        of_compilation[-1][origin.number] = origin
+    for compile_id, of_compilation in graphs.items():
+        for graph in of_compilation:
+            backward = len(of_compilation) > 1 and graph is of_compilation[-1]
+            yield from ((origin, backward if compile_id else None) for _, origin in sorted(graph.items()))
 
 
 def operator_of(kernel: str) -> str:
@@ -113,10 +161,22 @@ def operator_of(kernel: str) -> str:
     return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
 
 
-def _compile_id(columns: Columns, within: int) -> str:
-    """Empty for what is in no compiled region, and for a step."""
-    name = "" if within == NOBODY else columns.names[columns.name[within]]
-    return name.removeprefix(REGION_PREFIX) if name.startswith(REGION_PREFIX) else ""
+def _graphs(columns: Columns, events: Indices) -> tuple[list[int], list[Graph]]:
+    """The call of a compiled graph that each of ``events`` is in (NOBODY), and which graph that is."""
+    names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[columns.name]
+    backward = np.array([name == _BACKWARD for name in columns.names], np.bool_)[columns.name]
+    region = columns.named(REGION_PREFIX)
+    forward = np.flatnonzero(names & ~backward & (columns.sequence != NONE))
+    inside = launches.innermost(columns, region, forward).tolist()
+    # By the number that autograd gives a node, which both have.
+    regions = dict(zip(columns.sequence[forward].tolist(), inside, strict=True))
+    spans = launches.innermost(columns, region | backward, events).tolist()
+    graphs: list[Graph] = []
+    for span in spans:
+        of = regions.get(int(columns.sequence[span]), NOBODY) if span != NOBODY and backward[span] else span
+        name = "" if of == NOBODY else columns.names[columns.name[of]].removeprefix(REGION_PREFIX)
+        graphs.append((name, bool(backward[span])) if name else _EAGER)
+    return spans, graphs
 
 
 def merged(lines: Sequence[Lines]) -> Lines:

@@ -80,18 +80,22 @@ class KernelWork(Model, frozen=True, kw_only=True):
 class KernelOrigin(Model, frozen=True, kw_only=True):
     """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
 
-    Without a ``compile_id`` one call of an operator in a step's eager code, with the line that calls it.
+    Without a ``compile_id`` one call of an operator in a step's eager code, or the one entry of an operator that is
+    always called from the same lines: the project's that calls it (of a backward: that called its forward), then the
+    nearest one of a library between the two.
     """
 
     compile_id: str
-    kernel: str  # "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm"
+    # "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm"; of eager code "torch.ops.aten.addmm", which
+    # torch dispatched, in a backward too; in older Recordings "aten.addmm", which Python called.
+    kernel: str
     number: int  # its place in the code
     lines: tuple[SourceLine, ...]
     work: KernelWork | None = None  # None: this Recording holds none
 
 
 class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
-    """All that Inductor generated while child B compiled."""
+    """All that Inductor generated while child B, or a script, compiled, and one step's operators outside of it."""
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from kgprof.errors import InputError
 from kgprof.reading.trace_bytes import TraceBytes
 
-NONE = -1  # in the columns ``stream`` and ``correlation``
+NONE = -1  # in the columns ``stream``, ``correlation`` and ``sequence``
 _LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
 _LATEST_US = 2.0**63 / 2000  # so that an end in nanoseconds, a start and a duration, is a number of 64 bits
 _SEPARATORS = b", \r\n\t"
@@ -90,6 +90,7 @@ class Columns:
     duration_ns: Column
     stream: Column  # NONE where an event has none
     correlation: Column
+    sequence: Column  # of the autograd node, on what makes it in the forward and on what runs it in the backward
     shape: npt.NDArray[np.int32]
     categories: tuple[str, ...]
     names: tuple[str, ...]
@@ -146,6 +147,7 @@ class Trace:
 class _Arguments(msgspec.Struct, gc=False):
     stream: int | None = None
     correlation: int | None = None
+    sequence: int | None = msgspec.field(name="Sequence number", default=None)
     # Of any type, because a trace of another shape must not lose the event; _shape sorts them out.
     registers: Any = msgspec.field(name="registers per thread", default=None)
     shared: Any = msgspec.field(name="shared memory", default=None)
@@ -389,6 +391,7 @@ class _Gathered:
                 np.rint(duration_us * 1000).astype(np.int64),
                 _numbers([a.stream for a in arguments]),
                 _numbers([a.correlation for a in arguments]),
+                _numbers([a.sequence for a in arguments]),
                 np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
             )
         )
@@ -421,7 +424,7 @@ class _Gathered:
         return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
 
     def columns(self) -> Columns:
-        category, name, thread, start_ns, duration_ns, stream, correlation, shape = (
+        category, name, thread, start_ns, duration_ns, stream, correlation, sequence, shape = (
             np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)
         )
         return Columns(
@@ -432,6 +435,7 @@ class _Gathered:
             duration_ns=duration_ns,
             stream=stream,
             correlation=correlation,
+            sequence=sequence,
             shape=shape,
             categories=tuple(self._categories),
             names=tuple(self._names),

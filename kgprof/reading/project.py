@@ -16,6 +16,7 @@ _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
 _STANDARD = re.compile(r".*[/\\]python3(?:\.\d+t?)?(?:\.zip)?(?=[/\\])")
 STANDARD_LIBRARY = "Python"
+TOOLS = ("", STANDARD_LIBRARY, "torch", "kgprof")  # packages (by ``package``) whose lines say nothing about a program
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -202,7 +202,7 @@ def probe(job: Job, events: Events) -> None:
             for _ in range(EAGER_STEPS):
                 with calls.call():
                     run.session.step()
-    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager.origins()))
+    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager))
     if unavailable:
         run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
     elif job.kernels:

@@ -1,89 +1,165 @@
-"""Which lines of the program call operators outside of compiled code, in the order of one step.
+"""Which lines of the program ask for the operators that run outside of compiled code, in the order of one step.
 
-A trace has the operators and no lines. Python's profiling hook sees every call of a C function together with the line
-that it is called from; what an operator of Python's own does (``a + b``, ``if tensor``) calls no function and is not
-seen. So the reader matches call by call, and only where a step of the trace has as many of an operator as were seen.
+A trace has the operators and no lines. Here every operator that torch dispatches is seen beneath autograd, with
+Python's stack above it; one of a backward has no stack of its own on a GPU, and on a CPU only that of ``backward()``,
+so it gets the lines of the forward operator with its node's sequence number. The reader matches operator by operator.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections import defaultdict
 from contextlib import ExitStack
+from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from kgprof import model as m
-from kgprof.reading.project import ProjectFiles
+from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kernel_provenance import innermost
 from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source
 
-MAX_CALLS = 2_000  # of operators, in one call of the workload
-# Whose C functions are operators, beside a tensor's own methods.
-_HOMES = frozenset(f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special"))
-_FUNCTIONS = "_VariableFunctionsClass."  # torch.cat and its kin: static methods, which have no owner
-# Between a line of the program's and a C function: then compiled code, or the compiler, made the call.
-_COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torchinductor_", "<string>")
+MAX_CALLS = 20_000  # of operators, in one call of the workload
+# Between a line and an operator: then compiled code, or the compiler, made the call.
+_COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/")
+_OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")  # from an operator to the mode
+_ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
-Seen = list[tuple[str, m.SourceLine]]
+Lines = tuple[m.SourceLine, ...]
 
 
 class EagerCalls(Source):
-    """While entered, the operators that eager code calls on this thread, by call of the workload."""
+    """While entered, the operators that eager code calls on this thread and in its backward, by call of the workload.
+
+    On a torch mode, which changes no value. It is taken off at once, unless the program has put one of its own above.
+    """
 
     name = "eager calls"
 
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
         self._calls = calls
         self._project = project
-        self._seen: dict[int, Seen] = defaultdict(list)
+        self._seen: dict[int, list[tuple[str, Lines]]] = defaultdict(list)
+        self._forward: dict[int, Lines] = {}  # by the sequence number of the autograd node
+        self._whose = cache(self._of_file)
+        self._thread = 0
 
     def listen(self, undo: ExitStack) -> None:
-        if sys.getprofile() is not None:
-            self.unavailable = "the program has set a profiling hook of its own"
+        if not hasattr(torch._C, "_current_autograd_node") or not hasattr(torch.autograd, "_get_sequence_nr"):
+            self.unavailable = "this torch does not say which node of autograd an operator belongs to"
             return
-        undo.callback(sys.setprofile, None)
-        sys.setprofile(self._hook)
+        if _get_current_dispatch_mode() is not None:
+            self.unavailable = "the program has set a TorchDispatchMode of its own"
+            return
+        mode = _Mode(self)
+        self._thread = threading.get_ident()
+
+        def leave() -> None:
+            mode.calls = None
+            if _get_current_dispatch_mode() is mode:
+                cast(Any, mode).__exit__(None, None, None)
+
+        undo.callback(leave)
+        cast(Any, mode).__enter__()
 
     def origins(self) -> tuple[m.KernelOrigin, ...]:
-        """The operators of one call of the workload, without those that another call called otherwise."""
+        """The operators of one call of the workload, without those that another call called otherwise; one entry for an
+        operator that is always called from the same lines."""
         steps = list(self._seen.values())
         if not steps or any(len(seen) >= MAX_CALLS for seen in steps):
             return ()
-        lines: list[dict[str, list[m.SourceLine]]] = [defaultdict(list) for _ in steps]
-        for seen, of_operator in zip(steps, lines, strict=True):
-            for name, line in seen:
-                of_operator[name].append(line)
-        steady = {name for name, first in lines[0].items() if all(step.get(name) == first for step in lines)}
-        kept = [(name, line) for name, line in steps[0] if name in steady]
+        of_operator: list[dict[str, list[Lines]]] = [defaultdict(list) for _ in steps]
+        for seen, by_name in zip(steps, of_operator, strict=True):
+            for name, lines in seen:
+                by_name[name].append(lines)
+        # An operator whose calls differ from step to step may still be called from one line in all of them.
+        every = {name: {lines for step in of_operator for lines in step[name]} for name, _ in steps[0]}
+        steady = {name for name, first in of_operator[0].items() if all(step[name] == first for step in of_operator)}
+        kept = [(name, lines) for name, lines in steps[0] if name in steady and len(every[name]) > 1]
+        kept += [(name, next(iter(lines))) for name, lines in every.items() if len(lines) == 1]
         return tuple(
-            m.KernelOrigin(compile_id="", kernel=f"aten.{name}", number=number, lines=(line,))
-            for number, (name, line) in enumerate(kept, start=1)
+            m.KernelOrigin(compile_id="", kernel=f"torch.ops.{name.replace('::', '.')}", number=number, lines=lines)
+            for number, (name, lines) in enumerate(kept, start=1)
         )
 
-    def _hook(self, frame: FrameType, event: str, function: Any) -> None:
-        """Notes the project's line that is nearest to the call of an operator; none inside of compiled code."""
-        if event != "c_call" or not _is_operator(function):
-            return
+    def note(self, operator: str, frame: FrameType) -> None:
+        """``frame``: the one that dispatched. Compiled code's operators are Inductor's to explain."""
         seen = self._seen[self._calls.current]
-        for above in upwards(frame if len(seen) < MAX_CALLS else None):
+        node: Any = torch._C._current_autograd_node()
+        if len(seen) >= MAX_CALLS or (lines := self._lines(frame, in_backward=node is not None)) is None:
+            return
+        if node is None:
+            # The node of an operator is made before the operator runs; the first one that runs is the operator's own.
+            self._forward.setdefault(cast(Any, torch.autograd)._get_sequence_nr() - 1, lines)
+        elif not lines:  # else the program's own derivative, or a forward that is run again
+            lines = self._forward.get(node._sequence_nr(), ())
+        if not lines:  # a gradient is accumulated or reduced: at ``backward()``, where another thread may wait for it
+            here = threading.get_ident() == self._thread
+            lines = self._lines(frame if here else sys._current_frames().get(self._thread)) or ()
+        seen.append((operator, lines))
+
+    def _lines(self, frame: FrameType | None, *, in_backward: bool = False) -> Lines | None:
+        """The project's nearest line, then a library's where one stands below it; None within compiled code. Those
+        that autograd runs, and not who waits for it, ``in_backward``."""
+        library: Lines = ()
+        on_the_way = True
+        for above in upwards(frame):
             code = above.f_code
-            if self._project.holds(code.co_filename):
-                line = m.SourceLine(file=code.co_filename, line=above.f_lineno, function=code.co_qualname)
-                seen.append((function.__name__, line))
-                return
-            if any(part in code.co_filename for part in _COMPILER):
-                return
+            if in_backward and code.co_name == _ENGINE:
+                break
+            on_the_way = on_the_way and any(part in code.co_filename for part in _OWN_WAY)
+            if code.co_filename.startswith("<eval_with_key>"):
+                return self._of_graph(above)
+            whose = "torch" if on_the_way else self._whose(code.co_filename)
+            if whose == "torch" or (library and whose != "project"):
+                continue
+            if whose == "compiler":
+                return None
+            line = m.SourceLine(file=code.co_filename, line=above.f_lineno, function=code.co_qualname)
+            if whose == "project":
+                return (line, *library)
+            library = (line,)
+        return library
+
+    def _of_graph(self, frame: FrameType) -> Lines:
+        """A backend that generates no code runs the graph as FX wrote it: its nodes know the lines that they are of."""
+        module = frame.f_locals.get("self")
+        numbers, first = getattr(module, "_lineno_map", None) or {}, getattr(module, "_prologue_start", None) or 0
+        if (number := numbers.get(frame.f_lineno - first)) is None:
+            return ()
+        text = list(cast(Any, module).graph.nodes)[number].stack_trace or ""
+        line = innermost(text, self._project)
+        return () if line is None else (line,)
+
+    def _of_file(self, file: str) -> str:
+        generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "/torchinductor_"
+        if generated in file or any(part in file for part in _COMPILER):
+            return "compiler"
+        if self._project.holds(file):
+            return "project"
+        return "torch" if self._project.package(file)[0] in TOOLS else "library"
 
 
-def _is_operator(function: Any) -> bool:
-    """A method of a tensor, a function of ``torch``, or one of the modules below ``torch._C`` that hold operators."""
-    owner = getattr(function, "__self__", None)
-    if issubclass(type(owner), torch.Tensor):
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True  # they are passed on like any other
+
+    def __init__(self, calls: EagerCalls) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: EagerCalls | None = calls  # None: it was left, and stands there for the program's own mode above it
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """torch.compile refuses to compile under any other mode."""
         return True
-    if owner is None:
-        return str(getattr(function, "__qualname__", "")).startswith(_FUNCTIONS)
-    return getattr(owner, "__name__", "") in _HOMES
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.calls is not None and (schema := getattr(func, "_schema", None)) is not None:
+            self.calls.note(schema.name, sys._getframe(1))
+        return func(*args, **(kwargs or {}))

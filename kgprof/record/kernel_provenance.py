@@ -19,11 +19,14 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kgprof import model as m
-from kgprof.reading.project import ProjectFiles
+from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.source import LogListener, Source, replace
+
+if TYPE_CHECKING:
+    from kgprof.record.eager_calls import EagerCalls
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
@@ -52,13 +55,12 @@ class KernelProvenance(Source):
         self.origins: list[m.KernelOrigin] = []
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
 
-    def answer(self, eager: Sequence[m.KernelOrigin] = ()) -> m.KernelOrigins | m.Skipped:
-        """For the Recording. ``eager``: of what is called outside of compiled code."""
-        if self.unavailable:
-            return m.Skipped(reason=self.unavailable)
-        if not self.origins:
-            return m.Skipped(reason="Inductor generated no code")
-        return m.KernelOrigins(origins=(*self.origins, *eager), left_out=self.left_out)
+    def answer(self, eager: EagerCalls) -> m.KernelOrigins | m.Skipped:
+        """For the Recording, with what is called outside of compiled code."""
+        if origins := (*self.origins, *eager.origins()):
+            return m.KernelOrigins(origins=origins, left_out=self.left_out)
+        why = (self.unavailable or "Inductor generated no code", eager.unavailable or "no step's operators were seen")
+        return m.Skipped(reason="; ".join(why))
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -93,8 +95,14 @@ class KernelProvenance(Source):
 def origins(
     compile_id: str, payload: str, project: ProjectFiles, work: Mapping[str, m.KernelWork]
 ) -> Iterator[m.KernelOrigin]:
-    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack."""
+    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack.
+
+    Without those that ``work``, where there is any, does not have: torch leaves in it the kernels of another backward
+    that was compiled within the same ``backward()``.
+    """
     for key, stacks in json.loads(payload or "{}").items():
+        if work and key not in work:
+            continue
         kernel, _, number = key.rpartition(":")
         lines = dict.fromkeys(line for stack in stacks if (line := innermost(stack, project)) is not None)
         yield m.KernelOrigin(
@@ -107,8 +115,10 @@ def origins(
 
 
 def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
-    """The last frame of a stack, as Python prints it, that lies in the project."""
-    inside = [frame for frame in _FRAME.finditer(stack) if project.holds(frame["file"])]
+    """The last frame of a stack, as Python prints it, that lies in the project; else in a library that is not torch."""
+    every = list(_FRAME.finditer(stack))
+    inside = [frame for frame in every if project.holds(frame["file"])]
+    inside = inside or [frame for frame in every if project.package(frame["file"])[0] not in TOOLS]
     if not inside:
         return None
     last = inside[-1]

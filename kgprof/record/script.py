@@ -31,10 +31,13 @@ from torch._logging import _internal  # before the program, which may take torch
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
+from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
@@ -205,6 +208,8 @@ class Capture:
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
+        self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
+        self._provenance = KernelProvenance(place.project)
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
         self._stack = ExitStack()
@@ -219,7 +224,10 @@ class Capture:
         self.ended_well = False  # the program, with exit code 0
 
     def begin(self) -> None:
-        asked = {m.PassName.MEMORY: (self._syncs, self._graphs), m.PassName.TRACE: (self._window,)}
+        asked = {
+            m.PassName.MEMORY: (self._syncs, self._graphs),
+            m.PassName.TRACE: (self._provenance, self._window),
+        }
         others = (source for name, some in asked.items() if name in self._options.passes for source in some)
         for source in (*self._compile.sources, *others, self._marks):
             self._stack.enter_context(source)
@@ -297,6 +305,8 @@ class Capture:
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
+                origins = self._provenance.answer(self._eager)
+                store.write_json(place.folder / layout.KERNEL_ORIGINS, origins)
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
         def write_compiled() -> None:

@@ -29,7 +29,7 @@ import torch
 import kgprof
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record import tensor_places
+from kgprof.record import eager_calls, tensor_places
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
@@ -62,7 +62,10 @@ STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
 # A hook and the line that reads.
-BETWEEN = (__file__, tensor_places.__file__, warnings.__file__, f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")
+BETWEEN = (
+    *(__file__, tensor_places.__file__, eager_calls.__file__, warnings.__file__),
+    *(f"{TORCH}/_dynamo", f"{TORCH}/_ops.py", f"{TORCH}/_compile.py"),
+)
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 # Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
 ON_A_CPU_ALONE = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
@@ -158,14 +161,14 @@ class Syncs(Source):
         stack = tuple(upwards(hook))
         frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
         # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
-        nearest = (above.f_code for above in stack[:8])
+        above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
+        nearest = (frame.f_code for frame in above[:8])
         if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest):
             return None
         if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
             return None  # counted when the graph began, or no tensor of the program's
         if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
             return None
-        above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
         if _is_torchs_own(above, in_graph=graph is not None):
             return None
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")

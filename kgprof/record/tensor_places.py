@@ -39,7 +39,8 @@ from kgprof.record.source import replace
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 
 TORCH = str(Path(torch.__file__).parent)
-BETWEEN = (str(Path(__file__).parent), f"{TORCH}/_dynamo", f"{TORCH}/_ops.py")  # a hook and the line that calls
+# A hook and the line that calls.
+BETWEEN = (str(Path(__file__).parent), *(f"{TORCH}/{part}" for part in ("_dynamo", "_ops.py", "_compile.py")))
 LOADERS = f"{TORCH}/utils/data"
 KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})  # their arguments
 NUMBERS = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}

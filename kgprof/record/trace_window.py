@@ -49,6 +49,8 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
+        self.first: Source | None = None  # listens in the step before those that count, whose time nobody takes
+        self._in_first = ExitStack()
 
     # ---- what the program does
 
@@ -65,7 +67,10 @@ class TraceWindow(Source):
                 )
                 timing.synchronize(self._device)
                 self._tell(self._profiler.start)
+                if self.first is not None:
+                    self._in_first.enter_context(self.first)
             return
+        self._in_first.close()
         self._times.append(time.perf_counter_ns())
         if len(self._times) > self._wanted:
             self.close()
@@ -76,6 +81,7 @@ class TraceWindow(Source):
         """Once; ``why`` it was not open for as long as it should have been."""
         if self.result is not None:
             return
+        self._in_first.close()
         too_few = f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
         without = m.Skipped(reason=why or too_few)
         if self._profiler is None:

@@ -8,7 +8,7 @@ import pytest
 
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.graph_breaks import GraphBreak
-from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal, TorchCause
+from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal, Skipped, TorchCause
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -25,6 +25,8 @@ PRINTS = TorchCause(
 IN_TORCH = PackageLine(
     package="torch", version="", file="nn/modules/activation.py", line=12, function="forward", text="..."
 )
+
+UNTRACED = Skipped(reason="only TRACE can measure it: not in this Recording")
 
 
 def quoted(file: str, line: int, function: str) -> Location:
@@ -56,6 +58,7 @@ def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
         calls=(0,),
         functions=("step", "report"),
         identity=found.identity,
+        cost=UNTRACED,
     )
 
 
@@ -79,7 +82,7 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
             "Hint: Please report an issue to PyTorch."
         ),
         fingerprint=found.fingerprint,
-        cost=graph_breaks.UNMEASURED,
+        cost=UNTRACED,
     )
 
 

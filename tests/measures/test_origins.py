@@ -131,12 +131,12 @@ def test_on_a_cpu_what_an_operator_calls_belongs_to_its_line(tmp_path: Path) -> 
     found = broken_down(path, "cpu", origin("cpp_fused_gelu_0", 1, NORM), origin("extern_kernels.addmm", 2, FIRST))
 
     assert lines(found) == {
-        "Torch-Compiled Region: 0/0": ([], 0.0),
+        "Torch-Compiled Region: 0/0": ([5, 7], 45.0),  # what it takes to enter the graph of these lines
         "graph_0_cpp_fused_gelu_0": ([5], 20.0),
         "aten::addmm": ([7], 20.0),
         "aten::copy_": ([7], 10.0),
     }
-    assert found.lines_us == 50.0
+    assert found.lines_us == 95.0
 
 
 def test_without_origins_nothing_is_said_about_lines(tmp_path: Path) -> None:
@@ -184,3 +184,91 @@ def test_a_step_with_other_eager_calls_has_no_lines(tmp_path: Path) -> None:
     found = broken_down(path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""))
 
     assert lines(found) == {"copied": ([7], 3.0), "divided": ([], 0.0)}
+
+
+def dispatched(operator: str, number: int, *lines: SourceLine) -> KernelOrigin:
+    return origin(f"torch.ops.{operator}", number, *lines, compile_id="")
+
+
+def training_step(start: float, correlation: int, *, extra: int = 0) -> list[dict[str, Any]]:
+    """A linear layer forward, and backward on a thread of autograd's; ``extra`` products after it."""
+    forward = [event("cpu_op", "aten::linear", start + 1, 20), event("cpu_op", "aten::addmm", start + 2, 15)]
+    node = event("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", start + 40, 40, thread=2)
+    products = [event("cpu_op", "aten::mm", start + 41 + 10 * number, 8, thread=2) for number in range(2 + extra)]
+    launches = [launch(start + 3, 1, correlation)]
+    launches += [
+        {**launch(start + 42 + 10 * number, 1, correlation + 1 + number), "tid": 2} for number in range(2 + extra)
+    ]
+    kernels = [kernel(start + 5, 3, correlation, name="forward")]
+    kernels += [kernel(start + 44 + 10 * n, 5, correlation + 1 + n, name="backward") for n in range(2 + extra)]
+    return [
+        event("user_annotation", f"ProfilerStep#{correlation}", start, 90),
+        *forward,
+        node,
+        *products,
+        *launches,
+        *kernels,
+    ]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_what_torch_dispatched_is_found_in_composite_operators_and_on_other_threads(tmp_path: Path, extra: int) -> None:
+    path = write(tmp_path / "t.json", [*training_step(0, 10), *training_step(100, 30, extra=extra)])
+
+    found = broken_down(
+        path,
+        "cuda",
+        dispatched("aten.mm", 2, FIRST),
+        dispatched("aten.mm", 3, SECOND),
+        dispatched("aten.addmm", 1, NORM),
+    )
+
+    # then: all calls of addmm are of one line; of two lines only as many as were seen are told apart
+    known = 20.0 if not extra else 10.0
+    assert lines(found) == {"forward": ([5], 6.0), "backward": ([7, 9], known)}
+
+
+def test_on_a_cpu_a_node_of_autograd_has_the_line_of_what_it_calls(tmp_path: Path) -> None:
+    found = broken_down(write(tmp_path / "t.json", training_step(0, 10)), "cpu", dispatched("aten.mm", 1, FIRST))
+
+    assert lines(found) == {
+        "aten::linear": ([], 0.0),
+        "aten::addmm": ([], 0.0),
+        "autograd::engine::evaluate_function: AddmmBackward0": ([7], 24.0),
+        "aten::mm": ([7], 16.0),
+    }
+
+
+def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_number(tmp_path: Path) -> None:
+    # given: two regions; the backward of the second one runs first, in none of them
+    node = {"Sequence number": 7}
+    other = {"Sequence number": 8}
+    path = write(
+        tmp_path / "t.json",
+        [
+            region(0, 10),
+            {**event("cpu_op", "CompiledFunction", 1, 8), "args": node},
+            launch(2, 1, 1),
+            kernel(3, 1, 1, name=GELU),
+            region(20, 10, "1/0"),
+            {**event("cpu_op", "CompiledFunction", 21, 8), "args": other},
+            {**event("cpu_op", "CompiledFunctionBackward", 40, 10), "args": other},
+            event("cpu_op", "aten::mm", 41, 5),
+            launch(42, 1, 2),
+            kernel(45, 2, 2, name="gemm of 1/0"),
+            {**event("cpu_op", "CompiledFunctionBackward", 60, 10), "args": node},
+            launch(62, 1, 3),
+            kernel(65, 4, 3, name=GELU),
+        ],
+    )
+
+    found = broken_down(
+        path,
+        "cuda",
+        origin(GELU, 1, NORM),  # a forward and a backward have kernels of one name
+        origin(GELU, 1, FIRST),
+        origin("extern_kernels.mm", 1, NORM, compile_id="1/0"),
+        origin("extern_kernels.mm", 1, SECOND, compile_id="1/0"),
+    )
+
+    assert lines(found) == {GELU: ([5, 7], 5.0), "gemm of 1/0": ([9], 2.0)}

@@ -34,7 +34,9 @@ def test_a_line_is_the_innermost_one_of_the_project() -> None:
     project = ProjectFiles(libraries=(), own=())
 
     assert innermost(STACK, project) == SourceLine(file="/p/model.py", line=9, function="forward")
-    assert innermost('  File "/env/site-packages/x.py", line 1, in f\n', project) is None
+    in_a_library = SourceLine(file="/env/site-packages/lib/x.py", line=1, function="f")
+    assert innermost('  File "/env/site-packages/lib/x.py", line 1, in f\n', project) == in_a_library
+    assert innermost('  File "/env/site-packages/torch/x.py", line 1, in f\n', project) is None
     assert innermost("", project) is None
 
 

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from kgprof.measures.host_stacks import flame_graph
-from kgprof.model import FlameGraph, HostPass, MemoryPass, PassName, Skipped, TimingPass, TracePass, Unavailable
+from kgprof.model import (
+    FlameGraph,
+    HostPass,
+    KernelOrigins,
+    MemoryPass,
+    PassName,
+    Skipped,
+    TimingPass,
+    TracePass,
+    Unavailable,
+)
 from kgprof.reading import kineto, layout
 from kgprof.record import children
 from kgprof.record.script import renumbered
@@ -67,6 +77,14 @@ def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_p
     first, second = done.run.records.graphs
     assert first.runs == {step: 1 for step in range(34) if step != 6}
     assert second.runs == {6: 1}
+    # Of the step before those of TRACE: where each operator was called, one of the backward where its forward was.
+    assert isinstance(done.run.kernel_origins, KernelOrigins)
+    at = {origin.kernel.removeprefix("torch.ops.aten."): origin.lines for origin in done.run.kernel_origins.origins}
+    program = TRAINS.splitlines()
+    called = {
+        name: program[line.line - 1].strip() for name, (line, *_) in at.items() if name in ("addmm", "mm", "add_")
+    }
+    assert called == {"addmm": "return model(x).sum()", "mm": "return model(x).sum()", "add_": "optimizer.step()"}
 
 
 def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
