@@ -48,7 +48,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
     weighed = trade_offs(evidence, runs)
-    balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
+    balance, changed = rank_balance(evidence, runs), differences(plan.trace_files, runs)
     exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]

@@ -71,6 +71,11 @@ class Text:
             _traces(console, profile)
         else:
             _runs(console, profile)
+        if profile.rank_balance is not None:
+            _say(console, f"ranks: {profile.rank_balance.text}", "bold")
+            _blocks(console, trace_table.rank_blocks(profile.rank_balance, trace_table.IN_TEXT))
+            console.print()
+        _changes(console, profile)
         _findings(console, profile)
         _watched(console, profile)
         for run in profile.runs:
@@ -141,7 +146,7 @@ def _runs(console: Console, profile: m.Profile) -> None:
 
 
 def _traces(console: Console, profile: m.Profile) -> None:
-    """The files, the ranks beside each other, and what changed."""
+    """The files."""
     limits = trace_table.IN_TEXT
     files = trace_table.file_table(profile, limits)
     for file in files.rows:
@@ -151,12 +156,12 @@ def _traces(console: Console, profile: m.Profile) -> None:
             if note[0] == name:
                 _say(console, f"note: {note[1]}", indent="  ")
     console.print()
-    if profile.rank_balance is not None:
-        _say(console, f"ranks: {profile.rank_balance.text}", "bold")
-        _blocks(console, trace_table.rank_blocks(profile.rank_balance, limits))
-        console.print()
+
+
+def _changes(console: Console, profile: m.Profile) -> None:
+    """Of traces against others."""
     for found in profile.differences:
-        shown = trace_table.difference(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
+        shown = trace_table.difference(found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME)
         _say(console, f"{shown.title}: {shown.text}", "bold")
         _blocks(console, shown.tables)
         console.print()

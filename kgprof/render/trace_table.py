@@ -19,10 +19,16 @@ _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
 _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
 _FILE_HEADINGS = ("size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
-_RANK_HEADINGS = ("rank", "step", "device busy", "compute", "communication", "of it exposed", "idle")
+_RANK_HEADINGS = ("rank", "step", "busy", "compute", "communication", "of it exposed", "idle")
 _RANKS_MEAN = (
-    "Microseconds per step. Compute is what some kernel or copy other than a collective covers; exposed is what "
-    "collectives cover alone."
+    "Microseconds per step, under torch.profiler. Compute is what some kernel, copy or CPU operator other than a "
+    "collective covers; exposed is what collectives cover alone."
+)
+_RANKS_WIDE = 8  # ranks with a column of their own
+_COLLECTIVE_HEADINGS = ("last to come", "in steps", "apart")
+_COLLECTIVES_MEAN = (
+    "Collectives of a step, medians in microseconds: how far the first and the last rank are apart when they arrive, "
+    "and how long each rank waits inside for the last one. Waits are taken from durations, not from the ranks' clocks."
 )
 _HTA_MEANS = "The same ranks by HolisticTraceAnalysis, totals of each whole trace; the difference is HTA's less ours."
 
@@ -77,6 +83,23 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
     blocks: list[Block] = []
     if rows:
         blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
+    if isinstance(balance.collectives, m.Skipped):
+        blocks += [f"Arrivals at the collectives are not known: {balance.collectives.reason}."] if rows else []
+    elif balance.collectives:
+        shown_ranks = balance.ranks[:_RANKS_WIDE]
+        headings = ("place", *_COLLECTIVE_HEADINGS, *(f"rank {load.rank} waits" for load in shown_ranks))
+        calls = (
+            (
+                call.name,
+                count(call.place),
+                f"rank {call.last_rank}",
+                f"{call.last_in} of {call.steps}",
+                figure(call.apart_us),
+                *map(figure, call.wait_us[:_RANKS_WIDE]),
+            )
+            for call in balance.collectives[: limits.lines]
+        )
+        blocks += [_COLLECTIVES_MEAN, plain("Collectives", ("collective", *headings), calls, style="", first="name")]
     blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
     hta = balance.hta
     if isinstance(hta, m.Skipped):
