@@ -6,38 +6,19 @@ So a straggler shows as the rank that waits shortest, and what it does longer th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-import msgspec
 import numpy as np
 
 from kgprof import model as m
 from kgprof.measures import collectives
-from kgprof.measures.attribution import COLLECTIVE_OPERATORS
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import figure, plural, short_name
 
-# Read in HTA 0.5.0 (analyzers/straggler.py); tests/record/test_holistic_process.py holds it to that.
-HTA_STRAGGLERS = m.HolisticCall(
-    name="get_potential_stragglers",
-    outcome="not called",
-    reason="it looks for kernels named ncclKernel, raises where NCCL calls them ncclDevKernel, as it does today, and "
-    "compares when they began by the clocks of different ranks",
-)
-_BY_HTA = ("device computing", "device idle", "communication overlapped")
 STRAGGLES_FROM = 1.05  # without collectives: largest compute time over the median; below it ranks are called level
 LATE_FROM = 0.05  # of a step, that the others wait for the late rank and do nothing else meanwhile
 SURE_FROM = 3.0  # standard errors over the steps, by which the others' waits are longer than its own
-
-_QUANTITIES = (
-    ("step", "step_us"),
-    ("device busy", "busy_us"),
-    ("compute", "compute_us"),
-    ("communication", "communication_us"),
-    ("exposed communication", "exposed_us"),
-    ("device idle", "idle_us"),
-)
 
 
 def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBalance | None:
@@ -79,13 +60,11 @@ def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBa
         text = f"{text}, {why}"
     return m.RankBalance(
         ranks=ranks,
-        spreads=tuple(_spreads(ranks)),
         straggler=straggler,
         cause=cause,
         text=text,
         collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
         left_out=tuple(left_out),
-        hta=_by_hta(ranks, {report.key: report.holistic for report in reports}),
     )
 
 
@@ -100,7 +79,8 @@ def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.Ra
     by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps)
     if by_chance or cost_us < LATE_FROM * step_us:
         last = int((waits.waits_us.argmin(axis=0) == place).sum())
-        waited = f"the others waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} ms per step for it"
+        who = f"rank {others[0].rank}" if len(others) == 1 else "the others"
+        waited = f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} ms per step for it"
         return None, f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, and {waited}"
     who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
     part = f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step ({cost_us / step_us:.0%})"
@@ -130,36 +110,19 @@ def _cause(
         return None, "and the traces do not show why"
     if cause is m.LateCause.HOST:
         return cause, f"because {words}: {figures}"
-    grown: dict[str, list[float]] = {}
-    for place, load in enumerate((late, *others)):
-        for row in shown[load.run].rows:
-            framework = row.kind in (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
-            if not framework and not row.name.startswith(COLLECTIVE_OPERATORS):
-                copies = row.generator == "memcpy"
-                of_each = grown.setdefault(row.name, [0.0] * (1 + len(others)))
-                of_each[place] += row.total_us / load.steps if copies == (cause is m.LateCause.COPIES) else 0.0
-    by_growth = {name: mine - median(theirs) for name, (mine, *theirs) in grown.items()}
-    most = max(by_growth, key=lambda name: by_growth[name], default="")
-    named = f", most of it {short_name(most)}" if most and by_growth[most] > more_us / 2 else ""
-    return cause, f"because {words}: {figures}{named}"
-
-
-def _by_hta(
-    ranks: Sequence[m.RankLoad], checks: dict[m.RunKey, m.HolisticCheck | m.Skipped]
-) -> m.RanksByHolistic | m.Skipped:
-    """Skipped with the first reason where it has said nothing of any rank."""
-    of_ranks = [(load.rank, checks[load.run]) for load in ranks]
-    figures = tuple(
-        msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
-        for rank, check in of_ranks
-        if isinstance(check, m.HolisticCheck)
-        for name in _BY_HTA
-        for figure in check.figures
-        if figure.name == name
+    copies, not_work = cause is m.LateCause.COPIES, (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
+    mine, *theirs = (
+        {
+            row.name: row.total_us / load.steps
+            for row in shown[load.run].rows
+            if row.kind not in not_work and (row.generator == "memcpy") == copies
+        }
+        for load in (late, *others)
     )
-    reasons = (check for _, check in of_ranks if isinstance(check, m.Skipped))
-    silent = None if figures else next(reasons, None)
-    return silent or m.RanksByHolistic(figures=figures, calls=(HTA_STRAGGLERS,))
+    growth = {name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()}
+    most = max(growth, key=lambda name: growth[name], default="")
+    named = f", most of it {short_name(most)}" if most and growth[most] > more_us / 2 else ""
+    return cause, f"because {words}: {figures}{named}"
 
 
 def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
@@ -183,20 +146,6 @@ def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m
         exposed_us=exposed_us / kernels.steps,
         copies_us=talk.copies_us / kernels.steps,
     )
-
-
-def _spreads(ranks: Sequence[m.RankLoad]) -> Iterable[m.RankSpread]:
-    for quantity, field in _QUANTITIES:
-        values = {load.run: float(getattr(load, field)) for load in ranks}
-        largest = max(values, key=lambda run: values[run])
-        middle = median(values.values())
-        yield m.RankSpread(
-            quantity=quantity,
-            median_us=middle,
-            max_us=values[largest],
-            ratio=values[largest] / middle if middle else m.Skipped(reason="the median is 0"),
-            run=largest,
-        )
 
 
 def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:

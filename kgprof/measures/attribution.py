@@ -67,7 +67,7 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
     """As ``communication``, of operators. Skipped where no backend says how long its collectives took."""
     spans = columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation")
     if not spans.any():
-        return m.Skipped(reason="the trace holds no span of a collective, and in operators work and waiting look alike")
+        return m.NO_COLLECTIVES
     operators = columns.of_category("cpu_op")
     talks, all_ops, issuing = (
         window.clip(timeline.intervals_of(columns, which))

@@ -69,7 +69,7 @@ class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
 
 
 class LateCause(StrEnum):
-    """Why a rank comes late to the collectives: what takes it longer than the others."""
+    """What takes a rank that comes late to the collectives longer than the others."""
 
     COMPUTE = "more compute"
     HOST = "its CPU is late"  # nothing runs: the GPU has no work yet, or Python runs between the operators
@@ -77,8 +77,7 @@ class LateCause(StrEnum):
 
 
 class RankLoad(Model, frozen=True, kw_only=True):
-    """One rank in a step, in microseconds: its GPU, or the operators of a CPU run; busy + idle = step, busy = compute +
-    exposed communication."""
+    """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy = compute + exposed."""
 
     run: RunKey
     rank: int
@@ -93,8 +92,7 @@ class RankLoad(Model, frozen=True, kw_only=True):
 
 
 class CollectiveWait(Model, frozen=True, kw_only=True):
-    """One collective of a step, over all ranks, in microseconds. Each rank arrives ``apart_us`` less its wait after the
-    first."""
+    """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait after the first."""
 
     name: str
     place: int  # among those of a step, from 1 on
@@ -105,31 +103,12 @@ class CollectiveWait(Model, frozen=True, kw_only=True):
     wait_us: tuple[float, ...]  # median of each rank, in the order of RankBalance.ranks
 
 
-class RankSpread(Model, frozen=True, kw_only=True):
-    """One quantity of RankLoad over all ranks."""
-
-    quantity: str
-    median_us: float
-    max_us: float
-    ratio: float | Skipped  # largest over median
-    run: RunKey  # of the largest
-
-
-class RanksByHolistic(Tagged, frozen=True, kw_only=True, tag="ranksbyholistic"):
-    """What HTA says of the ranks, beside ours; of the whole trace of each. It is asked about one trace at a time."""
-
-    figures: tuple[HolisticFigure, ...]  # "rank 0, device computing"
-    calls: tuple[HolisticCall, ...]  # those that are about several ranks
-
-
 class RankBalance(Model, frozen=True, kw_only=True):
     """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is named."""
 
     ranks: tuple[RankLoad, ...]
-    spreads: tuple[RankSpread, ...] = ()
     straggler: RunKey | None = None
     cause: LateCause | None = None  # of the straggler, where the traces show it
     text: str
     collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(reason="the ranks were not compared")
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why
-    hta: RanksByHolistic | Skipped = Skipped(reason="HTA was not asked about these ranks")

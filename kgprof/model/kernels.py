@@ -178,6 +178,9 @@ class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
     copies_us: float = 0.0  # of that by copies alone, from and to the GPU or on it
 
 
+NO_COLLECTIVES = Skipped(reason="the trace holds no span of a collective, and in operators work and waiting look alike")
+
+
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
 
@@ -202,7 +205,7 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no device kernels")
     timeline: StepTimeline | Skipped = Skipped(reason="the trace was not asked for it")
     host_time: HostTime | Skipped = Skipped(reason="the trace was not asked for it")
-    communication: Communication | Skipped = Skipped(reason="not looked for")
+    communication: Communication | Skipped = NO_COLLECTIVES
     warnings: tuple[str, ...] = ()
     roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
     input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")

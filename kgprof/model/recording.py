@@ -101,6 +101,17 @@ class Plan(Model, frozen=True, kw_only=True):
 RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
+SPAWN = "torch.multiprocessing.spawn"
+
+
+class Launched(Model, frozen=True, kw_only=True):
+    """Processes that a script started to do its work, which kgprof does not follow."""
+
+    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, "python"
+    processes: int | None = None
+    command: str  # the same, with kgprof in each of them
+
+
 class ScriptRun(Model, frozen=True, kw_only=True):
     """What stands in a script's run for the calls of a workload: what was counted as a step, and by which choice."""
 
@@ -109,6 +120,7 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     counted: dict[str, int]  # how many there were of each of the three
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun
+    launched: tuple[Launched, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -67,15 +67,10 @@ class Text:
             _say(console, saves, indent="   ")
         if profile.actions:
             console.print()
-        if profile.trace_files:
-            _traces(console, profile)
-        else:
+        if not profile.trace_files:
             _runs(console, profile)
-        if profile.rank_balance is not None:
-            _say(console, f"ranks: {profile.rank_balance.text}", "bold")
-            _blocks(console, trace_table.rank_blocks(profile.rank_balance, trace_table.IN_TEXT))
-            console.print()
-        _changes(console, profile)
+        if profile.trace_files or profile.rank_balance is not None:
+            _traces(console, profile)
         _findings(console, profile)
         _watched(console, profile)
         for run in profile.runs:
@@ -146,7 +141,7 @@ def _runs(console: Console, profile: m.Profile) -> None:
 
 
 def _traces(console: Console, profile: m.Profile) -> None:
-    """The files."""
+    """The files, the ranks beside each other, and what changed."""
     limits = trace_table.IN_TEXT
     files = trace_table.file_table(profile, limits)
     for file in files.rows:
@@ -156,12 +151,12 @@ def _traces(console: Console, profile: m.Profile) -> None:
             if note[0] == name:
                 _say(console, f"note: {note[1]}", indent="  ")
     console.print()
-
-
-def _changes(console: Console, profile: m.Profile) -> None:
-    """Of traces against others."""
+    if profile.rank_balance is not None:
+        _say(console, f"ranks: {profile.rank_balance.text}", "bold")
+        _blocks(console, trace_table.rank_blocks(profile.rank_balance, limits))
+        console.print()
     for found in profile.differences:
-        shown = trace_table.difference(found, trace_table.IN_TEXT, rows=_KERNELS, name=_KERNEL_NAME)
+        shown = trace_table.difference(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
         _say(console, f"{shown.title}: {shown.text}", "bold")
         _blocks(console, shown.tables)
         console.print()
