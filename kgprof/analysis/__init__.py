@@ -122,6 +122,10 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     if isinstance(record.timing, m.TimingPass):
         slow_first = record.timing.slow_first
         notes += (*record.timing.notes, *([times.slow_first_words(slow_first)] if slow_first else []))
+    phases = run.once(training_phases)
+    if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
+        passes = f"{phases.backward_passes} backward passes per optimizer step"
+        notes.append(f"gradient accumulation: {passes}; a step is all of them, so its time is that of as many batches")
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -150,7 +154,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         slow_first=slow_first,
         economics=run.once(economics),
-        phases=run.once(training_phases),
+        phases=phases,
     )
 
 
