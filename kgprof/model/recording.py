@@ -9,6 +9,7 @@ import msgspec
 
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
+from kgprof.model.findings import Location
 from kgprof.model.holistic import Holistic
 from kgprof.model.options import FailOn, Options, RunKey
 from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, PassName, RoundRecord, TimingPass, TracePass
@@ -101,6 +102,17 @@ class Plan(Model, frozen=True, kw_only=True):
 RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
+COMPILED_KEY = "_orig_mod."
+
+
+class Checkpoint(Model, frozen=True, kw_only=True):
+    """A line that saves tensors by name, or loads them into a module; with or without COMPILED_KEY in their names."""
+
+    location: Location
+    compiled_keys: bool
+    into_compiled: bool | None  # the module's own names have it; None: the line saves
+
+
 SPAWN = "torch.multiprocessing.spawn"
 
 
@@ -121,6 +133,7 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun
     launched: tuple[Launched, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -26,6 +26,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
+from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.flags import flags
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
@@ -160,7 +161,7 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
-        self._launchers = Launchers()
+        self._launchers, self._checkpoints = Launchers(), Checkpoints()
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
         if m.PassName.TRACE not in place.options.passes:
@@ -178,7 +179,7 @@ class Capture:
     def begin(self) -> None:
         asked = {m.PassName.MEMORY: self._syncs, m.PassName.TRACE: self._window}
         others = (source for name, source in asked.items() if name in self._options.passes)
-        for source in (*self._compile.sources, *others, self._marks, self._launchers):
+        for source in (*self._compile.sources, *others, self._marks, self._launchers, self._checkpoints):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
@@ -305,6 +306,7 @@ class Capture:
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
             launched=tuple(self._launchers.found),
+            checkpoints=tuple(self._checkpoints.found),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         store.write_json(self._place.folder / layout.SCRIPT, script)
