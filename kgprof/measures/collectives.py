@@ -44,8 +44,8 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
         return m.Skipped(reason="there is no TRACE")
     job = run.trace_head.get("distributedInfo")
     groups = job.get("pg_config") if isinstance(job, dict) else None
-    sizes = {group.get("pg_size") for group in groups if isinstance(group, dict)} if isinstance(groups, list) else set()
-    if isinstance(job, dict) and sizes - {None, 1, job.get("world_size")}:
+    sizes = [group.get("pg_size") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    if isinstance(job, dict) and any(size not in (None, 1, job.get("world_size")) for size in sizes):
         return m.Skipped(reason=OF_SOME_RANKS)
     columns = trace.columns
     if len(work.events):
@@ -64,7 +64,7 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
         name = columns.names[columns.name[event]].partition("(")[0]
         if step >= 0 and moment_ns < columns.end_ns[marks[step]] and ALL_WAIT_FOR_ALL.search(name):
             number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
-            if number.isdecimal():
+            if number.isdecimal() and len(number) < 10:
                 steps.setdefault(int(number), []).append((name, int(columns.duration_ns[event]) / 1000))
     return {number: tuple(calls) for number, calls in steps.items()}
 
