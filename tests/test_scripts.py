@@ -201,3 +201,52 @@ def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_p
     assert (finding["rule"], finding["run"]["strategy"]) == ("KGP103", "training-rank1")
     (folder,) = (tmp_path / "reports").iterdir()
     assert {path.name for path in folder.iterdir()} == {"rank0", "rank1", "recording", "report.html", "report.json"}
+
+
+STRAGGLER = """
+import time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(14):
+    time.sleep(0.03 * dist.get_rank())
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_the_rank_that_the_others_wait_for_leads_the_report_of_a_launch(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STRAGGLER, encoding="utf-8")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    done = kgprof("profile", "train.py", "--format", "json", "--passes", "trace", cwd=tmp_path, before=torchrun)
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    balance = report["rank_balance"]
+    assert (balance["straggler"]["strategy"], balance["cause"]) == ("train-rank1", "its CPU is late")
+    assert report["verdict"]["text"].startswith("rank 1 is late: rank 0 waits ")
+    (page,) = tmp_path.glob("reports/*/report.html")
+    assert "gloo:all_reduce" in page.read_text("utf-8")
+
+
+def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
+    launcher = "import subprocess, sys\nsubprocess.run([sys.executable, 'train.py', '--lr', '1'], check=True)\n"
+    (tmp_path / "launch.py").write_text(launcher, encoding="utf-8")
+
+    done = kgprof("profile", "launch.py", "--format", "json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    command = "python -m kgprof profile train.py -- --lr 1"
+    assert done.returncode == 5
+    assert report["verdict"]["text"].endswith(
+        f"the script only launches others (python), and kgprof sees one process: to see them, run {command}"
+    )
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["fix"]) == ("KGP504", command)
+    (run,) = report["runs"]
+    assert run["script"]["launched"] == [{"by": "python", "processes": None, "command": command}]
+    assert "it would launch them again" in next(gap["reason"] for gap in report["omissions"] if "TIMING" in gap["what"])

@@ -48,7 +48,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
     weighed = trade_offs(evidence, runs)
-    balance, changed = rank_balance(plan.trace_files, runs), differences(plan.trace_files, runs)
+    balance, changed = rank_balance(evidence, runs), differences(plan.trace_files, runs)
     exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
@@ -124,6 +124,10 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     if isinstance(record.timing, m.TimingPass):
         slow_first = record.timing.slow_first
         notes += (*record.timing.notes, *([times.slow_first_words(slow_first)] if slow_first else []))
+    phases = run.once(training_phases)
+    if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
+        passes = f"{phases.backward_passes} backward passes per optimizer step"
+        notes.append(f"gradient accumulation: {passes}; a step is all of them, so its time is that of as many batches")
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -152,7 +156,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         slow_first=slow_first,
         economics=run.once(economics),
-        phases=run.once(training_phases),
+        phases=phases,
     )
 
 

@@ -17,7 +17,7 @@ from kgprof.collectors import addresses, aliases, cuda_graphs, device_idle, grap
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.reading.evidence import Evidence
-from kgprof.wording import plural, short
+from kgprof.wording import plural, relative, short
 
 SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one _foreach_copy_ pays
 NAMED = 3  # runs; beyond it their number says more than their names
@@ -38,6 +38,7 @@ TITLES = {
     "no-dynamic-shapes": "Nothing is compiled for sizes that never change (dynamic=False would hold)",
     "no-branch-on-values": "Python takes no decision by a tensor's value in compiled code",
     "no-prints": "Compiled functions neither print nor log",
+    "plain-checkpoints": "Checkpoints have the uncompiled module's keys, without _orig_mod.",
     "cond-predicate": "The predicate of torch.cond is one boolean tensor",
     "cond-branches-match": "Both branches of torch.cond return as many tensors, of the same shapes and types",
     "cond-no-aliasing": "No branch of torch.cond returns an operand as it is",
@@ -218,9 +219,9 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
 
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     def in_compiled(
-        id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = ()
+        id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = (), unseen: str = ""
     ) -> m.ChecklistItem:
-        unseen = "" if seen.compiled else "nothing was compiled, or its records are not whole"
+        unseen = unseen if seen.compiled else "nothing was compiled, or its records are not whole"
         return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
 
     for_sizes = [
@@ -250,6 +251,19 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("no-branch-on-values", "no graph break for a value", on_values)
     prints = [finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)]
     yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)
+    lines, failed = [each for run in seen.runs if run.script for each in run.script.checkpoints], []
+    root = seen.evidence.recording.header.plan.environment.source_root
+    for line in lines:
+        at = f"{relative(line.location.file, root)}:{line.location.line}"
+        if line.into_compiled is None and line.compiled_keys:
+            failed.append(f"{at} saves keys with _orig_mod.: save getattr(model, '_orig_mod', model).state_dict()")
+        elif line.into_compiled and not line.compiled_keys:
+            failed.append(f"{at} loads plain keys into a compiled module: model._orig_mod.load_state_dict(...)")
+        elif line.into_compiled is False and line.compiled_keys:
+            strip = "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
+            failed.append(f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}")
+    passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
+    yield in_compiled("plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen")
 
 
 def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:

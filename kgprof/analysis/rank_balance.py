@@ -1,48 +1,42 @@
-"""The ranks of one job beside each other: who computes longest, and who waits for whom.
+"""The ranks of one job beside each other: who is late to the collectives, why, and who waits for whom.
 
 Ranks that meet in collectives take equally long for a step, whoever is slow: the others wait inside their collectives.
-So a straggler shows as the rank that computes longest and communicates shortest. Only durations are compared, because
-the clocks of two machines are not one.
+So a straggler shows as the rank that waits shortest, and what it does longer than the others is the cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-import msgspec
+import numpy as np
 
 from kgprof import model as m
+from kgprof.measures import collectives
+from kgprof.reading.evidence import Evidence
+from kgprof.wording import figure, plural, short_name
 
-# Read in HTA 0.5.0 (analyzers/straggler.py); tests/record/test_holistic_process.py holds it to that.
-HTA_STRAGGLERS = m.HolisticCall(
-    name="get_potential_stragglers",
-    outcome="not called",
-    reason="it looks for kernels named ncclKernel, raises where NCCL calls them ncclDevKernel, as it does today, and "
-    "compares when they began by the clocks of different ranks",
-)
-_BY_HTA = ("device computing", "device idle", "communication overlapped")
-STRAGGLES_FROM = 1.05  # largest compute time over the median; below it ranks are called level
-
-_QUANTITIES = (
-    ("step", "step_us"),
-    ("device busy", "busy_us"),
-    ("compute", "compute_us"),
-    ("communication", "communication_us"),
-    ("exposed communication", "exposed_us"),
-    ("device idle", "idle_us"),
-)
+STRAGGLES_FROM = 1.05  # without collectives: largest compute time over the median; below it ranks are called level
+LATE_FROM = 0.05  # of a step, that the others wait for the late rank and do nothing else meanwhile
+SURE_FROM = 3.0  # standard errors over the steps, by which the others' waits are longer than its own
 
 
-def rank_balance(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -> m.RankBalance | None:
-    """None where there are no two ranks. Of two files of one rank the first counts."""
-    files = [file for file in files if not file.against and file.rank is not None]
-    if len({file.rank for file in files}) < 2:
+def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBalance | None:
+    """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a launch was traced.
+
+    Of two files of one rank the first counts.
+    """
+    files = evidence.recording.header.plan.trace_files
+    every = [(file.key, file.rank) for file in files if not file.against]
+    if not files and any(isinstance(report.kernels, m.KernelBreakdown) for report in reports):
+        every = [(report.key, report.script.rank) for report in reports if report.script is not None]
+    numbered = [(key, rank) for key, rank in every if rank is not None]
+    if len({rank for _, rank in numbered}) < 2:
         return None
     kernels = {report.key: report.kernels for report in reports}
     loads: dict[int, m.RankLoad] = {}
     left_out = []
-    for rank, key in ((file.rank, file.key) for file in files if file.rank is not None):
+    for key, rank in numbered:
         load = _load(key, rank, kernels[key])
         if isinstance(load, m.RankLoad) and rank not in loads:
             loads[rank] = load
@@ -51,35 +45,84 @@ def rank_balance(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -
             left_out.append(f"{key.strategy}: {why}")
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
-        text = "the ranks cannot be compared: fewer than two of them have device work in marked steps"
+        text = "the ranks cannot be compared: fewer than two of them have work and collectives in marked steps"
         return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
-    straggler, text = _straggler(ranks)
+    runs = [run for load in ranks if (run := evidence.run(load.run)) is not None]
+    waits = collectives.matched([run.once(collectives.of_run) for run in runs], [load.rank for load in ranks])
+    straggler, late, cause = None, None, None
+    if isinstance(waits, m.Skipped):
+        straggler, text = _straggler(ranks)
+    else:
+        late, text = _late(ranks, waits)
+    if late is not None:
+        straggler = late.run
+        cause, why = _cause(late, [load for load in ranks if load is not late], kernels)
+        text = f"{text}, {why}"
     return m.RankBalance(
         ranks=ranks,
-        spreads=tuple(_spreads(ranks)),
         straggler=straggler,
+        cause=cause,
         text=text,
+        collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
         left_out=tuple(left_out),
-        hta=_by_hta(ranks, {report.key: report.holistic for report in reports}),
     )
 
 
-def _by_hta(
-    ranks: Sequence[m.RankLoad], checks: dict[m.RunKey, m.HolisticCheck | m.Skipped]
-) -> m.RanksByHolistic | m.Skipped:
-    """Skipped with the first reason where it has said nothing of any rank."""
-    of_ranks = [(load.rank, checks[load.run]) for load in ranks]
-    figures = tuple(
-        msgspec.structs.replace(figure, name=f"rank {rank}, {figure.name}", note="")
-        for rank, check in of_ranks
-        if isinstance(check, m.HolisticCheck)
-        for name in _BY_HTA
-        for figure in check.figures
-        if figure.name == name
+def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.RankLoad | None, str]:
+    """The rank that waits shortest, if that is no chance and costs the others a part of their step."""
+    steps = waits.waits_us.shape[1]
+    place = int(waits.waits_us.mean(axis=1).argmin())
+    late, others = ranks[place], [load for load in ranks if load is not ranks[place]]
+    step_us = median(load.step_us for load in ranks)
+    cost_us = median(load.exposed_us for load in others) - late.exposed_us
+    shorter_us = np.delete(waits.waits_us, place, axis=0).mean(axis=0) - waits.waits_us[place]
+    by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps)
+    if by_chance or cost_us < LATE_FROM * step_us:
+        last = int((waits.waits_us.argmin(axis=0) == place).sum())
+        who = f"rank {others[0].rank}" if len(others) == 1 else "the others"
+        waited = f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} ms per step for it"
+        return None, f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, and {waited}"
+    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
+    part = f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step ({cost_us / step_us:.0%})"
+    return late, f"rank {late.rank} is late: {who} {part} for it"
+
+
+def _cause(
+    late: m.RankLoad, others: Sequence[m.RankLoad], kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+) -> tuple[m.LateCause | None, str]:
+    """What takes the late rank longest, against the median of the others, and the kernel or operator that grew most."""
+
+    def beyond(value: Callable[[m.RankLoad], float]) -> tuple[float, str]:
+        mine, theirs = value(late), median(value(load) for load in others)
+        return mine - theirs, f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
+
+    shown = {load.run: found for load in (late, *others) if isinstance(found := kernels[load.run], m.KernelBreakdown)}
+    on_gpu = shown[late.run].device == "cuda"
+    waits = "its GPU waits longer for its CPU" if on_gpu else "it spends longer in Python between operators"
+    causes = {
+        m.LateCause.COMPUTE: (*beyond(lambda load: load.compute_us - load.copies_us), "it computes longer"),
+        m.LateCause.HOST: (*beyond(lambda load: load.idle_us), waits),
+        m.LateCause.COPIES: (*beyond(lambda load: load.copies_us), "its copies take longer"),
+    }
+    cause = max(causes, key=lambda each: causes[each][0])
+    more_us, figures, words = causes[cause]
+    if more_us <= 0:
+        return None, "and the traces do not show why"
+    if cause is m.LateCause.HOST:
+        return cause, f"because {words}: {figures}"
+    copies, not_work = cause is m.LateCause.COPIES, (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
+    mine, *theirs = (
+        {
+            row.name: row.total_us / load.steps
+            for row in shown[load.run].rows
+            if row.kind not in not_work and (row.generator == "memcpy") == copies
+        }
+        for load in (late, *others)
     )
-    reasons = (check for _, check in of_ranks if isinstance(check, m.Skipped))
-    silent = None if figures else next(reasons, None)
-    return silent or m.RanksByHolistic(figures=figures, calls=(HTA_STRAGGLERS,))
+    growth = {name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()}
+    most = max(growth, key=lambda name: growth[name], default="")
+    named = f", most of it {short_name(most)}" if most and growth[most] > more_us / 2 else ""
+    return cause, f"because {words}: {figures}{named}"
 
 
 def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
@@ -90,47 +133,26 @@ def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m
         return kernels.communication.reason
     if not kernels.steps:
         return "the trace marks no steps (ProfilerStep#), so there is no common unit"
-    exposed_us = kernels.communication.exposed_us
+    talk, exposed_us = kernels.communication, kernels.communication.exposed_us
     return m.RankLoad(
         run=key,
         rank=rank,
         steps=kernels.steps,
         step_us=kernels.window_us / kernels.steps,
-        busy_us=kernels.busy_us / kernels.steps,
-        idle_us=kernels.idle_us / kernels.steps,
-        compute_us=(kernels.busy_us - exposed_us) / kernels.steps,
-        communication_us=kernels.communication.busy_us / kernels.steps,
+        busy_us=(talk.work_us + exposed_us) / kernels.steps,
+        idle_us=(kernels.window_us - talk.work_us - exposed_us) / kernels.steps,
+        compute_us=talk.work_us / kernels.steps,
+        communication_us=talk.busy_us / kernels.steps,
         exposed_us=exposed_us / kernels.steps,
+        copies_us=talk.copies_us / kernels.steps,
     )
-
-
-def _spreads(ranks: Sequence[m.RankLoad]) -> Iterable[m.RankSpread]:
-    for quantity, field in _QUANTITIES:
-        values = {load.run: float(getattr(load, field)) for load in ranks}
-        largest = max(values, key=lambda run: values[run])
-        middle = median(values.values())
-        yield m.RankSpread(
-            quantity=quantity,
-            median_us=middle,
-            max_us=values[largest],
-            ratio=values[largest] / middle if middle else m.Skipped(reason="the median is 0"),
-            run=largest,
-        )
 
 
 def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
     slowest = max(ranks, key=lambda load: load.compute_us)
     middle = median(load.compute_us for load in ranks)
-    evidence = f"{slowest.compute_us:,.1f} us of compute a step, median of {len(ranks)} ranks {middle:,.1f}"
+    evidence = f"{figure(slowest.compute_us / 1000)} ms of compute per step, median {figure(middle / 1000)}"
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
         return None, f"no rank computes {STRAGGLES_FROM} times as long as the median (rank {slowest.rank}: {evidence})"
     said = f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f} times as long as the median ({evidence})"
-    talks = [load.communication_us for load in ranks]
-    if not any(talks):
-        return slowest.run, f"{said}; no collective is in the traces, so whether others wait for it is not known"
-    if slowest.communication_us == min(talks):
-        return slowest.run, (
-            f"{said} and is the shortest in collectives ({slowest.communication_us:,.1f} us, median "
-            f"{median(talks):,.1f}): the others wait for it"
-        )
-    return slowest.run, f"{said}, but is not the shortest in collectives: whether the others wait for it is open"
+    return slowest.run, f"{said}; the traces do not show whether the others wait for it"

@@ -26,8 +26,12 @@ def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     compiled = {run.key: _graphs(run) for run, _ in scripts if run.key in ranks}
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [graph for graph in everything if not all(graph in graphs for graphs in compiled.values())]
+    if not everything:
+        return {}
     if not partial:
-        same = f"all {len(ranks)} ranks compiled the same {len(everything)} graphs, under the same compile ids"
+        same = (
+            f"all {len(ranks)} ranks compiled the same {plural(len(everything), 'graph')}, under the same compile ids"
+        )
         return dict.fromkeys(ranks, (same,))
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 

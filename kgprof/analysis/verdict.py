@@ -43,8 +43,8 @@ def verdict(
     headlines = _headlines(runs, findings, interrupted=interrupted)
     results = _results(runs, uncompared)
     remarks = [_fastest(runs, baseline), *([results] if results else []), *_work(runs)]
-    if balance is not None:
-        remarks.append(Remark(text=balance.text, attention=balance.straggler is not None))
+    if balance is not None and balance.straggler is not None:
+        remarks.insert(0, Remark(text=balance.text, attention=True))
     remarks += _changed(differences)
     if actions and any(run.script is not None and run.script.step for run in runs):
         remarks.append(Remark(text=f"first: {actions[0].text}"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence
+from kgprof.wording import plural
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
@@ -41,6 +44,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     run: m.RunKey
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
+    launched: m.Launched | None = None  # by a script without a step
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -67,12 +71,21 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
-        timed = None if not_asked else has_time
-        events.append(CoverageEvent(run=run.key, timed=timed, compilations=compilations))
+        timed, script = None if not_asked else has_time, run.script
+        launched = script.launched[0] if script is not None and script.launched and not script.steps else None
+        events.append(CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched))
     return tuple(events)
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
+    if only := next((event for event in events if event.launched is not None and event.timed is not None), None):
+        launched = only.launched
+        assert launched is not None
+        processes = f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
+        what = f"the script only launches others ({launched.by}{processes}), and kgprof sees one process"
+        how = "let each rank call the function that is spawned, and" if launched.by == m.SPAWN else "to see them,"
+        found = _finding(m.Level.ERROR, only.run, f"{what}: {how} run {launched.command}", "no-time")
+        return (msgspec.structs.replace(found, fix=launched.command),)
     if not any(event.timed is None or event.timed for event in events):
         return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]

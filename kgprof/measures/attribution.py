@@ -14,6 +14,10 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
 GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
 UNATTRIBUTED = "(unattributed)"
+# What a trace of the CPU shows of a collective: c10d's span from its issue to its end, on a thread of its backend, and
+# the operators that issue it or wait for it.
+COLLECTIVE_SPANS = ("gloo:", "mpi:", "ucc:")
+COLLECTIVE_OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
 def users_spans(columns: Columns) -> Mask:
@@ -48,9 +52,35 @@ def communication(columns: Columns, launched: Launched, window: timeline.Window,
     talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
     every = window.clip(timeline.intervals_of(columns, launched.events))
     own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
+    computes = ~talks & ~columns.of_category("gpu_memcpy")[launched.events]
     return m.Communication(
         count=int(talks.sum()),
         total_us=int(columns.duration_ns[launched.events][talks].sum()) / 1000,
         busy_us=own / 1000,
         exposed_us=(timeline.union_ns(every) - others) / 1000,
+        work_us=others / 1000,
+        copies_us=(others - timeline.union_ns(every[computes])) / 1000,
+    )
+
+
+def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communication | m.Skipped:
+    """As ``communication``, of operators. Skipped where no backend says how long its collectives took."""
+    spans = columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation")
+    if not spans.any():
+        return m.NO_COLLECTIVES
+    operators = columns.of_category("cpu_op")
+    talks, all_ops, issuing = (
+        window.clip(timeline.intervals_of(columns, which))
+        for which in (spans, operators, operators & columns.named(*COLLECTIVE_OPERATORS))
+    )
+    # A node of autograd's that issues a collective may hold it to its end: that is no work.
+    work_ns = timeline.union_ns(all_ops) - timeline.union_ns(issuing)
+    every_ns, own_ns = (timeline.union_ns(np.concatenate([one, talks])) for one in (all_ops, issuing))
+    return m.Communication(
+        count=int(spans.sum()),
+        total_us=int(columns.duration_ns[spans].sum()) / 1000,
+        busy_us=own_ns / 1000,
+        exposed_us=(every_ns - work_ns) / 1000,
+        work_us=work_ns / 1000,
+        copies_us=0.0,
     )

@@ -191,6 +191,7 @@ def _of_host(
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
         timeline=step_timeline(columns, launches.launched(columns), kinds),
         host_time=host_time(columns, launches.launched(columns)),
+        communication=attribution.communication_on_cpu(columns, window),
         warnings=warnings,
     )
 

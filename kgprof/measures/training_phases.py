@@ -38,6 +38,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     unknown = m.Skipped(reason="what no span launched counts as forward" if device else "nothing ran on a GPU")
     return m.TrainingPhases(
         steps=len(steps),
+        backward_passes=_backward_passes(trace.columns, spans),
         parts=tuple(
             m.PhaseTime(
                 phase=phase,
@@ -58,6 +59,24 @@ def _spans(columns: Columns) -> dict[m.TrainingPhase, Mask]:
         m.TrainingPhase.BACKWARD: columns.named(*BACKWARD_SPANS) & operators,
         m.TrainingPhase.FORWARD: operators | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
     }
+
+
+def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> int:
+    """In a step with one optimizer's step, each with a forward pass before it: the fewest over the steps, else 1."""
+    marks = timeline.step_marks(columns)
+    steps = timeline.intervals_of(columns, marks)
+    own_thread = np.isin(columns.thread, columns.thread[marks])
+    others = spans[m.TrainingPhase.OPTIMIZER] | spans[m.TrainingPhase.DATA] | spans[m.TrainingPhase.BACKWARD]
+    began, ended = np.sort(columns.start_ns[others]), np.sort(columns.end_ns[others])
+    forward = columns.start_ns[spans[m.TrainingPhase.FORWARD] & own_thread & ~others]
+    forward = forward[np.searchsorted(began, forward, side="right") == np.searchsorted(ended, forward, side="right")]
+    backward = columns.start_ns[spans[m.TrainingPhase.BACKWARD]]
+    stepped = columns.start_ns[columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")]
+    order = np.argsort(np.concatenate([forward, backward]), kind="stable")
+    is_backward, at_ns = order >= len(forward), np.concatenate([forward, backward])[order]
+    begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
+    inside = [[np.sum((at >= start) & (at < end)) for start, end in steps.tolist()] for at in (begins, stepped)]
+    return max(1, min((int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1))
 
 
 def _host_ns(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kgprof.model.options import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
@@ -66,8 +68,16 @@ class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
     differing: tuple[HolisticFigure, ...]  # the largest of those, by name
 
 
+class LateCause(StrEnum):
+    """What takes a rank that comes late to the collectives longer than the others."""
+
+    COMPUTE = "more compute"
+    HOST = "its CPU is late"  # nothing runs: the GPU has no work yet, or Python runs between the operators
+    COPIES = "slower copies"
+
+
 class RankLoad(Model, frozen=True, kw_only=True):
-    """One rank's device in a step, in microseconds; busy + idle = step, busy = compute + exposed communication."""
+    """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy = compute + exposed."""
 
     run: RunKey
     rank: int
@@ -75,34 +85,30 @@ class RankLoad(Model, frozen=True, kw_only=True):
     step_us: float
     busy_us: float
     idle_us: float
-    compute_us: float  # covered by a kernel, copy or fill that is no collective
+    compute_us: float  # covered by a kernel, copy, fill or operator that is no collective
     communication_us: float  # covered by a collective
     exposed_us: float  # covered by collectives alone
+    copies_us: float = 0.0  # of ``compute_us``, covered by copies alone
 
 
-class RankSpread(Model, frozen=True, kw_only=True):
-    """One quantity of RankLoad over all ranks."""
+class CollectiveWait(Model, frozen=True, kw_only=True):
+    """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait after the first."""
 
-    quantity: str
-    median_us: float
-    max_us: float
-    ratio: float | Skipped  # largest over median
-    run: RunKey  # of the largest
-
-
-class RanksByHolistic(Tagged, frozen=True, kw_only=True, tag="ranksbyholistic"):
-    """What HTA says of the ranks, beside ours; of the whole trace of each. It is asked about one trace at a time."""
-
-    figures: tuple[HolisticFigure, ...]  # "rank 0, device computing"
-    calls: tuple[HolisticCall, ...]  # those that are about several ranks
+    name: str
+    place: int  # among those of a step, from 1 on
+    steps: int
+    last_rank: int  # the one that came last most often
+    last_in: int  # of ``steps``
+    apart_us: float  # from the first arrival to the last; median
+    wait_us: tuple[float, ...]  # median of each rank, in the order of RankBalance.ranks
 
 
 class RankBalance(Model, frozen=True, kw_only=True):
-    """The ranks of one job beside each other. ``straggler``: in words, or why none is named."""
+    """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is named."""
 
     ranks: tuple[RankLoad, ...]
-    spreads: tuple[RankSpread, ...] = ()
     straggler: RunKey | None = None
+    cause: LateCause | None = None  # of the straggler, where the traces show it
     text: str
+    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(reason="the ranks were not compared")
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why
-    hta: RanksByHolistic | Skipped = Skipped(reason="HTA was not asked about these ranks")

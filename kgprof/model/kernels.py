@@ -167,12 +167,18 @@ class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
 
 
 class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
-    """Collectives on the device, in the whole window. ``exposed_us`` is what no other device work ran beside."""
+    """Collectives in the whole window, on a GPU or by a CPU's backend. ``exposed_us`` is what no other work ran beside;
+    ``exposed_us`` and ``work_us`` together are when anything ran."""
 
     count: int
     total_us: float  # sum of their durations; a rank that comes early waits inside them
     busy_us: float  # of the union of their intervals
     exposed_us: float
+    work_us: float = 0.0  # covered by other work
+    copies_us: float = 0.0  # of that by copies alone, from and to the GPU or on it
+
+
+NO_COLLECTIVES = Skipped(reason="the trace holds no span of a collective, and in operators work and waiting look alike")
 
 
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
@@ -199,7 +205,7 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no device kernels")
     timeline: StepTimeline | Skipped = Skipped(reason="the trace was not asked for it")
     host_time: HostTime | Skipped = Skipped(reason="the trace was not asked for it")
-    communication: Communication | Skipped = Skipped(reason="on a CPU, work and waiting for other ranks look alike")
+    communication: Communication | Skipped = NO_COLLECTIVES
     warnings: tuple[str, ...] = ()
     roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
     input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")

@@ -9,6 +9,7 @@ import msgspec
 
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
+from kgprof.model.findings import Location
 from kgprof.model.holistic import Holistic
 from kgprof.model.options import FailOn, Options, RunKey
 from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, PassName, RoundRecord, TimingPass, TracePass
@@ -101,6 +102,28 @@ class Plan(Model, frozen=True, kw_only=True):
 RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
+COMPILED_KEY = "_orig_mod."
+
+
+class Checkpoint(Model, frozen=True, kw_only=True):
+    """A line that saves tensors by name, or loads them into a module; with or without COMPILED_KEY in their names."""
+
+    location: Location
+    compiled_keys: bool
+    into_compiled: bool | None  # the module's own names have it; None: the line saves
+
+
+SPAWN = "torch.multiprocessing.spawn"
+
+
+class Launched(Model, frozen=True, kw_only=True):
+    """Processes that a script started to do its work, which kgprof does not follow."""
+
+    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, "python"
+    processes: int | None = None
+    command: str  # the same, with kgprof in each of them
+
+
 class ScriptRun(Model, frozen=True, kw_only=True):
     """What stands in a script's run for the calls of a workload: what was counted as a step, and by which choice."""
 
@@ -109,6 +132,8 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     counted: dict[str, int]  # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun
+    launched: tuple[Launched, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -42,6 +42,7 @@ class PhaseTime(Model, frozen=True, kw_only=True):
 class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
     steps: int  # that were traced
     parts: tuple[PhaseTime, ...]  # in the order of TrainingPhase
+    backward_passes: int = 1  # before each optimizer step; more are gradient accumulation
 
 
 class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):

@@ -93,13 +93,17 @@ class RunEvidence(_Derived):
         return self._traces[name]
 
     @cached_property
+    def trace_head(self) -> dict[str, Any]:
+        """What stands before TRACE's events; empty without TRACE."""
+        if isinstance(self.trace(m.PassName.TRACE), m.Skipped):
+            return {}
+        recording = self.whole.recording
+        return kineto.metadata(layout.trace_path(recording, self.key, m.PassName.TRACE), Path(recording.folder))
+
+    @cached_property
     def compute_capability(self) -> tuple[int, int]:
         """Of the first GPU that TRACE names, (9, 0) for an H100; (0, 0) where it names none."""
-        if isinstance(self.trace(m.PassName.TRACE), m.Skipped):
-            return 0, 0
-        recording = self.whole.recording
-        head = kineto.metadata(layout.trace_path(recording, self.key, m.PassName.TRACE), Path(recording.folder))
-        cards = head.get("deviceProperties")
+        cards = self.trace_head.get("deviceProperties")
         card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
         major, minor = card.get("computeMajor"), card.get("computeMinor")
         return (major, minor) if type(major) is int and type(minor) is int else (0, 0)

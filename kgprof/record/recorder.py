@@ -172,8 +172,11 @@ class _Recording:
 
     def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
-        why = ""
-        if took_s >= below_s:
+        why, run = "", layout.run_folder(self.folder, key)
+        script = m.decode_json((run / layout.SCRIPT).read_bytes(), m.ScriptRun)
+        if script.launched and not script.steps:
+            why = "the program only launches others: run again, it would launch them again and have no step to time"
+        elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again without asking"
             why = f"{limit}, and this one took {took_s:.0f} s: --passes with timing in it"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike

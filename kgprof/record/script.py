@@ -32,12 +32,14 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import kept_records, project_sources, store
 from kgprof.record.call_index import CallIndex
+from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.kernel_provenance import KernelProvenance
+from kgprof.record.launchers import Launchers
 from kgprof.record.memory import files_of_reads
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
@@ -205,6 +207,7 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
+        self._launchers, self._checkpoints = Launchers(), Checkpoints()
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
@@ -229,7 +232,7 @@ class Capture:
             m.PassName.TRACE: (self._provenance, self._window),
         }
         others = (source for name, some in asked.items() if name in self._options.passes for source in some)
-        for source in (*self._compile.sources, *others, self._marks):
+        for source in (*self._compile.sources, *others, self._marks, self._launchers, self._checkpoints):
             self._stack.enter_context(source)
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
@@ -368,6 +371,8 @@ class Capture:
             counted={other.words: self._step_count(kind) if other is kind else counts[other] for other in Kind},
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
+            launched=tuple(self._launchers.found),
+            checkpoints=tuple(self._checkpoints.found),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         store.write_json(self._place.folder / layout.SCRIPT, script)

@@ -41,7 +41,7 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
     return tuple(folds)
 
 
-def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure], *, first: str = "") -> Table:
+def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) -> Table:
     """Ours, HTA's, the difference; below the name why a side has none."""
     rows = []
     for found in figures:
@@ -50,7 +50,7 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure], 
         name = Cell(found.name, below=tuple(Small((text,)) for text in (found.note, why) if text))
         both = (quantity(found.ours, found.unit), quantity(found.hta, found.unit))
         rows.append((name, *both, Cell(difference(found), wrong=found.differs)))
-    return plain(label, (heading, "kgprof", "HTA", "difference"), rows, style="", first=first)
+    return plain(label, (heading, "kgprof", "HTA", "difference"), rows, style="")
 
 
 def caption(found: m.HolisticCheck) -> str:

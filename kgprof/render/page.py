@@ -168,6 +168,8 @@ def _sections(
     # Without times the table is worth its room only for how a run ended or what is noted on it.
     elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
         yield _results(profile, limits)
+    if profile.rank_balance is not None and not files:
+        yield _traces(profile, limits)
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
     if traced:
         yield _time(profile, limits)
@@ -188,13 +190,14 @@ def _sections(
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
-    balance = profile.rank_balance
+    """Or, of the ranks of one launch, what stands in place of files."""
+    balance, files = profile.rank_balance, profile.trace_files
     return _section(
         limits,
         "traces",
-        "Traces",
-        tally=count(len(profile.trace_files)),
-        files=trace_table.file_table(profile, limits),
+        "Traces" if files else "Ranks",
+        tally=count(len(files) or len(balance.ranks if balance else ())),
+        files=trace_table.file_table(profile, limits) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance, limits) if balance else (),
         differences=tuple(trace_table.difference(each, limits) for each in profile.differences[: limits.runs]),

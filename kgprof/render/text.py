@@ -67,10 +67,10 @@ class Text:
             _say(console, saves, indent="   ")
         if profile.actions:
             console.print()
-        if profile.trace_files:
-            _traces(console, profile)
-        else:
+        if not profile.trace_files:
             _runs(console, profile)
+        if profile.trace_files or profile.rank_balance is not None:
+            _traces(console, profile)
         _findings(console, profile)
         _watched(console, profile)
         for run in profile.runs:

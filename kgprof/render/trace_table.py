@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from kgprof import model as m
-from kgprof.render import breakdown, holistic_table
+from kgprof.render import breakdown
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, percent, ratio, size
@@ -19,12 +20,17 @@ _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
 _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
 _FILE_HEADINGS = ("size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
-_RANK_HEADINGS = ("rank", "step", "device busy", "compute", "communication", "of it exposed", "idle")
+_RANK_HEADINGS = ("rank", "step", "busy", "compute", "communication", "of it exposed", "idle")
 _RANKS_MEAN = (
-    "Microseconds per step. Compute is what some kernel or copy other than a collective covers; exposed is what "
-    "collectives cover alone."
+    "Microseconds per step, under torch.profiler. Compute is what some kernel, copy or CPU operator other than a "
+    "collective covers; exposed is what collectives cover alone."
 )
-_HTA_MEANS = "The same ranks by HolisticTraceAnalysis, totals of each whole trace; the difference is HTA's less ours."
+_RANKS_WIDE = 8  # ranks with a column of their own
+_COLLECTIVE_HEADINGS = ("collective", "place", "last to come", "in steps", "apart")
+_COLLECTIVES_MEAN = (
+    "Collectives of a step, medians in microseconds: how far the first and the last rank are apart when they arrive, "
+    "and how long each rank waits inside for the last one. Waits are taken from durations, not from the ranks' clocks."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,28 +71,28 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
 
 def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
     """One row a rank, then median, largest and their ratio; then HTA's figures beside ours, or why there are none."""
-    rows: list[tuple[str, ...]] = []
-    for load in balance.ranks[: limits.lines]:
-        parts = (load.compute_us, load.communication_us, load.exposed_us, load.idle_us)
-        rows.append((f"rank {load.rank}", *map(figure, (load.step_us, load.busy_us, *parts))))
-    if spreads := balance.spreads[: len(_RANK_HEADINGS) - 1]:
-        over = (DASH if isinstance(spread.ratio, m.Skipped) else ratio(spread.ratio) for spread in spreads)
-        rows.append(("median", *(figure(spread.median_us) for spread in spreads)))
-        rows.append(("largest", *(figure(spread.max_us) for spread in spreads)))
-        rows.append(("largest over median", *over))
     blocks: list[Block] = []
-    if rows:
+    if balance.ranks:
+        parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")
+        values = [tuple(float(getattr(load, part)) for part in parts) for load in balance.ranks]
+        middle = [median(column) for column in zip(*values, strict=True)]
+        largest = [max(column) for column in zip(*values, strict=True)]
+        rows = [(f"rank {load.rank}", *map(figure, row)) for load, row in zip(balance.ranks, values, strict=True)]
+        over = (ratio(most / mid) if mid else DASH for most, mid in zip(largest, middle, strict=True))
+        rows = [*rows[: limits.lines], ("median", *map(figure, middle)), ("largest", *map(figure, largest))]
+        rows.append(("largest over median", *over))
         blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
+    if isinstance(balance.collectives, m.Skipped):
+        blocks += [f"Arrivals at the collectives are not known: {balance.collectives.reason}."] if balance.ranks else []
+    elif balance.collectives:
+        headings = (*_COLLECTIVE_HEADINGS, *(f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]))
+        calls = []
+        for call in balance.collectives[: limits.lines]:
+            waits = map(figure, (call.apart_us, *call.wait_us[:_RANKS_WIDE]))
+            last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
+            calls.append((call.name, count(call.place), *last, *waits))
+        blocks += [_COLLECTIVES_MEAN, plain("Collectives", headings, calls, style="", first="name")]
     blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
-    hta = balance.hta
-    if isinstance(hta, m.Skipped):
-        return (*blocks, f"HolisticTraceAnalysis' figures of the ranks: {hta.reason}.")
-    if hta.figures:
-        label, heading = "Ranks by HolisticTraceAnalysis", "by HolisticTraceAnalysis"
-        shown = hta.figures[: limits.lines]
-        blocks += [_HTA_MEANS, holistic_table.figure_table(label, heading, shown, first="name")]
-    for call in hta.calls:
-        blocks.append(f"HolisticTraceAnalysis' {call.name}: {call.outcome}{f', {call.reason}' if call.reason else ''}.")
     return tuple(blocks)
 
 

@@ -14,12 +14,15 @@ from kgprof.analysis.buffer_copies import BufferCopies, CopyCost
 from kgprof.analysis.checklist import checklist, copies_together
 from kgprof.model import (
     ChecklistItem,
+    Checkpoint,
     Level,
+    Location,
     PassName,
     PracticeStatus,
     Recording,
     RunKey,
     RunRecord,
+    ScriptRun,
     Skipped,
     Spread,
     TradeOff,
@@ -145,12 +148,43 @@ def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
     assert "1 finding more" in item.evidence
 
 
+@pytest.mark.parametrize(
+    ("compiled_keys", "into_compiled", "fix"),
+    [
+        (True, None, "save getattr(model, '_orig_mod', model).state_dict()"),
+        (True, False, "load {key.replace('_orig_mod.', ''): value for key, value in state.items()}"),
+        (False, True, "model._orig_mod.load_state_dict(...)"),
+        (False, None, ""),
+        (False, False, ""),
+        (True, True, ""),
+    ],
+)
+def test_a_checkpoint_with_the_keys_of_a_compiled_module_fails_with_the_code_that_has_none(
+    load: Load, compiled_keys: bool, into_compiled: bool | None, fix: str
+) -> None:
+    recording = load(COMPILER, "two_breaks")
+    line = Checkpoint(
+        location=Location(file="train.py", line=7), compiled_keys=compiled_keys, into_compiled=into_compiled
+    )
+
+    def item(*lines: Checkpoint) -> ChecklistItem:
+        script = ScriptRun(step="", steps=0, counted={}, checkpoints=lines)
+        return items(with_run(recording, script=script))["plain-checkpoints"]
+
+    found = item(line)
+
+    assert item().status is PracticeStatus.NOT_OBSERVED
+    assert found.status is (PracticeStatus.FAIL if fix else PracticeStatus.PASS)
+    assert found.evidence.startswith("train.py:7 " if fix else "1 line saved or loaded tensors")
+    assert fix in found.evidence
+
+
 def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
     names = [tuple(items(load(*where))) for where in ((H200, "cond"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks"))]
 
     assert len(set(names)) == 1
     assert set(CASES) < set(names[0])
-    assert len(names[0]) == len(set(names[0])) == 22
+    assert len(names[0]) == len(set(names[0])) == 23
 
 
 def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:

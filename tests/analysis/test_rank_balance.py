@@ -1,104 +1,116 @@
-"""HTA's figures of several ranks beside ours: those of each trace, put together; and what it cannot say of all."""
+"""Ranks beside each other: who is late to the collectives, by what, and when nobody is."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kgprof import cli
-from kgprof.analysis import analyse
-from kgprof.analysis.rank_balance import HTA_STRAGGLERS, rank_balance
-from kgprof.measures.holistic_check import figure
-from kgprof.model import HolisticCheck, Profile, RankBalance, RanksByHolistic, Skipped
-from kgprof.reading import recordings
-from kgprof.render import RENDERERS
-from tests.record.test_kineto_files import COLLECTIVE, saved, work
-
-STRAGGLERS = (
-    "import sys; from hta.common.trace import Trace; from hta.trace_analysis import TraceAnalysis\n"
-    "loaded = Trace(trace_files=dict(enumerate(sys.argv[1:])), trace_dir='/')\n"
-    "loaded.load_traces(include_last_profiler_step=True, use_multiprocessing=False, use_memory_profiling=False)\n"
-    "asked = TraceAnalysis.__new__(TraceAnalysis); asked.t = loaded\n"
-    "try: print(asked.get_potential_stragglers(num_candidates=1))\n"
-    "except Exception as error: print(f'{type(error).__name__}: {error}')\n"
-)
+from kgprof.model import LateCause, RankBalance, RunKey, Skipped
+from tests.analysis.events import event
+from tests.record.test_kineto_files import profile_in, saved, work
 
 
-@pytest.fixture
-def two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Profile:
-    """Rank 1 computes twice as long, so rank 0 waits for it."""
-    for rank, (compute_us, talk_us) in enumerate(((300.0, 500.0), (600.0, 200.0))):
-        saved(tmp_path / f"rank{rank}.json", work(compute_us=compute_us, talk_us=talk_us), rank=rank)
-    code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, tmp_path.glob("rank*.json"))])
+def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], *traces: Path) -> tuple[RankBalance, str]:
+    """And the verdict."""
+    code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, traces)])
     assert code == 0
     capsys.readouterr()
-    return analyse(recordings.load(tmp_path / "out"))
+    profile = profile_in(tmp_path / "out")
+    assert profile.rank_balance is not None
+    return profile.rank_balance, profile.verdict.text
 
 
-def answered(profile: Profile, *of_ranks: HolisticCheck | Skipped) -> RankBalance:
-    reports = [
-        msgspec.structs.replace(report, holistic=check) for report, check in zip(profile.runs, of_ranks, strict=True)
-    ]
-    balance = rank_balance(profile.trace_files, reports)
-    assert balance is not None
-    return balance
-
-
-def said(computing_us: float) -> HolisticCheck:
-    figures = figure("device computing", "us", computing_us, computing_us), figure("device busy", "us", 1.0, 1.0)
-    return HolisticCheck(
-        versions={}, calls=(), tolerance_percent=0.5, figures=figures, kernels=0, kernels_differing=0, differing=()
-    )
-
-
-def test_htas_figures_of_each_rank_stand_together(two_ranks: Profile) -> None:
-    balance = answered(two_ranks, said(600.0), said(1200.0))
-
-    assert balance.hta == RanksByHolistic(
-        figures=(
-            figure("rank 0, device computing", "us", 600.0, 600.0),
-            figure("rank 1, device computing", "us", 1200.0, 1200.0),
-        ),
-        calls=(HTA_STRAGGLERS,),
-    )
-    whole = msgspec.structs.replace(two_ranks, rank_balance=balance)
-    for renderer in RENDERERS:
-        if renderer.name in ("text", "markdown", "html"):
-            shown = " ".join(renderer.render(whole).split())
-            assert "rank 1, device computing" in shown
-            assert "1.20 ms" in shown
-            assert "it looks for kernels named ncclKernel" in shown
-
-
-def test_where_hta_was_not_asked_the_reason_stands_there(two_ranks: Profile) -> None:
-    assert answered(two_ranks, Skipped(reason="not asked"), Skipped(reason="nor here")).hta == Skipped(
-        reason="not asked"
-    )
-    assert isinstance(two_ranks.rank_balance, RankBalance)
-    assert isinstance(two_ranks.rank_balance.hta, Skipped)
-
-
+@pytest.mark.parametrize("late", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("collective", "candidates"),
+    ("compute_us", "copy_us", "cause", "words"),
     [
-        (COLLECTIVE, "ValueError: attempt to get argmax of an empty sequence"),
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "[1]"),  # NCCL of before: the one that starts last
+        (
+            500.0,
+            0.0,
+            LateCause.COMPUTE,
+            "it computes longer: 0.500 vs 0.200 ms per step, most of it triton_poi_fused_add_0",
+        ),
+        (200.0, 300.0, LateCause.COPIES, "its copies take longer: 0.300 vs 0 ms per step, most of it Memcpy HtoD"),
+        (200.0, 0.0, LateCause.HOST, "its GPU waits longer for its CPU: 0.600 vs 0.300 ms per step"),
     ],
 )
-def test_hta_finds_stragglers_by_the_names_of_an_older_nccl(tmp_path: Path, collective: str, candidates: str) -> None:
+def test_the_late_rank_and_its_cause_lead(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    late: int,
+    compute_us: float,
+    copy_us: float,
+    cause: LateCause,
+    words: str,
+) -> None:
+    """Steps of 1,000 us in which the late rank comes 300 us after the others."""
     traces = []
-    for rank, (compute_us, talk_us) in enumerate(((300.0, 500.0), (600.0, 200.0))):
-        events = work(compute_us=compute_us, talk_us=talk_us, steps=3)
-        named = [{**one, "name": collective} if one["name"] == COLLECTIVE else one for one in events]
-        traces.append(saved(tmp_path / f"rank{rank}.json", named, rank=rank))
+    for rank in range(3):
+        is_late = rank == late
+        events = work(compute_us=compute_us if is_late else 200.0, talk_us=200.0 if is_late else 500.0, steps=4)
+        if is_late and copy_us:
+            events += [
+                event("gpu_memcpy", "Memcpy HtoD", at + 500.0, copy_us, thread=7, stream=7)
+                for at in range(0, 4000, 1000)
+            ]
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank, world=3))
 
-    command = [sys.executable, "-P", "-c", STRAGGLERS, *map(str, traces)]
-    ended = subprocess.run(
-        command, check=True, timeout=120, capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    found, verdict = compared(tmp_path, capsys, *traces)
+
+    assert (found.straggler, found.cause) == (RunKey(strategy=f"rank{late}", mode="as-is"), cause)
+    assert (
+        f"rank {late} is late: the other ranks wait 0.300 of 1.00 ms per step (30%) for it, because {words}"
+        in found.text
+    )
+    assert verdict.startswith(found.text)
+    assert not isinstance(found.collectives, Skipped)
+    (call,) = found.collectives
+    assert (call.last_rank, call.last_in, call.apart_us) == (late, 4, 300.0)
+    assert call.wait_us == tuple(0.0 if rank == late else 300.0 for rank in range(3))
+
+
+@pytest.mark.parametrize("first_late", [True, False])
+def test_ranks_that_are_late_in_turn_are_not_called_late(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, first_late: bool
+) -> None:
+    traces = []
+    for rank in range(2):
+        events = []
+        for number in range(8):
+            late = (rank + number + first_late) % 2
+            (mark, *rest) = work(compute_us=500.0 if late else 200.0, talk_us=200.0 if late else 500.0, steps=1)
+            moved = [{**each, "ts": each["ts"] + 1000.0 * number} for each in (mark, *rest)]
+            for each in moved:
+                if "correlation" in each["args"]:
+                    each["args"] = {**each["args"], "correlation": each["args"]["correlation"] + 2 * number}
+            moved[0]["name"] = f"ProfilerStep#{number}"
+            events += moved
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
+
+    found, verdict = compared(tmp_path, capsys, *traces)
+
+    assert (found.straggler, found.cause) == (None, None)
+    assert found.text.startswith("no rank is late: rank ")
+    assert "late" not in verdict
+
+
+RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "ranks_cpu"
+
+
+def test_a_straggler_among_gloo_ranks_is_named_and_a_balanced_run_says_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, verdict = compared(tmp_path, capsys, RECORDED / "straggler")
+    assert (found.straggler, found.cause) == (RunKey(strategy="rank1", mode="as-is"), LateCause.COMPUTE)
+    assert verdict.startswith(
+        "rank 1 is late: rank 0 waits 7.36 of 17.4 ms per step (42%) for it, because it computes longer: 9.86 vs 3.04 "
+        "ms per step, most of it aten::mm"
     )
 
-    assert ended.stdout.strip().splitlines()[-1] == candidates
+    found, verdict = compared(tmp_path, capsys, RECORDED / "balanced")
+    assert (found.straggler, found.cause) == (None, None)
+    assert "late" not in verdict
+    assert not isinstance(found.collectives, Skipped)
+    assert [(call.name, call.steps) for call in found.collectives] == [("gloo:all_reduce", 20)]

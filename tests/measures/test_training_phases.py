@@ -82,3 +82,27 @@ def test_what_trains_nothing_has_no_phases(name: str) -> None:
     recording = traced(launched_in(("cpu_op", name), ("kernel", "k", 5.0)), step_us=None)
 
     assert isinstance(phases(recording), Skipped)
+
+
+@pytest.mark.parametrize("thread", [1, 2])
+@pytest.mark.parametrize("optimizers", [0, 1, 2])
+@pytest.mark.parametrize("passes", [1, 2, 5])
+def test_backward_passes_before_one_optimizer_step_are_gradient_accumulation(
+    passes: int, optimizers: int, thread: int
+) -> None:
+    """Of two optimizers in a step nobody knows whose gradients a pass is for; a recomputed forward pass is none."""
+    step: list[tuple[Any, ...]] = []
+    for number in range(passes):
+        at = 100.0 * number
+        step.append(("cpu_op", "aten::linear", 1, at, 20.0, None))
+        for node in range(3):
+            step.append(("cpu_op", "autograd::engine::evaluate_function: N", thread, at + 30 + 20 * node, 18.0, None))
+            step.append(("cpu_op", "aten::linear", thread, at + 32 + 20 * node, 5.0, None))
+    for number in range(optimizers):
+        step.append(("user_annotation", "Optimizer.step#SGD.step", 1, 700.0 + 50 * number, 40.0, None))
+        step.append(("cpu_op", "aten::add_", 1, 710.0 + 50 * number, 5.0, None))
+
+    found = phases(written(tuple(step)))
+
+    assert isinstance(found, TrainingPhases)
+    assert found.backward_passes == (passes if optimizers == 1 else 1)

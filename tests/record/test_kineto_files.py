@@ -168,18 +168,10 @@ def test_ranks_are_compared_and_the_straggler_named(tmp_path: Path, capsys: pyte
         communication_us=100.0,
         exposed_us=100.0,
     )
-    assert {spread.quantity: (spread.median_us, spread.max_us, spread.ratio) for spread in balance.spreads} == {
-        "step": (1000.0, 1000.0, 1.0),
-        "device busy": (700.0, 700.0, 1.0),
-        "compute": (300.0, 600.0, 2.0),
-        "communication": (400.0, 400.0, 1.0),
-        "exposed communication": (400.0, 400.0, 1.0),
-        "device idle": (300.0, 300.0, 1.0),
-    }
     assert balance.straggler == RunKey(strategy="rank2", mode="as-is")
     assert balance.text == (
-        "rank 2 computes 2.00 times as long as the median (600.0 us of compute a step, median of 4 ranks 300.0) and is "
-        "the shortest in collectives (100.0 us, median 400.0): the others wait for it"
+        "rank 2 is late: the other ranks wait 0.300 of 1.00 ms per step (30%) for it, because it computes longer: "
+        "0.600 vs 0.300 ms per step, most of it triton_poi_fused_add_0"
     )
     assert "largest over median" in out
 
@@ -191,7 +183,9 @@ def test_level_ranks_are_called_level(tmp_path: Path, capsys: pytest.CaptureFixt
     balance = profile_in(tmp_path / "out").rank_balance
     assert balance is not None
     assert balance.straggler is None
-    assert balance.text.startswith("no rank computes 1.05 times as long as the median")
+    assert balance.text == (
+        "no rank is late: rank 0 came last in 2 of 2 steps, and rank 1 waited 0 of 1.00 ms per step for it"
+    )
 
 
 def test_communication_beside_other_work_is_not_exposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,12 +238,12 @@ def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsy
     balance = profile_in(tmp_path / "out").rank_balance
     assert code == 0
     assert balance is not None
-    assert (balance.ranks, balance.spreads, balance.straggler) == ((), (), None)
+    assert (balance.ranks, balance.straggler) == ((), None)
     assert balance.left_out == (
-        "rank0: on a CPU, work and waiting for other ranks look alike",
-        "rank1: on a CPU, work and waiting for other ranks look alike",
+        "rank0: the trace holds no span of a collective, and in operators work and waiting look alike",
+        "rank1: the trace holds no span of a collective, and in operators work and waiting look alike",
     )
-    assert "Not compared: rank0: on a CPU" in out
+    assert "Not compared: rank0: the trace holds no span" in out
 
 
 # ---------------------------------------------------------------- against another

@@ -69,7 +69,7 @@ def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: p
         ("largest", "1,000", "150", "150", "0", "0", "900"),
         ("largest over median", "1.00\u00d7", "1.50\u00d7", "1.50\u00d7", "\N{EN DASH}", "\N{EN DASH}", "1.00\u00d7"),
     )
-    assert balance.text.endswith("no collective is in the traces, so whether others wait for it is not known")
+    assert balance.text.endswith("the traces do not show whether the others wait for it")
     assert [line[3:] for line in texts(file_table(found, IN_TEXT))] == [
         ("0", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("1", "1", "1.00", "10.0 %", "90.0 %", "100"),

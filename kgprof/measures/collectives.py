@@ -1,0 +1,106 @@
+"""The collectives of each rank, matched step by step, and how long each rank waits in them for the others.
+
+A rank that comes early to a collective waits inside it for the last one, and all leave it together. So its wait is what
+its collective takes longer than that of the rank that came last, whose is the shortest. Only durations are compared:
+the clocks of two machines are not one, and of two processes on one machine torch.profiler's were seen 7 ms apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kgprof import model as m
+from kgprof.measures.attribution import COLLECTIVE_SPANS
+from kgprof.measures.kernel_kinds import kinds_of
+from kgprof.reading import launches, timeline
+from kgprof.reading.evidence import RunEvidence
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+
+# Those that no rank leaves before all have come; a broadcast's root need not wait for anybody.
+ALL_WAIT_FOR_ALL = re.compile(r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
+KEPT = 50  # collectives of a step, those with the longest waits
+OF_SOME_RANKS = "the job has process groups of some of its ranks, and the trace is not read for which one a call is of"
+
+Calls = tuple[tuple[str, float], ...]  # name and microseconds of each collective of a step, in the order of their issue
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Matched:
+    """Collectives of the steps in which all ranks issued the same ones, in the same order."""
+
+    rows: tuple[m.CollectiveWait, ...]
+    waits_us: npt.NDArray[np.float64]  # shape [ranks, steps]: what each rank waited in each step
+
+
+def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
+    """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
+    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
+        return m.Skipped(reason="there is no TRACE")
+    job = run.trace_head.get("distributedInfo")
+    groups = job.get("pg_config") if isinstance(job, dict) else None
+    sizes = [group.get("pg_size") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    if isinstance(job, dict) and any(size not in (None, 1, job.get("world_size")) for size in sizes):
+        return m.Skipped(reason=OF_SOME_RANKS)
+    columns = trace.columns
+    if len(work.events):
+        talks = run.whole.once(kinds_of).are(columns, work.events, m.KernelKind.COMMUNICATION)
+        which, calls = work.events[talks], work.calls[talks]
+        issued_ns = np.where(calls == NOBODY, columns.start_ns[which], columns.start_ns[calls])
+    else:
+        which = np.flatnonzero(columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation"))
+        issued_ns = columns.start_ns[which]
+    order = np.lexsort((columns.start_ns[which], issued_ns))
+    marks = np.flatnonzero(timeline.step_marks(columns))
+    marks = marks[np.argsort(columns.start_ns[marks])]
+    in_step = np.searchsorted(columns.start_ns[marks], issued_ns[order], side="right") - 1
+    steps: dict[int, list[tuple[str, float]]] = {}
+    for event, moment_ns, step in zip(which[order].tolist(), issued_ns[order].tolist(), in_step.tolist(), strict=True):
+        name = columns.names[columns.name[event]].partition("(")[0]
+        if step >= 0 and moment_ns < columns.end_ns[marks[step]] and ALL_WAIT_FOR_ALL.search(name):
+            number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
+            if number.isdecimal() and len(number) < 10:
+                steps.setdefault(int(number), []).append((name, int(columns.duration_ns[event]) / 1000))
+    return {number: tuple(calls) for number, calls in steps.items()}
+
+
+def matched(ranks: Sequence[Mapping[int, Calls] | m.Skipped], numbers: Sequence[int]) -> Matched | m.Skipped:
+    """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to match."""
+    known = [steps for steps in ranks if not isinstance(steps, m.Skipped)]
+    if len(known) < len(ranks):
+        return next(steps for steps in ranks if isinstance(steps, m.Skipped))
+    if not any(known):
+        return m.Skipped(reason="the traces hold no collective in which every rank waits for all others")
+    named = [{number: tuple(name for name, _ in calls) for number, calls in steps.items()} for steps in known]
+    common = [n for n in sorted(named[0]) if all(names.get(n) == named[0][n] for names in named)]
+    if not common:
+        return m.Skipped(reason="in no traced step did all ranks issue the same collectives")
+    by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
+    waits_us = np.zeros((len(ranks), len(common)))
+    for column, number in enumerate(common):
+        for place, name in enumerate(named[0][number]):
+            took_us = np.array([steps[number][place][1] for steps in known])
+            by_call.setdefault((place, name), []).append(took_us - took_us.min())
+            waits_us[:, column] += by_call[place, name][-1]
+    rows = []
+    for (place, name), waits in by_call.items():
+        every = np.stack(waits)  # shape [steps, ranks]
+        last = np.bincount(every.argmin(axis=1), minlength=len(ranks))
+        rows.append(
+            m.CollectiveWait(
+                name=name,
+                place=place + 1,
+                steps=len(waits),
+                last_rank=numbers[int(last.argmax())],
+                last_in=int(last.max()),
+                apart_us=float(np.median(every.max(axis=1))),
+                wait_us=tuple(float(wait) for wait in np.median(every, axis=0)),
+            )
+        )
+    rows.sort(key=lambda row: (-row.apart_us, row.place))
+    return Matched(rows=tuple(rows[:KEPT]), waits_us=waits_us)

@@ -1,0 +1,66 @@
+"""Source: checkpoints with the keys of a compiled module, which torch.compile puts behind ``_orig_mod.``.
+
+A module that is not compiled finds none of its parameters under such keys, nor a compiled one under plain ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from kgprof import model as m
+from kgprof.record.source import Source, replace
+
+KEPT = 20
+DEPTH = 3  # of mappings in what is saved: {"model": state_dict, "optimizer": ...}
+
+
+class Checkpoints(Source):
+    """Listens to torch.save and Module.load_state_dict; ``found`` has each line once."""
+
+    name = "checkpoints"
+
+    def __init__(self) -> None:
+        self.found: list[m.Checkpoint] = []
+
+    def listen(self, undo: ExitStack) -> None:
+        save, load = torch.save, torch.nn.Module.load_state_dict
+
+        @functools.wraps(save)
+        def saved(obj: object, *args: Any, **kwargs: Any) -> None:
+            if keys := list(_keys(obj, DEPTH)):
+                self._saw(keys, None)
+            save(obj, *args, **kwargs)
+
+        @functools.wraps(load)
+        def loaded(module: torch.nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+            if keys := list(_keys(state_dict, 1)):
+                self._saw(keys, module)
+            return load(module, state_dict, *args, **kwargs)
+
+        replace(torch, "save", saved, undo)
+        replace(torch.nn.Module, "load_state_dict", loaded, undo)
+
+    def _saw(self, keys: list[str], into: torch.nn.Module | None) -> None:
+        frame = sys._getframe(2)
+        names = () if into is None else (name for name, _ in into.named_parameters())
+        one = m.Checkpoint(
+            location=m.Location(file=frame.f_code.co_filename, line=frame.f_lineno, function=frame.f_code.co_qualname),
+            compiled_keys=any(m.COMPILED_KEY in key for key in keys),
+            into_compiled=None if into is None else any(m.COMPILED_KEY in f"{name}." for name in names),
+        )
+        if one not in self.found and len(self.found) < KEPT:
+            self.found.append(one)
+
+
+def _keys(value: object, depth: int) -> Iterator[str]:
+    """Under which tensors stand in it."""
+    for key, inner in value.items() if isinstance(value, Mapping) and depth else ():
+        if isinstance(key, str) and isinstance(inner, torch.Tensor):
+            yield key
+        yield from _keys(inner, depth - 1)

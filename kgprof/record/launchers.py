@@ -1,0 +1,89 @@
+"""Source: what a script starts in place of doing the work itself: torchrun, accelerate, torch.multiprocessing.spawn.
+
+kgprof follows one process, so the report names the command that starts kgprof inside each of the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from kgprof import model as m
+from kgprof.record.source import Source, replace
+
+LAUNCHERS = (
+    *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner"),
+)
+NOT_ITS_WORK = ("torch._inductor", "compile_worker")  # in a word of the command: Inductor's own processes
+KEPT = 20
+
+
+class Launchers(Source):
+    """Listens to subprocess, os.system and torch.multiprocessing; ``found`` has each launch once."""
+
+    name = "launched processes"
+
+    def __init__(self) -> None:
+        self.found: list[m.Launched] = []
+
+    def listen(self, undo: ExitStack) -> None:
+        def spawned(function: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
+            command = _inside(["torchrun", "--nproc-per-node", str(nprocs)], sys.argv, 0)
+            self._saw(m.Launched(by=m.SPAWN, processes=nprocs, command=command))
+
+        def started(this: object, *args: Any, **kwargs: Any) -> None:
+            self._saw(launched(args[0] if args else kwargs.get("args"), kwargs.get("env")))
+
+        self._watch(subprocess.Popen, "__init__", started, undo)
+        self._watch(os, "system", lambda command: self._saw(launched(command, None)), undo)
+        for module in (torch.multiprocessing, sys.modules["torch.multiprocessing.spawn"]):
+            self._watch(module, "start_processes", spawned, undo)
+
+    def _watch(self, owner: Any, name: str, saw: Callable[..., None], undo: ExitStack) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            saw(*args, **kwargs)  # before the call, which may not return, or raise what a rank raised
+            return original(*args, **kwargs)
+
+        replace(owner, name, seen, undo)
+
+    def _saw(self, launch: m.Launched | None) -> None:
+        if launch is not None and launch not in self.found and len(self.found) < KEPT:
+            self.found.append(launch)
+
+
+def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched | None:
+    """What a command starts, if it is a launcher, one of a launcher's ranks, or a Python script."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(word) for word in command]
+    except (TypeError, ValueError):  # for subprocess to refuse
+        return None
+    words[:1] = ["python" if "python" in name else name for name in (word.rpartition("/")[2] for word in words[:1])]
+    script = next((place for place, word in enumerate(words) if word.endswith(".py")), 0)
+    by = next((word for word in words[:script] if word in LAUNCHERS), "")
+    others = "kgprof" in words or any(mark in word for word in words for mark in NOT_ITS_WORK)
+    if others or not script or not (by or words[0] == "python"):
+        return None
+    environment = environment or {}
+    if not by and "RANK" in environment and environment.get("WORLD_SIZE", "1") != "1":
+        ranks = int(environment.get("LOCAL_WORLD_SIZE") or environment["WORLD_SIZE"])
+        start = ["torchrun", "--nproc-per-node", str(ranks)]
+        return m.Launched(by="torch.distributed", processes=ranks, command=_inside(start, words, script))
+    return m.Launched(by=by or "python", command=_inside(words[:script] if by else ["python"], words, script))
+
+
+def _inside(start: Sequence[str], words: Sequence[str], script: int) -> str:
+    """The launcher's own words, then kgprof with the script and its arguments."""
+    option, args = "--module" if "deepspeed" in start[0] else "-m", words[script + 1 :]
+    return shlex.join([*start, option, "kgprof", "profile", words[script], *(["--", *args] if args else [])])
