@@ -331,11 +331,7 @@ def _after(text: str, position: int) -> int:
 def _event(value: Any) -> _Event | None:
     try:
         event = msgspec.convert(value, _Event, strict=False)
-    except (
-        msgspec.ValidationError,
-        UnicodeEncodeError,
-        RecursionError,
-    ):  # the second for a byte that is no UTF-8 in place of an event
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # a byte in place of an event is the second
         return None
     for field in ("name", "cat", "pid", "tid"):
         if isinstance(text := getattr(event, field), str) and not text.isascii():
