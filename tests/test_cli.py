@@ -304,7 +304,7 @@ def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.Complete
     ("args", "where", "code", "said"),
     [
         (["explain"], ">/dev/full", 2, "kgprof: error: cannot write to stdout: No space left on device\n  hint: "),
-        (["--help"], ">/dev/full", 2, "kgprof: error: No space left on device: what kgprof was writing is not whole\n"),
+        (["--help"], ">/dev/full", 2, "kgprof: error: stdout is not whole: No space left on device\n"),
         (["explain"], ">&-", 0, ""),
         (["compare", "/nowhere", "/nowhere"], "2>&-", 2, ""),
         (["compare", "/nowhere", "/nowhere"], "2>/dev/full", 2, ""),

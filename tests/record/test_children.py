@@ -337,7 +337,7 @@ def test_what_leaves_the_childs_group_is_ended_with_it(laboratory: Laboratory) -
 
 
 PROGRAMS = {
-    "its own handler": "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), send(event='done'), sys.exit()))",
+    "its own handler": "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), last_word('done'), sys.exit()))",
     "another program": "os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)'])",
 }
 
@@ -361,8 +361,11 @@ def test_a_program_gets_the_signal_that_it_handles_and_never_one_of_ours_that_it
     terminating = threading.Thread(target=terminate)
     terminating.start()
     try:
+        words = f"last_word = lambda name: open({str(laboratory.folder / 'last_words.jsonl')!r}, 'w').write("
+        words += "json.dumps({'event': name}) + '\\n')"
         ended = laboratory.run(
-            f"send(event='phase', name='ready'); {PROGRAMS[program]}\ntime.sleep(120)", task=Task.SCRIPT
+            f"import json\n{words}\nsend(event='phase', name='ready'); {PROGRAMS[program]}\ntime.sleep(120)",
+            task=Task.SCRIPT,
         )
     finally:
         terminating.join()
