@@ -39,6 +39,7 @@ READERS_AMONG_RECORDERS = ("kineto_files", "torch_trace_files", "project_sources
 OWN_FILES = {  # kgprof's own, from its package
     ("measures/fused.py", "read_text"),
     ("render/html.py", "read_text"),
+    ("analysis/secrets.py", "read_text"),
     ("cli/ci_init.py", "read_text"),
     ("cli/selftest.py", "read_text"),
     ("record/project_sources.py", "read_text"),  # torch's registry of graph breaks

@@ -147,7 +147,7 @@ def test_a_trace_that_cannot_be_looked_through_is_not_carried(recorded: Path) ->
     trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
     trace.write_bytes(trace.read_bytes()[:-20])
 
-    assert writing.embeddable(trace, recordings.load_header(recorded / "recording")) is None
+    assert writing.looked_through(trace, recordings.load_header(recorded / "recording")) is None
 
 
 def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:

@@ -29,6 +29,7 @@ from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
+LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
 
 
 def finished(
@@ -91,7 +92,7 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
             run=trace.key,
             measured_in=trace.measured_in,
             size_bytes=trace.size_bytes,
-            read=partial(embeddable, trace.path, private),
+            read=partial(looked_through, trace.path, private),
             file_name=trace.file_name,
             link=quote(link),
             place=place,
@@ -100,21 +101,21 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
     return files
 
 
-def embeddable(path: Path, private: m.RecordingHeader | None) -> bytes | None:
-    """The trace as a page may carry it, gzipped; None for one that is damaged or no trace's size once unpacked, which
-    cannot be looked through.
+def looked_through(path: Path, private: m.RecordingHeader | None, most_bytes: int = EMBEDDED_BYTES) -> bytes | None:
+    """A gzipped trace of at most ``most_bytes`` as it may leave the machine; None for one that cannot be looked
+    through, because it is larger, damaged, or no trace's size once unpacked.
 
     ``private`` names what must not be in it; None where the report may say everything.
     """
-
+    unpacked_bytes = min(most_bytes * MAX_EXPANSION, LOOKED_THROUGH_BYTES)
     try:
-        data = content(path, EMBEDDED_BYTES)
+        data = content(path, most_bytes)
         if private is None:
             return data
-        whole = gzip.GzipFile(fileobj=io.BytesIO(data)).read(EMBEDDED_BYTES * MAX_EXPANSION + 1)
+        whole = gzip.GzipFile(fileobj=io.BytesIO(data)).read(unpacked_bytes + 1)
     except (OSError, EOFError, zlib.error):
         return None
-    if len(whole) > EMBEDDED_BYTES * MAX_EXPANSION:
+    if len(whole) > unpacked_bytes:
         return None
     text = whole.decode("utf-8", errors="replace")
     safe = redacted_trace(text, private.private, root=private.plan.environment.source_root)
@@ -129,11 +130,13 @@ def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | Non
         safe = redacted_trace(file.decode(), private.private, root=root).encode() if private else file
     elif private is None:
         return store.copy_trace(file, path)
-    elif (carried := embeddable(file, private)) is not None:
+    elif (carried := looked_through(file, private, LOOKED_THROUGH_BYTES)) is not None:
         safe = carried
     else:
-        hint = "--no-redact copies it as it is"
-        raise InputError("the trace breaks off, so that it cannot be looked through for secrets", path=file, hint=hint)
+        message = (
+            f"cannot be looked through for secrets: it breaks off, or is larger than {LOOKED_THROUGH_BYTES:,} bytes"
+        )
+        raise InputError(message, path=file, hint="--no-redact copies it as it is")
     return store.write_export(path, safe)
 
 
