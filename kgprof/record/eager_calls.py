@@ -30,6 +30,7 @@ MAX_CALLS = 20_000  # of operators, in one call of the workload
 # Between a line and an operator: then compiled code, or the compiler, made the call.
 _COMPILER = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/")
 _OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")  # from an operator to the mode
+_WRAPPER = "/torch/_dynamo/eval_frame.py"
 _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
 Lines = tuple[m.SourceLine, ...]
@@ -58,12 +59,15 @@ class EagerCalls(Source):
         if _get_current_dispatch_mode() is not None:
             self.unavailable = "the program has set a TorchDispatchMode of its own"
             return
+        if _in_a_compiled_call():
+            self.unavailable = "a step begins inside a call of a compiled function, where no torch mode can be set"
+            return
         mode = _Mode(self)
         self._thread = threading.get_ident()
 
         def leave() -> None:
             mode.calls = None
-            if _get_current_dispatch_mode() is mode:
+            if _get_current_dispatch_mode() is mode and not _in_a_compiled_call():
                 cast(Any, mode).__exit__(None, None, None)
 
         undo.callback(leave)
@@ -145,6 +149,11 @@ class EagerCalls(Source):
         if self._project.holds(file):
             return "project"
         return "torch" if self._project.package(file)[0] in TOOLS else "library"
+
+
+def _in_a_compiled_call() -> bool:
+    """There torch puts its dispatch keys back when the call returns, with those of a mode that has come or gone."""
+    return any(above.f_code.co_filename.endswith(_WRAPPER) for above in upwards(sys._getframe()))
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -254,3 +254,15 @@ def test_a_mode_that_the_program_enters_meanwhile_outlives_the_watching() -> Non
     left = _get_current_dispatch_mode()
     assert left is not None  # below the program's own mode it could not be taken off; it passes everything on
     left.__exit__(None, None, None)
+
+
+def test_inside_a_call_of_a_compiled_function_no_mode_is_set() -> None:
+    watching = EagerCalls(CallIndex(), PROJECT)
+
+    @torch._dynamo.disable
+    def entered() -> object:
+        with watching:
+            return _get_current_dispatch_mode()
+
+    assert entered() is None
+    assert "inside a call of a compiled function" in watching.unavailable
