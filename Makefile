@@ -21,14 +21,6 @@ test: check-debian $(PROGRAMS) lint
 test-long: check-debian $(PROGRAMS)
 	set -o pipefail; $(BIN)/python -m pytest -m long --timeout 7200 -rA | tee benchmarks/results/test_long.txt
 
-# The tests marked long, which `make test` leaves out, one after the other; what they said is kept.
-test-long: check-debian $(PROGRAMS)
-	set -o pipefail; $(BIN)/python -m pytest -m long --timeout 7200 -rA | tee benchmarks/results/test_long.txt
-
-# The tests marked long, which `make test` leaves out, one after the other; what they said is kept.
-test-long: check-debian $(PROGRAMS)
-	set -o pipefail; $(BIN)/python -m pytest -m long --timeout 7200 -rA | tee benchmarks/results/test_long.txt
-
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
