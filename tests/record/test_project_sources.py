@@ -67,9 +67,11 @@ def test_without_git_the_working_directory_stands_for_the_repository(
 ) -> None:
     inside, outside = written(tmp_path), written(tmp_path.parent)
     monkeypatch.chdir(tmp_path)
+    project_sources.started_in.cache_clear()  # as in a process that begins here
 
     found = gather([{"frame": {"file": str(file), "text": ""}} for file in (inside, outside)], EVERYTHING)
 
+    project_sources.started_in.cache_clear()
     assert [file.repository for file in found.files.values()] == [str(tmp_path), ""]
 
 
