@@ -65,7 +65,7 @@ def counting(function: Callable[..., Any], name: Callable[..., Any], counts: Cou
 
 def test_each_trace_is_read_once(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: Counter[Path] = Counter()
-    monkeypatch.setattr(kineto, "read", counting(kineto.read, lambda path: path, reads))
+    monkeypatch.setattr(kineto, "read", counting(kineto.read, lambda path, within: path, reads))
 
     analyse(evaluator)
 
@@ -82,8 +82,8 @@ def test_each_trace_is_read_once(evaluator: Recording, monkeypatch: pytest.Monke
 def test_no_trace_outlives_the_analysis(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     read, traces = kineto.read, list[weakref.ref[kineto.Columns]]()
 
-    def kept(path: Path) -> kineto.Trace:
-        trace = read(path)
+    def kept(path: Path, within: Path) -> kineto.Trace:
+        trace = read(path, within)
         traces.append(weakref.ref(trace.columns))
         return trace
 

@@ -94,7 +94,7 @@ def test_records_of_others_make_kgprof_read_no_more_than_the_python_below_its_fo
     keys.write_text("password")
     link.symlink_to("/etc/passwd")
     named = (inside, keys, link, outside, tmp_path / "here" / ".." / "program.py", "/etc/passwd", "/dev/zero")
-    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(project_sources, "started_in", lambda: tmp_path / "here")
     # when
     lines = [{"metadata": {"str": [str(path), number]}} for number, path in enumerate(named)]
     theirs, ours = (gather(lines[:-1], EVERYTHING, recorded_here=here) for here in (False, True))

@@ -39,11 +39,12 @@ def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeyp
         return Ended(exit=Exit(outcome="killed", message="killed by SIGKILL"))
 
     monkeypatch.setattr(recorder.children, "run", dies)
+    (tmp_path / "out").mkdir()  # as the command makes it
 
     with pytest.raises(WorkloadError, match="could not be loaded") as error:
         recorder.record(Options(), tmp_path / "out", progress.Silent(), redact=Redactor(PrivateNames()))
 
-    kept = tmp_path / "out" / recorder.PLAN_LOG
+    kept = tmp_path / "out" / layout.PLAN_LOG
     assert kept.read_text(encoding="utf-8") == "connecting with password='<secret>' \ufffd\nKilled\n"
     assert str(kept) in error.value.hint
 

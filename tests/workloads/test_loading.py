@@ -55,7 +55,7 @@ def test_what_is_no_workload_is_refused(workload: str, message: str) -> None:
         find(workload)
 
     assert caught.value.message == message
-    assert caught.value.hint == "a workload is one of: linkpred, pkg.mod:name, path/file.py:name, or a whole script.py"
+    assert caught.value.hint == f"a workload is one of: {loading.FORMS}"
 
 
 def test_a_missing_file_is_named() -> None:
