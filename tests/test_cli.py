@@ -304,7 +304,7 @@ def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.Complete
     ("args", "where", "code", "said"),
     [
         (["explain"], ">/dev/full", 2, "kgprof: error: cannot write to stdout: No space left on device\n  hint: "),
-        (["--help"], ">/dev/full", 2, "kgprof: error: stdout is not whole: No space left on device\n"),
+        (["--help"], ">/dev/full", 2, "kgprof: error: stdout could not be written in full: No space left on device\n"),
         (["explain"], ">&-", 0, ""),
         (["compare", "/nowhere", "/nowhere"], "2>&-", 2, ""),
         (["compare", "/nowhere", "/nowhere"], "2>/dev/full", 2, ""),
@@ -344,7 +344,7 @@ def test_a_folder_that_may_not_be_looked_into_is_one_clear_error(
     code, out, err = here(["report", tmp_path], capsys)
 
     assert (code, out) == (2, "")
-    assert err == f"kgprof: error: {tmp_path}: Permission denied\n  hint: name a file or folder that you may use\n"
+    assert err == f"kgprof: error: {tmp_path}: Permission denied\n  hint: choose a path that you may read and write\n"
 
 
 def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
@@ -364,7 +364,7 @@ def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
     (saved,) = tmp_path.glob("kgprof-traceback-*.txt")
     assert err == (
         "kgprof: error: internal error: ZeroDivisionError: a bug\n"
-        f"  hint: this is a fault of kgprof's; its traceback is in {saved}\n"
+        f"  hint: this is a bug in kgprof; traceback written to {saved}\n"
     )
     assert saved.read_text(encoding="utf-8").endswith("ZeroDivisionError: a bug\n")
     _, _, verbose = here(["report", "-v", tmp_path], capsys)
@@ -592,7 +592,7 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
         logs.format("killed"),
         "kgprof: error: segfaults.as-is was killed during COMPILE: SIGSEGV (exit code -11)",
         logs.format("segfaults"),
-        "kgprof: error: leaves.as-is raised during COMPILE: the process ended itself with exit code 7 (exit code 7)",
+        "kgprof: error: leaves.as-is raised during COMPILE: the process exited with code 7 (exit code 7)",
         logs.format("leaves"),
     ]
     raised, killed, crashed = recordings.load(tmp_path / "out").runs[1:4]
@@ -610,7 +610,7 @@ def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (4, "out/report.html\n")
     assert done.stderr.splitlines() == [
-        "kgprof: error: hangs.as-is timed out during COMPILE: no end within 15 s (--timeout) (exit code -15)",
+        "kgprof: error: hangs.as-is timed out during COMPILE: timed out after 15 s (--timeout) (exit code -15)",
         "  hint: its log: out/recording/runs/hangs.as-is/log.txt",
     ]
     (hung,) = recordings.load(tmp_path / "out").runs

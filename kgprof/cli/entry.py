@@ -72,11 +72,11 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
     except OSError as error:
         # What no code of ours foresaw at this place, and is no fault of its own all the same.
         if error.errno in _NAMES and error.filename is not None:
-            say(f"{error.filename}: {error.strerror}", "name a file or folder that you may use")
+            say(f"{error.filename}: {error.strerror}", "choose a path that you may read and write")
             return EXIT_USAGE
         if error.errno in _DISK:
             hint = "; ".join(filter(None, ("make room and run again", unfinished(context))))
-            say(f"{error.filename or context.folder or 'stdout'} is not whole: {error.strerror}", hint)
+            say(f"{error.filename or context.folder or 'stdout'} could not be written in full: {error.strerror}", hint)
             return EXIT_USAGE
         return internal_error(error, context)
     except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
@@ -97,10 +97,10 @@ def internal_error(error: Exception, context: Context) -> int:
     path = folder / f"kgprof-traceback-{os.getpid()}.txt"
     try:
         path.write_text(text, encoding="utf-8")
-        hint = f"this is a fault of kgprof's; its traceback is in {path}"
+        hint = f"this is a bug in kgprof; traceback written to {path}"
     except OSError as unwritable:
-        hint = f"this is a fault of kgprof's; run again with -v for its traceback ({unwritable})"
-    say(f"internal error: {type(error).__name__}: {error}", hint)
+        hint = f"this is a bug in kgprof; run again with -v for its traceback ({unwritable})"
+    say(f"internal error: {type(error).__name__}: {error}", "; ".join(filter(None, (hint, unfinished(context)))))
     if context.verbose:
         tell(text)
     return EXIT_INTERNAL

@@ -68,10 +68,15 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
 
 
+def repository(folder: Path) -> Path | None:
+    """Git's top folder above it; None where there is none."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
     """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
     here = Path.cwd()
-    top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    top = repository(here)
     for folder in (here, *here.parents):
         texts = {str(folder / name): text_of(folder / name, faults, top or folder) for name in CONFIGURATION}
         parsed = [parse_file(path, text, faults) for path, text in texts.items() if text is not None]
@@ -164,7 +169,7 @@ def accepted_file(
     """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file, which
     is a fault where the option names one that ``must_exist``."""
     path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
-    text = text_of(path, faults, None if given is not None else folder)
+    text = text_of(path, faults, None if given is not None else repository(folder) or folder)
     if must_exist and text is None and given is not None:
         faults.append(f"{path}: there is no such file")
     return path, None if text is None else accepted_findings.parse(text, str(path), faults)

@@ -101,6 +101,7 @@ def run_here(
     if launched.rank == 0:
         with making(output, inputs, outputs, context) as work:
             ranks.gather(output, launched, work.folder)
+            context.writing = not context.interrupted
             yield work
         return
     # Rank 0 gives the verdict, this one says only how its own program ended.

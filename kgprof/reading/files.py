@@ -38,7 +38,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     real = Path(os.path.realpath(path, strict=True))
     folder = Path(os.path.realpath(within)) if within is not None else real.parent
     if not real.is_relative_to(folder):
-        raise OSError(errno.ELOOP, f"a symbolic link leads out of {within}; put the file itself there", str(path))
+        raise OSError(errno.ELOOP, f"it lies outside of {within}; put the file itself there", str(path))
     descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
         above = descriptor

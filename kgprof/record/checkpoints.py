@@ -9,6 +9,7 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import islice
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from kgprof import model as m
 from kgprof.record.source import Source, replace
 
 KEPT = 20
+ENTRIES = 10_000  # of one dict that are looked at
 DEPTH = 3  # of mappings in what is saved: {"model": state_dict, "optimizer": ...}
 
 
@@ -60,7 +62,8 @@ class Checkpoints(Source):
 
 def _keys(value: object, depth: int) -> Iterator[str]:
     """Under which tensors stand in it."""
-    for key, inner in value.items() if isinstance(value, Mapping) and depth else ():
+    # No other mapping: one that loads what is asked for would load it all.
+    for key, inner in islice(value.items(), ENTRIES) if isinstance(value, dict) and depth else ():
         if isinstance(key, str) and isinstance(inner, torch.Tensor):
             yield key
         yield from _keys(inner, depth - 1)

@@ -229,7 +229,7 @@ class _Child:
         if interrupted:
             return self._ended(m.Outcome.INTERRUPTED, words(interrupted))
         if timed_out:
-            return self._ended(m.Outcome.TIMED_OUT, f"no end within {timeout_s:g} s (--timeout)")
+            return self._ended(m.Outcome.TIMED_OUT, f"timed out after {timeout_s:g} s (--timeout)")
         return self._judge(left_alone)
 
     def _await_news(self, timeout_s: float) -> None:
@@ -260,7 +260,7 @@ class _Child:
             case _ if self._is_program:  # exec, another exit than Python's, a stdout that could not be flushed
                 outcome = m.Outcome.EXITED if code else m.Outcome.OK
                 return self._ended(outcome, f"exit code {code}, of which Python said nothing" if code else "")
-        return self._ended(m.Outcome.RAISED, f"the process ended itself with exit code {code}")
+        return self._ended(m.Outcome.RAISED, f"the process exited with code {code}")
 
     def _ended(
         self, outcome: m.Outcome, message: str = "", exit_code: int | None = None, failed: Failed | None = None

@@ -10,13 +10,14 @@ write through ``.data`` or by an extension that tells no version is not seen.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import wraps
 from itertools import islice, pairwise
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -59,6 +60,7 @@ class HandmadeGraphs(Source):
         @wraps(begin)
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
             found, frames = begin(graph, *args, **kwargs), self._frames()
+            self._by_graph.pop(graph, None)  # it may be captured again
             if frames and len(self._known) < WATCHED:
                 known = self._by_graph[graph] = _Graph(
                     self._made, self._device, self._calls.current, frames, self._frames
@@ -77,8 +79,8 @@ class HandmadeGraphs(Source):
 
         @wraps(replay)
         def replayed(graph: Any) -> Any:
-            if (known := self._by_graph.get(graph)) is not None:
-                known.replayed(self._calls.current, self._frames())
+            if (known := self._by_graph.get(graph)) is not None and known.counted(self._calls.current):
+                known.replayed(self._frames())
             return replay(graph)
 
         for hook in (capture_begin, capture_end, replayed):
@@ -103,7 +105,8 @@ class _Graph(TorchDispatchMode):
         self._captured = (call, tuple(map(described, frames)))
         self._inputs: dict[int, _Read] = {}  # by storage
         self._outputs: list[tuple[weakref.ref[torch.Tensor], m.Frame, list[int]]] = []
-        self._replays: dict[int, int] = {}
+        self._replays: dict[int, int] = {}  # by step
+        self._seen = 0
         self._wrong: dict[tuple[str, str, tuple[int, ...], m.Frame], int] = {}
 
     @classmethod
@@ -134,14 +137,17 @@ class _Graph(TorchDispatchMode):
         """At the end of the capture: the variables that hold what it read, and the results that somebody holds."""
         self._outputs = [output for output in self._outputs if output[0]() is not None]
         for frame in frames:
-            for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
-                if isinstance(value, torch.Tensor):
+            for name, value in [*_locals(frame).items(), *frame.f_globals.items()]:
+                kind = type(
+                    value
+                )  # isinstance and hasattr would run the program's code, and raise for a dead weakref.proxy
+                if issubclass(kind, torch.Tensor):
                     of_module = frame.f_globals.get(name) is value
                     look_up = _global(frame.f_globals, name) if of_module else _local(frame.f_code, name)
                     self._holds(value, look_up, name)
-                elif hasattr(value, "__dict__") and not isinstance(value, type(sys)):
-                    for attribute, tensor in list(vars(value).items()):
-                        if isinstance(tensor, torch.Tensor) and type(value).__weakrefoffset__:
+                elif kind.__dictoffset__ and kind.__weakrefoffset__ and not issubclass(kind, ModuleType | type):
+                    for attribute, tensor in list(object.__getattribute__(value, "__dict__").items()):
+                        if issubclass(type(tensor), torch.Tensor):
                             self._holds(tensor, _attribute(weakref.ref(value), attribute), f"{name}.{attribute}")
 
     def _holds(self, tensor: torch.Tensor, look_up: Callable[[], Any], name: str) -> None:
@@ -150,9 +156,14 @@ class _Graph(TorchDispatchMode):
             if read is not None and all(name != known for _, known in read.holders):
                 read.holders.append((look_up, name))
 
-    def replayed(self, call: int, frames: tuple[FrameType, ...]) -> None:
+    def counted(self, call: int) -> bool:
+        """Whether this replay is among the first, which are looked at."""
         self._replays[call] = self._replays.get(call, 0) + 1
-        if sum(self._replays.values()) > WATCHED or not frames:
+        self._seen += 1
+        return self._seen <= WATCHED
+
+    def replayed(self, frames: tuple[FrameType, ...]) -> None:
+        if not frames:
             return
         for read in self._inputs.values():
             what, name = read.lacks()
@@ -207,6 +218,15 @@ def _version(tensor: torch.Tensor | None) -> int | None:
     return None if tensor is None or tensor.is_inference() else tensor._version
 
 
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """A copy: up to Python 3.12 a function's frame keeps the one that it gives, and with it what is deleted."""
+    found = dict(frame.f_locals)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        for name in [name for name, value in found.items() if isinstance(value, torch.Tensor)]:
+            frame.f_locals.pop(name, None)
+    return found
+
+
 def _global(scope: dict[str, Any], name: str) -> Callable[[], Any]:
     return lambda: scope.get(name)
 
@@ -214,7 +234,7 @@ def _global(scope: dict[str, Any], name: str) -> Callable[[], Any]:
 def _local(code: CodeType, name: str) -> Callable[[], Any]:
     def look_up() -> Any:
         frame = next((one for one in upwards(sys._getframe(1)) if one.f_code is code), None)
-        return None if frame is None else frame.f_locals.get(name)
+        return None if frame is None else _locals(frame).get(name)
 
     return look_up
 

@@ -36,7 +36,7 @@ class Launchers(Source):
         self.found: list[m.Launched] = []
 
     def listen(self, undo: ExitStack) -> None:
-        def spawned(function: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
+        def spawned(fn: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
             command = _inside(["torchrun", "--nproc-per-node", str(nprocs)], sys.argv, 0)
             self._saw(m.Launched(by=m.SPAWN, processes=nprocs, command=command))
 
@@ -65,6 +65,8 @@ class Launchers(Source):
 
 def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched | None:
     """What a command starts, if it is a launcher, one of a launcher's ranks, or a Python script."""
+    if not isinstance(command, str | list | tuple):  # an iterator is the program's to consume
+        return None
     try:
         words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(word) for word in command]
     except (TypeError, ValueError):  # for subprocess to refuse
@@ -77,8 +79,10 @@ def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched 
         return None
     environment = environment or {}
     if not by and "RANK" in environment and environment.get("WORLD_SIZE", "1") != "1":
-        ranks = int(environment.get("LOCAL_WORLD_SIZE") or environment["WORLD_SIZE"])
-        start = ["torchrun", "--nproc-per-node", str(ranks)]
+        size = str(environment.get("LOCAL_WORLD_SIZE") or environment["WORLD_SIZE"])
+        if not size.isdecimal():
+            return None
+        ranks, start = int(size), ["torchrun", "--nproc-per-node", size]
         return m.Launched(by="torch.distributed", processes=ranks, command=_inside(start, words, script))
     return m.Launched(by=by or "python", command=_inside(words[:script] if by else ["python"], words, script))
 

@@ -26,7 +26,7 @@ class Rerun:
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
-        self.ended_well = False  # the program, with exit code 0
+        self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
         self._stack.enter_context(StepMarks(self._steps))
@@ -43,18 +43,22 @@ class Rerun:
             self._steps.paused = True
             self._stack.close()
             result = self._instrument.result or m.Skipped(reason="the program ended before its first line")
-            if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self.ended_well:
-                result = self._as_one_window(result)
+            if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
+                result = self._as_one_window(result, self._ended_ns)
             self._place.write(self._name, result)
         if self._steps.fault is not None:
             raise self._steps.fault
 
-    def _as_one_window(self, lacking: m.Skipped) -> m.TimingPass:
+    def ended_well(self) -> None:
+        """The program came to its last line; its atexit handlers and compile workers are no part of its time."""
+        self._ended_ns = self._steps.now_ns()
+
+    def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass:
         """A program that came to its end took a time, whatever is called in it."""
         kind = self._steps.chosen
         begins = kind not in (None, Kind.OPTIMIZER)
         began = self._steps.boundaries(kind)[-1] if begins else self._began_ns
-        took = (self._steps.now_ns() - began) / 1e3
+        took = (ended_ns - began) / 1e3
         what = "from its only step on" if begins else "as one window, from its first line to its end"
         note = f"TIMING: one rerun of the program {what}, compilation included; {lacking.reason}"
         return m.TimingPass(clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,))

@@ -91,7 +91,8 @@ def run(job: Job, send: Send) -> BaseException | None:
     traced = sys.gettrace()
     sys.settrace(None)
     last_word.append(_word(raised))
-    watcher.ended_well = isinstance(last_word[0], Done)
+    if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
+        watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
         at_exit()
     sys.settrace(traced)
@@ -224,7 +225,6 @@ class Capture:
         self._over = False
         self._logs_chosen: frozenset[str] = frozenset()
         self._own_logs = False
-        self.ended_well = False  # the program, with exit code 0
 
     def begin(self) -> None:
         asked = {

@@ -29,9 +29,9 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recordin
     kept = [one for one in recording.glob("*") if one.name not in REPORTS] if recording is not None else []
     given += [*kept, *(file for one in kept for file in one.rglob("*") if file.is_file())]
     for output in outputs:
-        place = output.resolve()
+        place = Path(os.path.realpath(output))  # Path.resolve raises at a loop of links
         for path in given:
-            real = path.resolve()
+            real = Path(os.path.realpath(path))
             why = ""
             if real == place or (path.exists() and place.exists() and path.samefile(place)):
                 why = "would be overwritten"

@@ -113,7 +113,7 @@ def test_a_child_that_ends_itself_did_not_do_its_work(laboratory: Laboratory, co
 
     assert without_time(ended.exit) == Exit(
         outcome="raised",
-        message=f"the process ended itself with exit code {code}",
+        message=f"the process exited with code {code}",
         during="compile",
         exit_code=code,
     )
@@ -132,7 +132,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(laboratory: Laboratory) -> 
     ended = laboratory.run("def hanging(): time.sleep(3600)\nhanging()", timeout_s=3.0)
 
     assert without_time(ended.exit) == Exit(
-        outcome="timed-out", message="no end within 3 s (--timeout)", during="compile", exit_code=-signal.SIGTERM
+        outcome="timed-out", message="timed out after 3 s (--timeout)", during="compile", exit_code=-signal.SIGTERM
     )
     assert "in hanging" in laboratory.log.read_text(encoding="utf-8")
 

@@ -362,7 +362,7 @@ def test_a_program_that_hears_nothing_is_ended_and_has_written_what_was_seen(
 
     done = ran(tmp_path, SEVEN_STEPS + deaf, timeout_s=15)
 
-    assert (done.exit.outcome, done.exit.message) == ("timed-out", "no end within 15 s (--timeout)")
+    assert (done.exit.outcome, done.exit.message) == ("timed-out", "timed out after 15 s (--timeout)")
     assert re.search(r'program.py", line \d+ in <module>', done.run.log)
     assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
 
