@@ -91,7 +91,8 @@ def measured(name: str, strategy: str, mode: str, device_name: str, small: bool)
     from kgprof import model as m
     from kgprof.workloads import example
 
-    device, on_gpu = torch.device(device_name), device_name == "cuda"
+    device = torch.device(device_name)
+    on_gpu = device.type == "cuda"
     workload = example.ExampleWorkload(name, ["--small"] if small else [], 0)
     session = workload.prepare(m.RunKey(strategy=strategy, mode=mode), device)
 
@@ -116,7 +117,7 @@ def measured(name: str, strategy: str, mode: str, device_name: str, small: bool)
     with torch.profiler.profile(activities=[kind.CPU, kind.CUDA] if on_gpu else [kind.CPU]) as profiled:
         seconds(4)
     wanted = "CUDA" if on_gpu else "CPU"
-    events = [event for event in profiled.events() if event.device_type.name == wanted]
+    events = [event for event in profiled.events() if event.device_type.name == wanted and not event.is_user_annotation]
     return {
         "first_call_s": first_s,
         "step_us": {"median": statistics.median(step_us), "low": min(step_us), "high": max(step_us), "blocks": BLOCKS},

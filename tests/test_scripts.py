@@ -234,19 +234,20 @@ def test_the_rank_that_the_others_wait_for_leads_the_report_of_a_launch(tmp_path
 
 def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("", encoding="utf-8")
-    launcher = "import subprocess, sys\nsubprocess.run([sys.executable, 'train.py', '--lr', '1'], check=True)\n"
+    start = "[sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '1', 'train.py', '--lr', '1']"
+    launcher = f"import subprocess, sys\nsubprocess.run({start}, check=True)\n"
     (tmp_path / "launch.py").write_text(launcher, encoding="utf-8")
 
     done = kgprof("profile", "launch.py", "--format", "json", cwd=tmp_path)
 
     report = json.loads(done.stdout)
-    command = "python -m kgprof profile train.py -- --lr 1"
+    command = "python -m torch.distributed.run --nproc-per-node 1 -m kgprof profile train.py -- --lr 1"
     assert done.returncode == 5
     assert report["verdict"]["text"].endswith(
-        f"the script only launches others (python), and kgprof sees one process: to see them, run {command}"
+        f"the script only launches others (torch.distributed.run), and kgprof sees one process. Run {command}"
     )
     (finding,) = report["findings"]
     assert (finding["rule"], finding["fix"]) == ("KGP504", command)
     (run,) = report["runs"]
-    assert run["script"]["launched"] == [{"by": "python", "processes": None, "command": command}]
+    assert run["script"]["launched"] == [{"by": "torch.distributed.run", "processes": None, "command": command}]
     assert "it would launch them again" in next(gap["reason"] for gap in report["omissions"] if "TIMING" in gap["what"])

@@ -1,7 +1,7 @@
 """What to do next: at most three fixes for the run that a reader would choose, those first that could save most.
 
-A symptom comes after its reasons: a GPU that is idle between an optimizer's launches is mended at the optimizer, whose
-own bound is smaller only because it is more exact.
+A symptom comes after a reason that covers most of it: a GPU that is idle between an optimizer's launches is mended at
+the optimizer, whose own bound is smaller only because it is more exact.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kgprof.collectors import RULES, device_idle, rule_of, weight
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
+MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
@@ -31,9 +32,11 @@ def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[
     found = list(_found(run, findings, idle_us, step_us))
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
     bounded.sort(key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0)
-    reasons = {action.rule for action in bounded if action.fix}
-    symptoms = {rule.id for rule in RULES if not reasons.isdisjoint(rule.symptom_of)}
-    bounded.sort(key=lambda action: action.rule in symptoms)
+    reasons = {a.rule: a.saves.us_per_step for a in bounded if a.fix and isinstance(a.saves, m.Saving)}
+    explained = {rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0) for rule in RULES}
+    bounded.sort(
+        key=lambda a: isinstance(a.saves, m.Saving) and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
+    )
     return (*bounded, *(action for action in found if isinstance(action.saves, m.Skipped)))[:MOST]
 
 

@@ -253,14 +253,14 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)
     lines, failed = [each for run in seen.runs if run.script for each in run.script.checkpoints], []
     root = seen.evidence.recording.header.plan.environment.source_root
+    strip = "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
     for line in lines:
         at = f"{relative(line.location.file, root)}:{line.location.line}"
         if line.into_compiled is None and line.compiled_keys:
-            failed.append(f"{at} saves keys with _orig_mod.: save getattr(model, '_orig_mod', model).state_dict()")
+            failed.append(f"{at} saves keys with _orig_mod.: save {strip.replace('state.', 'model.state_dict().')}")
         elif line.into_compiled and not line.compiled_keys:
-            failed.append(f"{at} loads plain keys into a compiled module: model._orig_mod.load_state_dict(...)")
+            failed.append(f"{at} loads plain keys into a compiled module: load them before torch.compile")
         elif line.into_compiled is False and line.compiled_keys:
-            strip = "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
             failed.append(f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}")
     passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
     yield in_compiled("plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen")

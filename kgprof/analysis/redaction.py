@@ -248,7 +248,8 @@ def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
     put: list[str] = []
     for before, word in zip(("", *words), words, strict=False):
         name, equals, value = word.partition("=")
-        if before.startswith("-") and "=" not in before and not word.startswith("-"):
+        follows = before.startswith("-") and "=" not in before and not word.startswith("-")
+        if follows and (not equals or redactor.beside(before, word) == SECRET):
             put.append(redactor.beside(before, word))
         else:
             put.append(f"{name}={redactor.beside(name, value)}" if equals else word)

@@ -124,8 +124,8 @@ def _fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     if not per_step:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
-        whole_ms = ", ".join(f"{run.key.slug} takes {time.median / 1e3:,.3g} ms" for run, time in per_step)
-        return Remark(text=f"{whole_ms} from its first line to its end: it is one window")
+        takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
+        return Remark(text=f"{takes} from its first line to its end (it has no steps)")
     stepped = [run for run, _ in per_step]
     if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
         return _ranking(per_step, baseline, PER_STEP)

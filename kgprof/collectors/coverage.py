@@ -52,7 +52,7 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 
     The gate judges for itself whether it has seen enough.
     """
-    if run.script is not None and run.script.launched and not run.script.steps:
+    if run.script is not None and run.script.work_is_in is not None:
         return False  # its time is not that of what it launched
     if options.for_a_gate:
         return True
@@ -74,7 +74,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
         timed, script = None if not_asked else has_time, run.script
-        launched = script.launched[0] if script is not None and script.launched and not script.steps else None
+        launched = None if script is None else script.work_is_in
         events.append(CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched))
     return tuple(events)
 
@@ -85,8 +85,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         assert launched is not None
         processes = f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
         what = f"the script only launches others ({launched.by}{processes}), and kgprof sees one process"
-        how = "let each rank call the function that is spawned, and" if launched.by == m.SPAWN else "to see them,"
-        found = _finding(m.Level.ERROR, only.run, f"{what}: {how} run {launched.command}", "no-time")
+        how = "Let each rank call the function that is spawned, and run" if launched.by == m.SPAWN else "Run"
+        found = _finding(m.Level.ERROR, only.run, f"{what}. {how} {launched.command}", "no-time")
         return (msgspec.structs.replace(found, fix=launched.command),)
     if not any(event.timed is None or event.timed for event in events):
         return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)

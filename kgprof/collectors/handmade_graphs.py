@@ -81,7 +81,7 @@ def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
                 location=place,
                 captured_at=source.at(first.file, first.line, first.function),
                 tensor=tensor,
-                replays=sum(graph.replays.values()),
+                replays=min(m.REPLAYS_WATCHED, sum(graph.replays.values())),
                 identity="\0".join((*source.identity(place), tensor.name, str(tensor.what == "kept"))),
             )
 
@@ -93,19 +93,19 @@ def diagnose(events: tuple[WrongTensor, ...]) -> tuple[m.Finding, ...]:
 def _finding(events: list[WrongTensor]) -> m.Finding:
     """One tensor may be rebound in one replay and freed in the next: the graver is said."""
     event = min(events, key=lambda each: each.tensor.what)
-    tensor, replays = event.tensor, sum(each.tensor.replays for each in events)
+    tensor, replays = event.tensor, min(event.replays, sum(each.tensor.replays for each in events))
     rule = KEPT_OUTPUT if tensor.what == "kept" else REPLACED_INPUT
     which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
     now = f"; {tensor.name} now holds another tensor" if tensor.name else ""
     message = {
         "kept": f"an output of shape {list(tensor.shape)} is kept across replays, and each of them overwrites it",
         "freed": f"the CUDA graph reads {which}, which was freed after the capture{now}",
-        "rebound": f"the CUDA graph reads the {which} of the capture, to which nothing was written{now}",
+        "rebound": f"the CUDA graph still reads the {which} of the capture, which was not updated{now}",
     }[tensor.what]
     return m.Finding(
         rule=rule.id,
         level=rule.level,
-        message=f"{message} (seen in {replays} of {plural(event.replays, 'replay')})",
+        message=f"{message} (in {replays} of the first {plural(event.replays, 'replay')})",
         run=event.run,
         location=event.location,
         related=(event.captured_at,) if event.captured_at != event.location else (),

@@ -405,6 +405,8 @@ def _finding(event: Sync) -> m.Finding:
     cost: m.FindingCost | m.Skipped
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
+    elif not event.steps:
+        cost = m.Skipped(reason="the program has no steps to count by")
     else:
         cost = m.FindingCost(
             value=waited_a_step(event.waited_us),

@@ -62,6 +62,9 @@ class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
     replays: int  # in which it was seen so
 
 
+REPLAYS_WATCHED = 64  # what is wrong is wrong from the first replays on
+
+
 class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
     """One capture of ``torch.cuda.CUDAGraph`` by the program; its first 64 replays were looked at."""
 

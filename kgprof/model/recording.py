@@ -114,12 +114,13 @@ class Checkpoint(Model, frozen=True, kw_only=True):
 
 
 SPAWN = "torch.multiprocessing.spawn"
+PYTHON = "python"  # a launch of another script
 
 
 class Launched(Model, frozen=True, kw_only=True):
     """Processes that a script started to do its work, which kgprof does not follow."""
 
-    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, "python"
+    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, PYTHON
     processes: int | None = None
     command: str  # the same, with kgprof in each of them
 
@@ -139,6 +140,11 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     @property
     def is_one_window(self) -> bool:
         return bool(self.counted) and not self.step
+
+    @property
+    def work_is_in(self) -> Launched | None:
+        """The launcher whose processes do the work; another script that is run may only prepare it."""
+        return None if self.steps else next((one for one in self.launched if one.by != PYTHON), None)
 
 
 class RunRecord(Model, frozen=True, kw_only=True):

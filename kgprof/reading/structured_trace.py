@@ -123,7 +123,7 @@ def is_whole(metadata: Any) -> bool:
     named, artifact = metadata.get("str", ["", 0]), metadata.get("artifact", {})
     has_name = not isinstance(artifact, Mapping) or isinstance(artifact.get("name"), str | None)
     measured = isinstance(metadata.get("compilation_metrics"), Mapping | None)
-    return has_name and measured and isinstance(named, list) and [type(part) for part in named] == [str, int]
+    return has_name and measured and isinstance(named, list | tuple) and [type(part) for part in named] == [str, int]
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:

@@ -84,7 +84,7 @@ def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched 
             return None
         ranks, start = int(size), ["torchrun", "--nproc-per-node", size]
         return m.Launched(by="torch.distributed", processes=ranks, command=_inside(start, words, script))
-    return m.Launched(by=by or "python", command=_inside(words[:script] if by else ["python"], words, script))
+    return m.Launched(by=by or m.PYTHON, command=_inside(words[:script] if by else ["python"], words, script))
 
 
 def _inside(start: Sequence[str], words: Sequence[str], script: int) -> str:

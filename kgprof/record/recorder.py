@@ -174,7 +174,7 @@ class _Recording:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
         why, run = "", layout.run_folder(self.folder, key)
         script = m.decode_json((run / layout.SCRIPT).read_bytes(), m.ScriptRun)
-        if script.launched and not script.steps:
+        if script.work_is_in is not None:
             why = "the program only launches others: run again, it would launch them again and have no step to time"
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again without asking"

@@ -70,7 +70,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
 
 
 def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
-    """One row a rank, then median, largest and their ratio; then HTA's figures beside ours, or why there are none."""
+    """One row a rank, then median, largest and their ratio; then the collectives."""
     blocks: list[Block] = []
     if balance.ranks:
         parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")

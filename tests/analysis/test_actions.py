@@ -49,15 +49,17 @@ def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> N
     assert actions(steps(step_us=400.0, kernels=4, kernel_us=5.0)) == [("KGP601", None)]
 
 
-def test_idleness_comes_after_the_optimizer_that_may_be_its_reason() -> None:
-    # given: a step of 4,000 us that launches 240 small kernels, those of an optimizer that is not fused among them
+@pytest.mark.parametrize(("span_us", "first"), [(900.0, "KGP609"), (300.0, "KGP602")])
+def test_idleness_comes_after_an_optimizer_that_is_most_of_its_reason(span_us: float, first: str) -> None:
+    # given: a step of 1,000 us with 240 small kernels of an optimizer that is not fused, in a part of it
     kernels = (("kernel", "k", 0.5),) * 240
-    events = launched_in(("user_annotation", "Optimizer.step#Adam.step"), *kernels, span_us=1000.0)
+    events = launched_in(("user_annotation", "Optimizer.step#Adam.step"), *kernels, span_us=span_us)
 
-    (first, _), (second, idle_us) = actions(traced(events, step_us=4000.0))
+    found = actions(traced(events, step_us=1000.0))
 
-    assert (first, second) == ("KGP609", "KGP602")
-    assert idle_us == pytest.approx(4000.0 - 120.0)
+    assert {rule for rule, _ in found} == {"KGP602", "KGP609"}
+    assert found[0][0] == first
+    assert ("KGP602", pytest.approx(1000.0 - 120.0)) in found
 
 
 def test_without_a_bound_the_reports_order_stands_and_three_are_enough() -> None:

@@ -151,9 +151,9 @@ def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
 @pytest.mark.parametrize(
     ("compiled_keys", "into_compiled", "fix"),
     [
-        (True, None, "save getattr(model, '_orig_mod', model).state_dict()"),
+        (True, None, "save {key.replace('_orig_mod.', ''): value for key, value in model.state_dict().items()}"),
         (True, False, "load {key.replace('_orig_mod.', ''): value for key, value in state.items()}"),
-        (False, True, "model._orig_mod.load_state_dict(...)"),
+        (False, True, "load them before torch.compile"),
         (False, None, ""),
         (False, False, ""),
         (True, True, ""),

@@ -30,8 +30,8 @@ def test_a_replaced_input_has_the_line_that_read_it_and_the_capture() -> None:
     assert found.location == written.place(written.FILE, 14, "step")
     assert found.related == (written.place(READ_LINE.file, READ_LINE.line, READ_LINE.function),)
     assert found.message == (
-        "the CUDA graph reads the x of shape [8, 3] of the capture, to which nothing was written; "
-        "x now holds another tensor (seen in 4 of 8 replays)"
+        "the CUDA graph still reads the x of shape [8, 3] of the capture, which was not updated; "
+        "x now holds another tensor (in 4 of the first 8 replays)"
     )
 
 

@@ -52,7 +52,7 @@ def recorded(folder: Path, step: Callable[[], object], *, calls: int = 5) -> Rec
     options = Options(workload=f"{__file__}:step", steps=calls, warmup=3)
     path = folder / "records" / "trace_records.jsonl.gz"
     passed = compile_pass(Stepping(step), CPU, options, records_to=path)
-    records = _read_records(path.parent)
+    records = _read_records(path.parent, path.parent)
     assert isinstance(records, CompileRecords)
     run = msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records)
     return recordings.recording(run, baseline=None)

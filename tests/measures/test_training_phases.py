@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgprof.measures.training_phases import training_phases
+from kgprof.measures.training_phases import ACCUMULATES, training_phases
 from kgprof.model import Recording, Skipped, TrainingPhase, TrainingPhases
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import STEPS, TRACED_US, launched_in, traced
@@ -96,7 +96,7 @@ def test_backward_passes_before_one_optimizer_step_are_gradient_accumulation(
         at = 100.0 * number
         step.append(("cpu_op", "aten::linear", 1, at, 20.0, None))
         for node in range(3):
-            step.append(("cpu_op", "autograd::engine::evaluate_function: N", thread, at + 30 + 20 * node, 18.0, None))
+            step.append(("cpu_op", ACCUMULATES, thread, at + 30 + 20 * node, 18.0, None))
             step.append(("cpu_op", "aten::linear", thread, at + 32 + 20 * node, 5.0, None))
     for number in range(optimizers):
         step.append(("user_annotation", "Optimizer.step#SGD.step", 1, 700.0 + 50 * number, 40.0, None))
