@@ -173,8 +173,9 @@ class _Recording:
     def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
         why, run = "", layout.run_folder(self.folder, key)
-        script = m.decode_json((run / layout.SCRIPT).read_bytes(), m.ScriptRun)
-        if script.work_is_in is not None:
+        written = run / layout.SCRIPT  # not there where the program ended past Python
+        script = m.decode_json(written.read_bytes(), m.ScriptRun) if written.is_file() else None
+        if script is not None and script.work_is_in is not None:
             why = "the program only launches others: run again, it would launch them again and have no step to time"
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again without asking"
