@@ -44,9 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # images, each of them would compile its modules again; what is compiled once they all read.
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(PACKAGE, quiet=2)
-    # A shell has what it starts in the background ignore SIGINT, and so would every process that a test interrupts.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell has what it starts in the background ignore SIGINT and SIGQUIT, nohup SIGHUP, and so would every process
+    # that a test sends them to.
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_unconfigure() -> None:

@@ -156,7 +156,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
         (["report", "/nowhere"], ["/nowhere: no such file or folder", "kgprof profile"]),
         (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
-        (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "name a file or folder"]),
+        (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "choose a path"]),
         (["report", ""], ["'[RECORDING]': it is empty; name a file or folder", "see kgprof report --help"]),
         (["profile", "-o", ""], ["'--output': it is empty", "see kgprof profile --help"]),
         (["extract", "/nowhere.html"], ["/nowhere.html: no such file", "name a report.html that kgprof wrote"]),
