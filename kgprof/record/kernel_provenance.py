@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
+from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import LogListener, Source, replace
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class KernelProvenance(Source):
         self._project = project
         self.origins: list[m.KernelOrigin] = []
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
+        self._ways_in: dict[str, m.SourceLine | None] = {}  # compile id -> the line that first called for it
 
     def answer(self, eager: EagerCalls) -> m.KernelOrigins | m.Skipped:
         """For the Recording, with what is called outside of compiled code."""
@@ -85,7 +87,12 @@ class KernelProvenance(Source):
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
         work = dict(self._work)
         self._work.clear()
-        for origin in origins(compile_id, payload, self._project, work):
+        if compile_id not in self._ways_in:
+            mine = (frame for frame in upwards(sys._getframe(1)) if self._project.holds(frame.f_code.co_filename))
+            at = next(map(described, mine), None)
+            line = None if at is None else m.SourceLine(file=at.file, line=at.line, function=at.function)
+            self._ways_in[compile_id] = line
+        for origin in origins(compile_id, payload, self._project, work, self._ways_in[compile_id]):
             if len(self.origins) < MAX_ORIGINS:
                 self.origins.append(origin)
             else:
@@ -93,9 +100,14 @@ class KernelProvenance(Source):
 
 
 def origins(
-    compile_id: str, payload: str, project: ProjectFiles, work: Mapping[str, m.KernelWork]
+    compile_id: str,
+    payload: str,
+    project: ProjectFiles,
+    work: Mapping[str, m.KernelWork],
+    way_in: m.SourceLine | None = None,
 ) -> Iterator[m.KernelOrigin]:
-    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack.
+    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack, and
+    ``way_in`` where no stack has one: a compiled module of torch's own has none inside.
 
     Without those that ``work``, where there is any, does not have: torch leaves in it the kernels of another backward
     that was compiled within the same ``backward()``.
@@ -109,7 +121,7 @@ def origins(
             compile_id=compile_id,
             kernel=kernel or key,
             number=int(number) if kernel and number.isdigit() else 0,
-            lines=tuple(lines)[:MAX_LINES],
+            lines=tuple(lines)[:MAX_LINES] or tuple(filter(None, (way_in,))),
             work=work.get(key),
         )
 

@@ -15,6 +15,7 @@ from kgprof.model.compile_records import KernelOrigin, SourceLine
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kernel_provenance
 from kgprof.record.kernel_provenance import HANDLE, FallbackProvenance, KernelProvenance, innermost, origins
+from kgprof.record.project_sources import project_files
 
 HERE = str(Path(__file__))
 PROJECT = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),))
@@ -69,6 +70,18 @@ def test_inductors_kernels_lead_to_these_lines() -> None:
     assert {line.file for origin in listening.origins for line in origin.lines} == {HERE}
     (library,) = [origin for origin in listening.origins if origin.kernel == "extern_kernels.mm"]
     assert [line.line for line in library.lines] == [first + 2]
+
+
+def test_a_module_of_torchs_own_has_the_line_that_calls_it_its_backward_too() -> None:
+    layers = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)))
+    with KernelProvenance(project_files("linkpred")) as provenance:
+        out = layers(torch.randn(4, 8, requires_grad=True))  # here
+        out.sum().backward()
+
+    line = test_a_module_of_torchs_own_has_the_line_that_calls_it_its_backward_too.__code__.co_firstlineno + 3
+    assert len(provenance.origins) > 3
+    assert {(one.file, one.line) for origin in provenance.origins for one in origin.lines} == {(HERE, line)}
+    assert all(origin.lines for origin in provenance.origins)
 
 
 def test_everything_is_as_it_was_also_when_the_workload_raises() -> None:
