@@ -50,7 +50,7 @@ def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
     if memory.syncs.left_out:
         return f"{memory.syncs.left_out:,} reads are beyond what MEMORY keeps"
     if script is not None and script.is_one_window:
-        return "the program is one window: it has no step to count reads by"
+        return "the program has no steps to count reads by"
     if len(memory.step_us) <= memory.steady_from:
         return f"MEMORY watched {plural(len(memory.step_us), 'step')}, and warm-up takes {memory.steady_from}"
     return ""

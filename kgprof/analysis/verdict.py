@@ -151,7 +151,7 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
     if script.is_one_window:
-        return f"{run.key.slug} is one window, and was not timed"
+        return f"{run.key.slug} has no steps, and was not timed"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
         return steps

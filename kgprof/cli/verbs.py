@@ -598,6 +598,9 @@ def explain(rule: str | None, form: str) -> int:
 def workloads(form: str) -> int:
     """List the built-in workloads: what each shows, and the document that it comes from.
 
+    S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages and cost, S4 a
+    diagnosis of a CUDA graph that would not be captured.
+
     \b
     For example:  kgprof profile small-ops
                   kgprof profile small-ops -- --layers 1000

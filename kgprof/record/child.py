@@ -169,8 +169,7 @@ def script(job: Job, events: Events) -> BaseException | None:
     atexit.register(still_interrupted)
     from kgprof.record import script as scripts
 
-    rerun = len(job.options.passes) == 1 and not job.options.for_a_gate
-    with events.phase(job.options.passes[0] if rerun else "script"):
+    with events.phase(job.options.passes[0] if job.is_rerun else "script"):
         events.stream.close()  # else its number may be that of a file of the program's when Python closes it
     raised.append(scripts.run(job, events.send))
     return raised[0]

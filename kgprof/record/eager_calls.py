@@ -39,7 +39,8 @@ Lines = tuple[m.SourceLine, ...]
 class EagerCalls(Source):
     """While entered, the operators that eager code calls on this thread and in its backward, by call of the workload.
 
-    On a torch mode, which changes no value. It is taken off at once, unless the program has put one of its own above.
+    On a torch mode, which changes no value. It is taken off when it is left, unless the program has put one of its own
+    above, or is inside a compiled call, where no mode may be taken off: then it stays and sees nothing.
     """
 
     name = "eager calls"

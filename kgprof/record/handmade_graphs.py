@@ -32,7 +32,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import Source, replace
 
-WATCHED = 64  # graphs, and replays of each: what is wrong is wrong from the first replays on
+WATCHED = 64  # graphs
 GROWS = 3  # replays in a row after each of which there is one reference more
 COPIES_ITS_INPUTS = "make_graphed_callables"  # to the tensors of the capture, before each replay
 Holder = tuple[Callable[[], Any], str]  # what looks a variable up (None: it cannot any more), and its name
@@ -160,7 +160,7 @@ class _Graph(TorchDispatchMode):
         """Whether this replay is among the first, which are looked at."""
         self._replays[call] = self._replays.get(call, 0) + 1
         self._seen += 1
-        return self._seen <= WATCHED
+        return self._seen <= m.REPLAYS_WATCHED
 
     def replayed(self, frames: tuple[FrameType, ...]) -> None:
         if not frames:

@@ -46,7 +46,14 @@ class Job(m.Model, frozen=True, kw_only=True):
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
+
     last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
+
+    @property
+    def is_rerun(self) -> bool:
+        """Of a script, which has printed everything before: under one pass that needs a run of its own."""
+        passes = self.options.passes
+        return self.task is Task.SCRIPT and len(passes) == 1 and m.PASSES[passes[0]].reruns
 
 
 class Phase(m.Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):

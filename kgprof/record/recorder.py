@@ -286,7 +286,7 @@ class _Recording:
             log=log,
             caches=self._caches(task, key, number),
             on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
-            echo=(lambda data: None) if is_rerun(job) or task is not Task.SCRIPT else self._echo,
+            echo=(lambda data: None) if job.is_rerun or task is not Task.SCRIPT else self._echo,
         )
         if not (self.folder / layout.HEADER).is_file():
             raise OutputError(f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again")
@@ -312,7 +312,7 @@ class _Recording:
             return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
         if job.task is Task.PROBE:
             return run / layout.PROBE_LOG, run / layout.exit_name(True)
-        return run / (f"{passes[0]}_{layout.LOG}" if is_rerun(job) else layout.LOG), run / layout.exit_name(False)
+        return run / (f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG), run / layout.exit_name(False)
 
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the probe's own files: compiling those once more would count as compile time.
@@ -325,9 +325,3 @@ class _Recording:
         name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
         kept = task is Task.SCRIPT or (shared and number < rounds)
         return Caches(folder=self._scratch / name, seed=self._scratch / PROBE_CACHE, extra=told, kept=kept)
-
-
-def is_rerun(job: Job) -> bool:
-    """Of a script, which has printed everything before."""
-    passes = job.options.passes
-    return job.task is Task.SCRIPT and bool(passes) and m.PASSES[passes[0]].reruns

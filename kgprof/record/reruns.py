@@ -59,7 +59,7 @@ class Rerun:
         begins = kind not in (None, Kind.OPTIMIZER)
         began = self._steps.boundaries(kind)[-1] if begins else self._began_ns
         took = (ended_ns - began) / 1e3
-        what = "from its only step on" if begins else "as one window, from its first line to its end"
+        what = "from its only step on" if begins else "from its first line to its end"
         note = f"TIMING: one rerun of the program {what}, compilation included; {lacking.reason}"
         return m.TimingPass(clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,))
 

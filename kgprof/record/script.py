@@ -70,10 +70,8 @@ def run(job: Job, send: Send) -> BaseException | None:
     executors and compile workers shut down, atexit handlers called. The handler registered here is called after all of
     the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
-    place, passes = Place(job), job.options.passes
-    program = programs.find(job.options.workload)
-    reruns = len(passes) == 1 and m.PASSES[passes[0]].reruns
-    watcher = Rerun(place, passes[0]) if reruns else Capture(place)
+    place, program = Place(job), programs.find(job.options.workload)
+    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     restored = ExitStack()
@@ -383,7 +381,7 @@ class Capture:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
             none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
-            yield f"the program is one window: {none}, and a time of it is the whole program's"
+            yield f"the program has no steps: {none}; a time is the whole program's"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)

@@ -53,8 +53,10 @@ def _about(run: m.RunReport) -> m.Spread | m.Skipped:
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
-    step = "TIMING: median, range, n steps"
-    yield RunColumn("ms/step", step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
+    label, step = "ms/step", "TIMING: median, range, n steps"
+    if profile.runs and all(run.script is not None and run.script.is_one_window for run in profile.runs):
+        label, step = "ms, whole program", "TIMING: from the program's first line to its end"
+    yield RunColumn(label, step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
         about = "COMPILE: median of the steps before the profiler was on; kgprof's listeners were"
         yield RunColumn("about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2)

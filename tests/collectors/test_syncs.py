@@ -65,7 +65,7 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     assert (event.location, event.events, event.steps) == (READ_PLACE, 40, 0)
     assert syncs.diagnose((event,))[0].message.endswith(", 40 times in the program")
     assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
-        reason="the program is one window: it has no step to count reads by"
+        reason="the program has no steps to count reads by"
     )
 
 

@@ -278,7 +278,7 @@ def test_a_program_of_plain_tensors_is_one_window(tmp_path: Path) -> None:
     done = ran(tmp_path, PLAIN, passes=(PassName.COMPILE, PassName.MEMORY))
 
     assert (done.exit.outcome, done.script.is_one_window, done.script.steps) == ("ok", True, 0)
-    assert done.notes.startswith("the program is one window: no kgprof.step(), optimizer,")
+    assert done.notes.startswith("the program has no steps: no kgprof.step(), optimizer,")
     assert isinstance(done.run.memory, MemoryPass)
     assert (len(done.run.memory.step_us), done.run.memory.steady_from) == (1, 0)
     assert not isinstance(done.run.memory.syncs, Skipped)
@@ -288,7 +288,7 @@ def test_a_program_of_plain_tensors_is_one_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "samples", "words"),
     [
-        (PLAIN, 1, "as one window, from its first line to its end"),
+        (PLAIN, 1, "from its first line to its end"),
         (COMPILES + "doubled(torch.ones(3))\n", 1, "from its only step on"),
         (COMPILES + "for _ in range(3): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
         (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no whole step"),
