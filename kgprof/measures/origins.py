@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kgprof import model as m
-from kgprof.measures.attribution import REGION_PREFIX
+from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices
@@ -43,7 +43,9 @@ _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|t
 # AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
 DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 
-Graph = tuple[str, bool | None]  # its compile id, empty for eager code; whether it is the backward, None: either
+# Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None: either. DDP splits
+# what one compile id stands for into a graph per bucket, which only their keys tell apart.
+Graph = tuple[str, bool | None]
 _EAGER: Graph = ("", None)
 
 
@@ -56,10 +58,12 @@ class Origins:
         # In older Recordings: of eager code what Python called, and not what torch dispatched.
         self._by_python: set[str] = set()
         self._of_graph: dict[Graph, Lines] = {}
+        self._keys = {origin.graph for origin in origins} - {""}
         for origin, backward in _with_direction(tuple(origins)):
             known = Known(lines=origin.lines, work=() if origin.work is None else (origin.work,))
             operator = operator_of(origin.kernel)
-            for graph in {(origin.compile_id, None), (origin.compile_id, backward)}:
+            keyed = {(origin.graph, None)} if origin.graph else set()
+            for graph in {(origin.compile_id, None), (origin.compile_id, backward), *keyed}:
                 (called if operator else generated)[graph, operator or origin.kernel].append(known)
                 self._of_graph[graph] = merged([self._of_graph.get(graph, ()), origin.lines])
             if not origin.compile_id and not origin.kernel.startswith(_DISPATCHED):
@@ -83,7 +87,7 @@ class Origins:
         top = np.zeros(len(columns), np.bool_)
         top[list(calls)] = True
         call = launches.innermost(columns, top, asked_by).tolist()
-        graphs = _graphs(columns, asked_by)[1]
+        graphs = _graphs(columns, asked_by, self._keys)[1]
         names = [_GRAPH_PREFIX.sub("", columns.names[name]) for name in columns.name[events].tolist()]
         found = [
             self._generated.get((graph, name)) or self._generated.get(((graph[0], None), name)) or calls.get(within)
@@ -110,7 +114,7 @@ class Origins:
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
         # An operator may call itself under another overload.
         outermost = launches.outermost(columns, wanted & columns.of_category("cpu_op"))
-        spans, graphs = _graphs(columns, outermost)
+        spans, graphs = _graphs(columns, outermost, self._keys)
         # By time: a backward runs on another thread than the one that takes the steps.
         marks = np.flatnonzero(timeline.step_marks(columns))
         steps = timeline.owners(timeline.intervals_of(columns, marks)).at(columns.start_ns[outermost])
@@ -161,8 +165,10 @@ def operator_of(kernel: str) -> str:
     return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
 
 
-def _graphs(columns: Columns, events: Indices) -> tuple[list[int], list[Graph]]:
+def _graphs(columns: Columns, events: Indices, keys: Collection[str]) -> tuple[list[int], list[Graph]]:
     """The call of a compiled graph that each of ``events`` is in (NOBODY), and which graph that is."""
+    key_of = [name.removeprefix(GENERATED_CODE_PREFIX).removesuffix(" ##") for name in columns.names]
+    keyed = np.array([key in keys for key in key_of], np.bool_)[columns.name]
     names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[columns.name]
     backward = np.array([name == _BACKWARD for name in columns.names], np.bool_)[columns.name]
     region = columns.named(REGION_PREFIX)
@@ -170,9 +176,12 @@ def _graphs(columns: Columns, events: Indices) -> tuple[list[int], list[Graph]]:
     inside = launches.innermost(columns, region, forward).tolist()
     # By the number that autograd gives a node, which both have.
     regions = dict(zip(columns.sequence[forward].tolist(), inside, strict=True))
-    spans = launches.innermost(columns, region | backward, events).tolist()
+    spans = launches.innermost(columns, region | backward | keyed, events).tolist()
     graphs: list[Graph] = []
     for span in spans:
+        if span != NOBODY and keyed[span]:
+            graphs.append((key_of[columns.name[span]], None))
+            continue
         of = regions.get(int(columns.sequence[span]), NOBODY) if span != NOBODY and backward[span] else span
         name = "" if of == NOBODY else columns.names[columns.name[of]].removeprefix(REGION_PREFIX)
         graphs.append((name, bool(backward[span])) if name else _EAGER)

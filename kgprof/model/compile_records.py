@@ -92,6 +92,7 @@ class KernelOrigin(Model, frozen=True, kw_only=True):
     number: int  # its place in the code
     lines: tuple[SourceLine, ...]
     work: KernelWork | None = None  # None: this Recording holds none
+    graph: str = ""  # the key under which Inductor keeps the graph, which a trace names; empty where it was seen before
 
 
 class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):

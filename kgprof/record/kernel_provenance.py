@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace as replaced
+
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.python_stack import described, upwards
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
+CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
@@ -56,6 +59,8 @@ class KernelProvenance(Source):
         self.origins: list[m.KernelOrigin] = []
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
         self._ways_in: dict[str, m.SourceLine | None] = {}  # compile id -> the line that first called for it
+        self._without_key = 0  # from here on ``origins`` are of a graph whose key has not come
+        self._keys = {""}
 
     def answer(self, eager: EagerCalls) -> m.KernelOrigins | m.Skipped:
         """For the Recording, with what is called outside of compiled code."""
@@ -81,9 +86,18 @@ class KernelProvenance(Source):
     def _take(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
         artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-        if metadata is None or not isinstance(artifact, dict) or artifact.get("name") != ARTIFACT:
-            return
+        name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
         payload = getattr(record, "payload", None) or ""
+        if name.startswith(CACHE_ARTIFACT):
+            key = str(json.loads(payload or "{}").get("key") or "")
+            if key not in self._keys:  # else the trace cannot tell it from the one before, whose code it has
+                self._keys.add(key)
+                since = self.origins[self._without_key :]
+                self.origins[self._without_key :] = [replaced(origin, graph=key) for origin in since]
+            self._without_key = len(self.origins)
+        if metadata is None or name != ARTIFACT:
+            return
+        self._without_key = len(self.origins)
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
         work = dict(self._work)
         self._work.clear()

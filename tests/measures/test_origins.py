@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof.measures import kernels
 from kgprof.measures.origins import operator_of
@@ -272,3 +273,25 @@ def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_num
     )
 
     assert lines(found) == {GELU: ([5, 7], 5.0), "gemm of 1/0": ([9], 2.0)}
+
+
+def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names(tmp_path: Path) -> None:
+    # given: a forward that DDP split in two, whose backwards run in the other order; the key of one was not recorded
+    def in_graph(key: str, start: float, correlation: int) -> list[dict[str, Any]]:
+        return [
+            event("cpu_op", "CompiledFunctionBackward", start, 10),
+            event("user_annotation", f"## Call CompiledFxGraph {key} ##", start + 1, 8),
+            event("cpu_op", "aten::mm", start + 2, 5),
+            launch(start + 3, 1, correlation),
+            kernel(start + 5, 2, correlation, name=f"gemm of {key}"),
+        ]
+
+    path = write(tmp_path / "t.json", [*in_graph("fb", 0, 1), *in_graph("fa", 20, 2), *in_graph("fc", 40, 3)])
+
+    found = broken_down(
+        path,
+        "cuda",
+        *(replace(origin("extern_kernels.mm", 1, line), graph=key) for line, key in ((FIRST, "fa"), (SECOND, "fb"))),
+    )
+
+    assert lines(found) == {"gemm of fb": ([9], 2.0), "gemm of fa": ([7], 2.0), "gemm of fc": ([], 0.0)}

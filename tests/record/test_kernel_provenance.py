@@ -112,6 +112,25 @@ def test_there_is_a_limit_and_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert (len(listening.origins), listening.left_out) == (1, 1)
 
 
+def test_a_graph_has_the_key_that_comes_after_it_and_only_the_first_of_a_key() -> None:
+    listening = KernelProvenance(PROJECT)
+
+    def hears(name: str, **payload: object) -> None:
+        metadata = {"frame_id": 0, "frame_compile_id": 0, "artifact": {"name": name}}
+        listening._take(logging.makeLogRecord({"metadata": metadata, "payload": json.dumps(payload)}))
+
+    for kernel, key in (("a:1", "fa"), ("b:1", "fb"), ("again:1", "fa"), ("bypassed:1", None)):
+        hears(kernel_provenance.ARTIFACT, **{kernel: []})
+        hears("fx_graph_cache_bypass" if key is None else "fx_graph_cache_miss", key=key)
+
+    assert [(one.kernel, one.graph) for one in listening.origins] == [
+        ("a", "fa"),
+        ("b", "fb"),
+        ("again", ""),
+        ("bypassed", ""),
+    ]
+
+
 # ---------------------------------------------------------------- scatters that Inductor leaves to ATen
 
 
