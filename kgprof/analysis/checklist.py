@@ -9,11 +9,22 @@ whether it would hold.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
-from kgprof.collectors import addresses, aliases, cuda_graphs, device_idle, graph_breaks, mutations, recompiles, syncs
+from kgprof.collectors import (
+    addresses,
+    aliases,
+    cuda_graphs,
+    device_idle,
+    graph_breaks,
+    matmul_precision,
+    mutations,
+    recompiles,
+    syncs,
+)
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.reading.evidence import Evidence
@@ -38,6 +49,9 @@ TITLES = {
     "no-dynamic-shapes": "Nothing is compiled for sizes that never change (dynamic=False would hold)",
     "no-branch-on-values": "Python takes no decision by a tensor's value in compiled code",
     "no-prints": "Compiled functions neither print nor log",
+    "no-recompile-in-loop": "Nothing is compiled again in the loop once it is warm",
+    "mixed-precision": "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)",
+    "measured-against-eager": "What is compiled was timed against eager",
     "plain-checkpoints": "Checkpoints have the uncompiled module's keys, without _orig_mod.",
     "cond-predicate": "The predicate of torch.cond is one boolean tensor",
     "cond-branches-match": "Both branches of torch.cond return as many tensors, of the same shapes and types",
@@ -71,6 +85,9 @@ class Seen:
         self.evidence, self.findings = evidence, findings
         self.on_cuda = evidence.device == "cuda"
         self.runs = [run for run in runs if run.key.mode != m.EAGER]
+        self.timed_in_eager = {
+            run.key.strategy for run in runs if run.key.mode == m.EAGER and isinstance(run.step, m.Spread)
+        }
         self.trade_offs = [one for one in trade_offs if one.guarded.mode != m.EAGER]
         self.tensors = [run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER]
         self.buffers = [run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER]
@@ -140,7 +157,13 @@ def checklist(
     if evidence.recording.header.options.for_a_gate:
         return ()
     seen = Seen(evidence, runs, findings, trade_offs)
-    judged = (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_cond(seen), *_for_speed(seen))
+    judged = (
+        *_for_cuda_graphs(seen),
+        *_for_compile(seen),
+        *_for_training(seen),
+        *_for_cond(seen),
+        *_for_speed(seen),
+    )
     items = {item.id: item for item in judged}
     return tuple(items[id_] for id_ in TITLES)
 
@@ -264,6 +287,56 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
             failed.append(f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}")
     passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
     yield in_compiled("plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen")
+
+
+def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
+    warm = {  # where it is known in which step each was
+        run.key: [(one.function, one.call) for one in run.compile.compilations if one.call and one.call >= since]
+        for run in seen.evidence.recording.runs
+        if run.key in seen.compiled
+        and isinstance(run.compile, m.CompilePass)
+        and (len(run.compile.call_us) if run.compile.calls is None else run.compile.calls)
+        > (since := run.compile.steady_from)
+        and all(one.call is not None for one in run.compile.compilations)
+    }
+    late = [
+        f"{function} is compiled in {plural(number, 'step')} of {key.slug} after warm-up"
+        for key, compilations in warm.items()
+        for function, number in Counter(function for function, _ in set(compilations)).items()
+        if number > 1
+    ]
+    once = plural(sum(map(len, warm.values())), "compilation")
+    against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
+    yield _item(
+        "no-recompile-in-loop",
+        against=against,
+        failed=() if against else late[:1],
+        passed=f"{once} after warm-up in {_named(warm)}, no function in more than one step",
+        unseen="" if warm else "nothing was compiled, or it is not known in which steps",
+    )
+    in_half = {
+        key: next((row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), "")
+        for key, kernels in seen.kernels.items()
+    }
+    slow = (matmul_precision.FLOAT32_ON_CUDA_CORES.id, matmul_precision.NO_AUTOCAST.id)
+    unseen = "" if any(in_half.values()) else "float32 matmuls take too little of the step to gain from it"
+    if not seen.on_cuda:
+        unseen = "not applicable on a CPU"
+    elif not in_half:
+        unseen = "no run has a trace of the GPU's kernels"
+    yield _item(
+        "mixed-precision",
+        against=[found for found in seen.findings if found.rule in slow and found.run and in_half.get(found.run) == ""],
+        passed="; ".join(f"{key.slug} runs {name}" for key, name in in_half.items() if name),
+        unseen=unseen,
+    )
+    timed = (run.key for run in seen.runs if isinstance(run.step, m.Spread))
+    both = [key for key in timed if key.strategy in seen.timed_in_eager]
+    yield _item(
+        "measured-against-eager",
+        passed=f"TIMING has both for {_named(both)}",
+        unseen="" if both else "no run was timed in eager as well",
+    )
 
 
 def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:

@@ -2,7 +2,7 @@
 
 An address counts as another one also where the allocator has given an old one out again: nothing promises that it
 will. What one graph of a call hands to the next is no input of the program's, and gradients are new in each step by
-torch's own default; neither is reported.
+torch's own default; neither is reported, but for the gradient that the CUDA graph of a backward copies.
 
 What a CUDA graph copies is proven by the ``aten::_foreach_copy_`` in the compiled region of the trace, beside a
 launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU both are a prediction.
@@ -207,21 +207,22 @@ def _inputs(tensors: RunTensors) -> Iterator[Passed]:
 
 
 def _by_line(tensors: RunTensors, passed: list[Passed]) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
-    """With the lines that pass the first of each group, or bind its name."""
+    """With the lines that pass the first of each group, or bind its name; those of backwards for themselves."""
     inputs = [(tensors.passing(graph, tensor.name, held), (graph, tensor, held)) for graph, tensor, held in passed]
-    for group in grouped(inputs, lambda one: line_of(next(iter(one[0]), None), one[1][0].compile_id)):
+    for group in grouped(
+        inputs, lambda one: (line_of(next(iter(one[0]), None), one[1][0].compile_id), one[1][0].backward)
+    ):
         yield group[0][0], [one for _, one in group]
 
 
 def _fields(tensors: RunTensors, lines: tuple[m.Location, ...], passed: list[Passed]) -> dict[str, Any]:
     """What both events say of the inputs that one line passes."""
     first = lines[0] if lines else None
-    takers = ((graph, tensors.definition(graph)) for graph, _, _ in passed)
     return {
         "run": tensors.key,
         "location": first,
         "names": _once(said(tensor.name) for _, tensor, _ in passed),
-        "functions": _once(place.function if place else graph.function for graph, place in takers),
+        "functions": _once(tensors.named(graph) for graph, _, _ in passed),
         "size_bytes": sum(held.last.size_bytes for _, _, held in passed),
         "identity": "\0".join(tensors.source.identity(first)),
     }
@@ -255,14 +256,22 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
 
 def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
     on_cuda = tensors.run.whole.device == "cuda"
-    graphs = [graph for graph in tensors.tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
+    graphs = [graph for graph in tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
     if not graphs:
         return
     launches, copies, took = _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     copied = []
-    for graph, tensor, held in _inputs(tensors):
+    # What the forward kept for its backward stays where it is; the gradient of a loss is one number.
+    coming_in = (
+        (graph, tensor, held)
+        for graph in tensors.tensors.backwards
+        for tensor in graph.inputs
+        for held in tensor.held
+        if tensor.name.startswith(m.INCOMING) and held.last.shape
+    )
+    for graph, tensor, held in (*_inputs(tensors), *coming_in):
         steady = held.watched > tensors.steady_from  # the first call may run a graph several times, to warm it up
         # torch's own rule: neither fixed nor made by the graph before, and on the device.
         moves = not tensor.static and held.last.size_bytes > 0 and not held.made_now
@@ -331,6 +340,8 @@ def _moved(event: AddressChange) -> m.Finding:
 
 def _copied_finding(event: CopiedInput) -> m.Finding:
     names, size, functions = ", ".join(event.names), f"{event.size_bytes:,} bytes", ", ".join(event.functions)
+    if event.names[0].startswith(m.INCOMING):
+        size += " (a loss computed inside the compiled function sends one number instead)"
     message, proven = f"the CUDA graph of {functions} copies {names} before each replay: {size}", False
     if not event.on_cuda:
         message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"

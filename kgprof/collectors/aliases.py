@@ -145,7 +145,7 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
     """One event a function and rule, whatever the number of its compilations."""
     found = [
         event
-        for graph in tensors.tensors.graphs
+        for graph in tensors.graphs
         for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph))
     ]
     order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
@@ -171,7 +171,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
         if (kind, other) != ("input", "output"):
             continue
-        if (source := tensors.origin(graph, graph.inputs[index])) and (found := relation(overlap)):
+        source = tensors.origin(graph, graph.inputs[index])
+        if source and (found := relation(overlap)):
             from_inputs.add(overlap.right)
             shared.append((index, source, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap.runs))
     names = [tensor.name for tensor in graph.inputs]
@@ -184,7 +185,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if source:
             shared.append((place, source, "it is returned as it is", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
-        serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs)
+        # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA graph.
+        serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs and not graph.backward)
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
     for overlap in graph.overlaps:  # two views of one input are told by that input
@@ -192,7 +194,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
             continue
         if found := relation(overlap):
             pair = f"{overlap.left} and {overlap.right}: one is {found}" if found != "unknown" else "not known exactly"
-            kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs)
+            kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs and not graph.backward)
             yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
     for name in graph.returned_twice:
         if name not in names and name not in graph.returned_inputs:
@@ -236,16 +238,16 @@ def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
 def _alias(
     tensors: RunTensors, graph: m.WatchedGraph, rule: m.Rule, kind: str, pair: str, *, serious: bool, calls: int
 ) -> Alias:
-    place = tensors.definition(graph)
+    place, of_backward = tensors.definition(graph), ("backward",) if graph.backward else ()
     return Alias(
         run=tensors.key,
         rule=rule.id,
         kind=kind,
-        function=place.function if place else graph.function,
+        function=tensors.named(graph),
         location=place,
         pairs=(pair,),
         serious=serious,
-        identity="\0".join(tensors.source.identity(place) or (user_function(graph.function),)),
+        identity="\0".join((*(tensors.source.identity(place) or (user_function(graph.function),)), *of_backward)),
         detail=tensors.intent(graph),
         calls=calls,
     )

@@ -19,7 +19,7 @@ FIRST_WITH_TF32 = (8, 0)  # compute capability
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
 _COMPLEX = re.compile("cf32")
 _ON_TENSOR_CORES_AS_TF32 = re.compile(r"tf32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)")
-_IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w+?_[th]s[th]|nvjet_\w+?_hsh", re.IGNORECASE)
+IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w+?_[th]s[th]|nvjet_\w+?_hsh", re.IGNORECASE)
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 FLOAT32_ON_CUDA_CORES = m.Rule(
@@ -116,7 +116,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math
     kinds = [(FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")), (MATH_ATTENTION, math, None)]
-    if not traced.matching(_IN_HALF).any():
+    if not traced.matching(IN_HALF).any():
         kinds.append((NO_AUTOCAST, traced.matching(_ON_TENSOR_CORES_AS_TF32), _ratio(ceilings, "bfloat16", "tf32")))
     for rule, which, rate in kinds:
         events = traced.work.events[which]

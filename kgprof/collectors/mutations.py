@@ -47,20 +47,23 @@ class Mutation(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     function: str
-    location: m.Location | None  # the def where no operator of the graph is known to write
+    location: m.Location | None  # the def (of a backward too) where no operator of the graph is known to write
     names: tuple[str, ...]
     operators: tuple[str, ...]
     kind: str
     cuda_graphs: bool
     calls: int  # in which a version rose; 0: seen in the graph alone
     identity: str  # of the line: the same in another checkout and after an edit above it
+    backward: bool = False
 
 
 def collect(evidence: Evidence) -> tuple[Mutation, ...]:
     """One event a line."""
     lines = []
     for tensors in evidence.once(run_tensors):
-        for events in grouped(_of_run(tensors), lambda event: line_of(event.location, event.function)):
+        for events in grouped(
+            _of_run(tensors), lambda event: (line_of(event.location, event.function), event.backward)
+        ):
             line = msgspec.structs.replace(
                 events[0],
                 names=tuple(dict.fromkeys(name for event in events for name in event.names)),
@@ -74,14 +77,15 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
 
 
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
-    for graph in tensors.tensors.graphs:
+    for graph in tensors.graphs:
         definition = tensors.definition(graph)
         for index, tensor in enumerate(graph.inputs):
             name = tensors.origin(graph, tensor)
             if not name or is_gradient(tensor.name) or not is_written(graph, index):
                 continue
             giver, given = tensors.giver(graph, name)
-            kind = FIXED if (given or tensor).static else ARGUMENT if tensors.is_argument(giver, name) else CAPTURED
+            argument = tensors.is_argument(giver, name) or name.startswith(m.INCOMING)
+            kind = FIXED if (given or tensor).static else ARGUMENT if argument else CAPTURED
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
                 if write.input == index:
@@ -89,14 +93,15 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
             for place, written in (operators or {definition: []}).items():
                 yield Mutation(
                     run=tensors.key,
-                    function=definition.function if definition else graph.function,
+                    function=tensors.named(graph),
                     location=place,
                     names=(said(name),),
                     operators=tuple(dict.fromkeys(written)),
                     kind=kind,
                     cuda_graphs=bool(graph.cuda_graphs),
                     calls=len({call for held in tensor.held for call in held.written}),
-                    identity="\0".join(tensors.source.identity(place)),
+                    identity="\0".join((*tensors.source.identity(place), *(["backward"] if graph.backward else []))),
+                    backward=graph.backward,
                 )
 
 

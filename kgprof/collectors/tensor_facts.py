@@ -41,6 +41,17 @@ class RunTensors:
     def source(self) -> SourceText:
         return self.run.source
 
+    @property
+    def graphs(self) -> tuple[m.WatchedGraph, ...]:
+        """With the backwards, behind all others."""
+        return (*self.tensors.graphs, *self.tensors.backwards)
+
+    def named(self, graph: m.WatchedGraph) -> str:
+        """The compiled function, or its backward."""
+        place = self.definition(graph)
+        name = place.function if place else graph.function
+        return f"{name}'s backward" if graph.backward else name
+
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(call for call in calls if call >= self.steady_from)
 
@@ -104,7 +115,7 @@ class RunTensors:
 
     def intent(self, graph: m.WatchedGraph) -> str:
         """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
-        compiled = self.run.compiler
+        compiled = None if graph.backward else self.run.compiler
         for record in compiled.artifacts(METADATA) if compiled else ():
             if compile_id(record.metadata) == graph.compile_id:
                 text = record.payload or ""

@@ -163,6 +163,10 @@ class WatchedGraph(Model, frozen=True, kw_only=True):
     runs: int = 0  # that were watched
     unwatched_runs: int = 0
     left_out: int = 0  # overlapping pairs beyond the limit
+    backward: bool = False  # the graph of its gradients; inputs are named as the forward's, or INCOMING, or not at all
+
+
+INCOMING = "the incoming gradient"  # an input of a backward; with a number from 0 on where there are several
 
 
 class WatchedBuffer(Model, frozen=True, kw_only=True):
@@ -186,3 +190,4 @@ class TensorRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="ten
     calls: int = 0  # calls of the workload that were watched
     steps_marked: int = 0  # torch.compiler.cudagraph_mark_step_begin() while they ran
     left_out: int = 0  # graphs beyond the limit
+    backwards: tuple[WatchedGraph, ...] = ()  # of ``graphs``, as far as they ran

@@ -85,6 +85,15 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
                 yield m.InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
 
 
+def writes_of_backward(graph: torch.fx.Graph) -> Iterator[m.InPlace]:
+    """Of AOTAutograd's graph of a backward, which computes on new tensors and copies into what it was given."""
+    placeholders = {node: index for index, node in enumerate(node for node in graph.nodes if node.op == "placeholder")}
+    for node in graph.nodes:
+        for target in _written(node):
+            if target in placeholders:
+                yield m.InPlace(input=placeholders[target], operator=operator_of(node), frames=frames_of(node))
+
+
 def _traced_storage(node: torch.fx.Node) -> int | None:
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:

@@ -7,13 +7,18 @@ address from the old one and keeps no data alive. A run of a graph costs 23 us m
 0.23 ms with forty (one core, medians of 300 calls, torch 2.13).
 
 Not seen: writes through ``.data``, numpy and fused optimizers, which leave no trace in a version; inference tensors
-have none. What a backward graph takes and gives is not looked at.
+have none.
+
+A backward graph is called by AOTAutograd, from a node of autograd whose class belongs to one compilation; the outputs
+of the forward lead to it. What it takes is freed while it runs, so only what is still there afterwards is compared.
+Not seen: compiled autograd, double backward, and who keeps a gradient.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +35,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors
+from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors, writes_of_backward
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, upwards
@@ -46,6 +51,10 @@ REMEMBERED = 4096  # outputs of graphs that are still alive
 
 FINISH = "compile_subgraph"  # the method of Dynamo's OutputGraph that ends the capture of a graph
 RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
+
+RUN_BACKWARD, BACKWARD = "call_func_at_runtime_with_args", "_backward_impl"  # AOTAutograd's, and who calls it
+COMPILED_NODE = "CompiledFunctionBackward"
+NODES = 3  # of autograd, from an output to that of the compiled graph: a view of what the graph gave
 
 TORCH = str(Path(torch.__file__).parent)
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
@@ -70,6 +79,10 @@ class TensorProbe(InstalledGraphs):
         self._made = _Made()
         self._declares = buffers is not None
         self._buffers = _Buffers(buffers or dict, calls, self._made)
+        self._backwards: weakref.WeakKeyDictionary[type, _Graph] = weakref.WeakKeyDictionary()
+        # By the class of the node: a forward, until its backward has run.
+        self._run_backwards: list[_Graph] = []
+        self._thread = 0  # that calls the workload
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
     def records(self) -> m.TensorRecords:
@@ -79,6 +92,7 @@ class TensorProbe(InstalledGraphs):
             calls=self._watched_calls,
             steps_marked=self._steps_marked,
             left_out=self._left_out,
+            backwards=tuple(graph.record() for graph in self._run_backwards),
         )
 
     def listen(self, undo: ExitStack) -> None:
@@ -86,6 +100,7 @@ class TensorProbe(InstalledGraphs):
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
+            self._watch_backwards(undo)
         self._calls.watchers.append(self)
         undo.callback(self._calls.watchers.remove, self)
 
@@ -138,7 +153,7 @@ class TensorProbe(InstalledGraphs):
         if found is None or len(self._graphs) >= GRAPHS:
             self._left_out += 1
             return compiled
-        graph = _Graph(output, found, self._made)
+        graph = _Graph(_described(output, found), found.names, found.static, self._made)
         self._graphs.append(graph)
         calls = self._calls
 
@@ -150,10 +165,56 @@ class TensorProbe(InstalledGraphs):
             before = graph.before(call, args)
             result = compiled(*args)
             self._buffers.ran.update(graph.after(call, args, before, result))
+            for node in _backwards_of(result):
+                self._backwards.setdefault(type(node), graph)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
         return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
+
+    def _watch_backwards(self, undo: ExitStack) -> None:
+        from torch._functorch._aot_autograd import runtime_wrappers
+
+        original = getattr(runtime_wrappers, RUN_BACKWARD, None)
+        if original is None:
+            self.unavailable = f"backward graphs: this torch has no {RUN_BACKWARD}"
+            return
+        self._thread, calls = threading.get_ident(), self._calls
+
+        def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
+            above = next((one for one in islice(upwards(sys._getframe(1)), 4) if one.f_code.co_name == BACKWARD), None)
+            node = None if above is None else above.f_locals.get("ctx")
+            graph = self._backwards.get(type(node))
+            if graph is None:
+                return original(compiled, args, *rest, **named)
+            if not graph.is_backward:
+                graph = self._backwards[type(node)] = graph.of_backward(args, getattr(type(node), "_forward_cls", None))
+                self._run_backwards.append(graph)
+            call = calls.current
+            if not self._watches(call) or not graph.takes(call):
+                graph.unwatched += 1
+                return original(compiled, args, *rest, **named)
+            here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
+            before = graph.before(call, args, sys._getframe() if here else sys._current_frames().get(self._thread))
+            tensors = [weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args]
+            result = original(compiled, args, *rest, **named)
+            there = [None if one is None or one.storage.expired() else one for one in before]  # type: ignore[no-untyped-call]
+            self._buffers.ran.update(graph.after(call, [tensor() for tensor in tensors], there, result))
+            return result
+
+        replace(runtime_wrappers, RUN_BACKWARD, torch._dynamo.disable(running), undo)  # type: ignore[no-untyped-call]
+
+
+def _backwards_of(result: Any) -> Iterator[Any]:
+    """The nodes of compiled graphs that the gradients of these outputs come to first."""
+    values = result if isinstance(result, list | tuple) else (result,)
+    nodes = [value.grad_fn for value in values if isinstance(value, torch.Tensor)]
+    for _ in range(NODES):
+        for node in nodes:
+            if type(node).__name__ == COMPILED_NODE:
+                yield node
+        others = (node for node in nodes if node is not None and type(node).__name__ != COMPILED_NODE)
+        nodes = [following for node in others for following, _ in node.next_functions]
 
 
 # ---------------------------------------------------------------- one tensor
@@ -288,25 +349,30 @@ class _Result:
         return not again or again[-1]._references > self._references > 0
 
 
-class _Graph:
-    """What is known of one compiled graph."""
+def _described(output: Any, found: CapturedGraph) -> m.WatchedGraph:
+    """A graph, as far as it is known before it runs."""
+    code = output.root_tx.f_code
+    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return m.WatchedGraph(
+        compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
+        function=code.co_name,
+        file=code.co_filename,
+        first_line=code.co_firstlineno,
+        arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
+        returns=found.returns,
+        cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+        in_place=found.in_place,
+        returned_inputs=found.returned_inputs,
+        returned_twice=found.returned_twice,
+    )
 
-    def __init__(self, output: Any, found: CapturedGraph, made: _Made) -> None:
-        code = output.root_tx.f_code
-        stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        self._captured = found
-        self._compiled = m.WatchedGraph(  # as far as it is known before it runs
-            compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-            function=code.co_name,
-            file=code.co_filename,
-            first_line=code.co_firstlineno,
-            arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
-            returns=found.returns,
-            cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
-            in_place=found.in_place,
-            returned_inputs=found.returned_inputs,
-            returned_twice=found.returned_twice,
-        )
+
+class _Graph:
+    """What is known of one compiled graph, or of its backward."""
+
+    def __init__(self, described: m.WatchedGraph, names: Sequence[str], static: Sequence[str], made: _Made) -> None:
+        self._compiled = described
+        self._names, self._static = names, static
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
         self._outputs = 0
@@ -318,14 +384,41 @@ class _Graph:
         self.watched = 0
         self.unwatched = 0
 
+    @property
+    def is_backward(self) -> bool:
+        return self._compiled.backward
+
+    def of_backward(self, args: Sequence[Any], of_autograd: Any) -> _Graph:
+        """``args``: of its first run, incoming gradients last but for the states of random numbers."""
+        incoming = len(getattr(getattr(of_autograd, "metadata", None), "subclass_tangent_meta", None) or ())
+        traced = getattr(getattr(of_autograd, "_lazy_backward_info", None), "bw_module", None)
+        known = replaced(
+            self._compiled,
+            in_place=() if traced is None else tuple(writes_of_backward(traced.graph)),
+            returned_inputs=(),
+            returned_twice=(),
+            returns=True,
+            backward=True,
+        )
+        places = [_place(arg) for arg in args]
+        end = max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
+        fixed, names = dict(zip(self._names, self._static, strict=True)), []
+        for index, place in enumerate(places):
+            given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
+            number = f" {index - end + incoming}" if incoming > 1 else ""
+            names.append(f"{m.INCOMING}{number}" if end - incoming <= index < end else given)
+        return _Graph(known, names, [fixed.get(name, "") for name in names], self._made)
+
     def takes(self, call: int) -> bool:
         """Whether this run of the graph is looked at."""
         self._run = self._run + 1 if call == self._call else 0
         self._call = call
         return self._run < RUNS
 
-    def before(self, call: int, args: Sequence[Any]) -> list[_Place | None]:
+    def before(self, call: int, args: Sequence[Any], frame: FrameType | None = None) -> list[_Place | None]:
+        """``frame``: below what called the graph."""
         self.watched += 1
+        frame = frame or sys._getframe(1)
         places = [_place(arg) for arg in args]
         frames: tuple[m.Frame, ...] | None = None
         for index, place in enumerate(places):
@@ -335,19 +428,21 @@ class _Graph:
             if seen is None:
                 seen = self._inputs[index, self._run] = _Input(self._run, place)
             if frames is None and (not seen.watched or not place.is_where(seen.place)):
-                frames = self._frames_above(sys._getframe(2))
+                frames = self._frames_above(frame)
             seen.see(call, place, self._made.maker(place), frames or ())
             if self._compiled.function.startswith(RESUMED):
                 seen.lies_in = self._made.taken.get(place.storage.cdata, "")
-            else:
-                self._made.taken.setdefault(place.storage.cdata, self._captured.names[index])
+            elif not self.is_backward:
+                self._made.taken.setdefault(place.storage.cdata, self._names[index])
         return places
 
     def after(self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any) -> dict[int, int]:
         """By how much the versions of the storages (as StorageWeakRef names them) that came in rose meanwhile."""
         run, written = self._run, {}
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
-            if place is not None and place.version is not None and arg._version != place.version:
+            if arg is None or place is None or place.version is None:
+                continue
+            if arg._version != place.version:
                 _note(self._inputs[index, run].written, call)
                 written[place.storage.cdata] = arg._version - place.version
         outputs = list(result) if isinstance(result, list | tuple) else [result]
@@ -357,8 +452,10 @@ class _Graph:
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
-                self._made.add(place, f"{self._compiled.compile_id} output {index}", call)
-                self.results.append(_Result(call, index, place.storage, outputs[index]))
+                which = " backward" if self.is_backward else ""
+                self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
+                if not which:
+                    self.results.append(_Result(call, index, place.storage, outputs[index]))
         return written
 
     def call_ended(self, call: int) -> None:
@@ -409,15 +506,14 @@ class _Graph:
         return tuple(described(above) for above in islice(outer, STACK))
 
     def record(self) -> m.WatchedGraph:
-        captured = self._captured
         held: dict[int, list[m.Held]] = {}
         for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
-            held.setdefault(index, []).append(seen.record(fixed=bool(captured.static[index])))
+            held.setdefault(index, []).append(seen.record(fixed=bool(self._static[index])))
         return replaced(
             self._compiled,
             inputs=tuple(
                 m.GraphInput(name=name, static=static, held=tuple(held.get(index, ())))
-                for index, (name, static) in enumerate(zip(captured.names, captured.static, strict=True))
+                for index, (name, static) in enumerate(zip(self._names, self._static, strict=True))
             ),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),

@@ -15,6 +15,8 @@ from kgprof.analysis.checklist import checklist, copies_together
 from kgprof.model import (
     ChecklistItem,
     Checkpoint,
+    Compilation,
+    CompilePass,
     Level,
     Location,
     PassName,
@@ -33,6 +35,7 @@ from kgprof.reading.evidence import Evidence
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 H200, RUNTIME, COMPILER = "cuda_graphs_h200", "corpus_runtime_h200", "corpus_torch_2.11"
 LINKPRED = "linkpred_h200"
+GPU_TIME = "gpu_time_h200"
 
 Load = Callable[[str, str], Recording]
 
@@ -43,7 +46,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     kept: dict[str, list[Recording]] = {
         H200: [recordings.load(one) for one in (RECORDINGS / H200).iterdir() if one.is_dir()]
     }
-    for name in (RUNTIME, COMPILER, LINKPRED):
+    for name in (RUNTIME, COMPILER, LINKPRED, GPU_TIME):
         folder = tmp_path_factory.mktemp("kept")
         with tarfile.open(RECORDINGS / f"{name}.tgz") as archive:
             archive.extractall(folder, filter="data")
@@ -86,6 +89,7 @@ CASES = {
     "no-dynamic-shapes": ((COMPILER, "float_argument"), (COMPILER, "size_changes_late"), (RUNTIME, "adam_step")),
     "no-branch-on-values": ((COMPILER, "two_breaks"), (COMPILER, "branch_on_tensor"), (RUNTIME, "adam_step")),
     "no-prints": ((COMPILER, "branch_on_tensor"), (COMPILER, "print_between_ops"), (RUNTIME, "adam_step")),
+    "mixed-precision": ((GPU_TIME, "bfloat16"), (GPU_TIME, "exact_float32"), (GPU_TIME, "adamw")),
     "cond-no-aliasing": (
         (RUNTIME, "cond_returns_clones"),
         (RUNTIME, "cond_returns_operand"),
@@ -137,6 +141,40 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
     assert unseen[1].evidence == "no run with torch.cond asked for CUDA graphs"
 
 
+def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes(load: Load) -> None:
+    recording = load(COMPILER, "two_breaks")
+    (run,) = recording.runs
+    assert isinstance(run.compile, CompilePass)
+    first, late = (0, 1, 1), run.compile.steady_from
+
+    def item(*calls: int | None) -> ChecklistItem:
+        compilations = tuple(
+            Compilation(compile_id="", function="f", location="", duration_s=1.0, call=c) for c in calls
+        )
+        compiled = msgspec.structs.replace(run.compile, compilations=compilations)
+        return items(with_run(recording, compile=compiled))["no-recompile-in-loop"]
+
+    assert [item(*calls).status for calls in (first, (*first, late), (*first, late, late + 1), (*first, None), ())] == [
+        PracticeStatus.PASS,
+        PracticeStatus.PASS,
+        PracticeStatus.FAIL,
+        PracticeStatus.NOT_OBSERVED,
+        PracticeStatus.NOT_OBSERVED,
+    ]
+    assert items(load(COMPILER, "size_changes_every_call"))["no-recompile-in-loop"].status is PracticeStatus.FAIL
+
+
+def test_a_compiled_run_beside_an_eager_one_is_measured_against_it(load: Load) -> None:
+    recording = load(LINKPRED, "batched.default")
+    (run,) = recording.runs
+    eager = msgspec.structs.replace(run, key=RunKey(strategy="batched", mode="eager"))
+    beside = msgspec.structs.replace(recording, runs=(eager, run))
+
+    found = [items(one)["measured-against-eager"].status for one in (beside, recording)]
+
+    assert found == [PracticeStatus.PASS, PracticeStatus.NOT_OBSERVED]
+
+
 def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
     profile = analyse(load(COMPILER, "two_breaks"))
     breaks = {found.fingerprint for found in profile.findings if found.rule in ("KGP101", "KGP102")}
@@ -184,7 +222,7 @@ def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
 
     assert len(set(names)) == 1
     assert set(CASES) < set(names[0])
-    assert len(names[0]) == len(set(names[0])) == 23
+    assert len(names[0]) == len(set(names[0])) == 26
 
 
 def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:

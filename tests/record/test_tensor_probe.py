@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
+from torch._functorch._aot_autograd import runtime_wrappers
 
 from kgprof.model import Unavailable
-from kgprof.model.memory_records import GraphInput, WatchedGraph
+from kgprof.model.memory_records import INCOMING, GraphInput, WatchedGraph
 from kgprof.record import tensor_probe
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import unavailable
@@ -416,3 +419,82 @@ def test_the_records_grow_with_states_and_not_with_calls() -> None:
     assert {held.watched for held in graph.inputs[0].held} == {watched}
     assert graph.runs == watched * tensor_probe.RUNS
     assert graph.runs + graph.unwatched_runs == (calls.current + 1) * (tensor_probe.RUNS + 2)
+
+
+# ---------------------------------------------------------------- backward graphs
+
+
+class Counted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        ctx.seen = seen
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        ctx.seen.add_(1)
+        return gradient * 2, None
+
+
+class Residual(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor, skipped: torch.Tensor) -> torch.Tensor:
+        return Counted.apply((x * self.weight).relu(), self.seen) + skipped
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by Dynamo
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_backward_has_what_it_takes_writes_and_passes_on(backend: str) -> None:
+    model = Residual()
+    compiled, x, skipped = torch.compile(model, backend=backend), torch.ones(4), torch.ones(4, requires_grad=True)
+
+    def step(call: int) -> None:
+        compiled(x, skipped).pow(2).sum().backward()  # goes back
+
+    records = watch(step)
+
+    (forward,), (backward,) = records.graphs, records.backwards
+    assert (forward.backward, backward.backward, backward.compile_id, backward.runs) == (False, True, "0/0", CALLS)
+    inputs = by_name(backward)
+    assert {"L['x']", "L['self']._buffers['seen']", INCOMING} <= set(inputs)
+    assert inputs["L['self']._buffers['seen']"].static == "fixed"
+    # what comes in is new in each call, at the line that goes back
+    (incoming,) = inputs[INCOMING].held
+    assert (incoming.moved, incoming.frames[0].line) == (AFTER_FIRST, lines_with(__file__, "goes back")[0])
+    names = [one.name for one in backward.inputs]
+    assert [names[write.input] for write in backward.in_place] == ["L['self']._buffers['seen']"]
+    # and it is the gradient of what was added
+    (passed_on,) = backward.overlaps
+    assert (names[int(passed_on.left.split()[1])], passed_on.right.split()[0]) == (INCOMING, "output")
+    assert torch.equal(model.seen, torch.full((4,), float(CALLS)))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by Dynamo
+def test_backwards_of_a_function_with_a_break_are_told_apart_and_nothing_is_kept() -> None:
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 3).tanh()
+        torch._dynamo.graph_break()
+        return y.exp() * x
+
+    compiled, x = torch.compile(broken, backend="aot_eager"), torch.ones(4, requires_grad=True)
+    kept = []
+
+    def step(call: int) -> None:
+        x.grad = None
+        loss = compiled(x).sum()
+        kept.append(weakref.ref(loss))
+        loss.backward()
+
+    before = runtime_wrappers.call_func_at_runtime_with_args
+    records = watch(step)
+
+    assert [graph.compile_id for graph in records.backwards] == ["1/0", "0/0"]
+    # the gradient that the second hands to the first was made in the same call
+    (handed,) = by_name(records.backwards[1])[INCOMING].held
+    assert list(handed.made_now) == ["1/0 backward output 0"]
+    assert [reference() for reference in kept] == [None] * CALLS
+    assert runtime_wrappers.call_func_at_runtime_with_args is before
