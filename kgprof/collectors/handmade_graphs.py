@@ -1,4 +1,4 @@
-"""KGP306, KGP307: CUDA graphs that a program records itself, and the tensors that its replays read or write.
+"""KGP306 to KGP308: CUDA graphs that a program records itself, and the tensors that its replays read or write.
 
 What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong, nothing is said.
 """
@@ -52,7 +52,30 @@ KEPT_OUTPUT = m.Rule(
     judged_from_times=False,
     symptom_of=(),
 )
-RULES = (REPLACED_INPUT, KEPT_OUTPUT)
+CAPTURED_AGAIN = m.Rule(
+    id="KGP308",
+    name="graph-captured-again",
+    level=m.Level.WARNING,
+    summary="A line captures a CUDA graph in one step after another, and no capture is replayed in a later step.",
+    why=(
+        "A capture runs the whole function on the CPU, waits for the GPU, and makes a new graph with its own memory; "
+        "only replays save launches. A graph that is captured for each step costs more than eager code. A graph for "
+        "each of several shapes, captured when the shape comes for the first time and replayed later, is no finding."
+    ),
+    example="for x in batches: with torch.cuda.graph(graph): y = model(x); then graph.replay().",
+    remedy=(
+        "Capture once, before the loop, on a static input; in the loop static_x.copy_(x); graph.replay(). For several "
+        "shapes keep one graph for each in a dict."
+    ),
+    topic=m.Topic.CUDA_GRAPHS,
+    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    can_cost=(m.CostKind.HOST,),
+    judged_from_times=False,
+    symptom_of=(),
+)
+RULES = (REPLACED_INPUT, KEPT_OUTPUT, CAPTURED_AGAIN)
+
+AGAIN = 3  # steps after warm-up, from which on captures at a line are a habit and not the last shape of a few
 
 
 class WrongTensor(m.Model, frozen=True, kw_only=True):
@@ -66,8 +89,39 @@ class WrongTensor(m.Model, frozen=True, kw_only=True):
     identity: str
 
 
-def collect(evidence: Evidence) -> tuple[WrongTensor, ...]:
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+class Recapture(m.Model, frozen=True, kw_only=True):
+    """Captures at one line after warm-up that no other step replays."""
+
+    run: m.RunKey
+    location: m.Location
+    steps: int
+    replays: int  # of these captures together
+    identity: str
+
+
+def collect(evidence: Evidence) -> tuple[WrongTensor | Recapture, ...]:
+    wrong = tuple(event for run in evidence.runs for event in _of_run(run))
+    return (*wrong, *(event for run in evidence.runs for event in _captured_again(run)))
+
+
+def _captured_again(run: RunEvidence) -> Iterator[Recapture]:
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped):
+        return
+    late = (graph for graph in memory.graphs if graph.captured_in >= memory.steady_from)
+    for graphs in grouped(late, lambda graph: graph.frames[0]):
+        single = [graph for graph in graphs if len(graph.replays) < 2]  # by step
+        steps = {graph.captured_in for graph in single}
+        if len(steps) >= AGAIN and 2 * len(single) > len(graphs):
+            at = graphs[0].frames[0]
+            place = run.source.at(at.file, at.line, at.function)
+            yield Recapture(
+                run=run.key,
+                location=place,
+                steps=len(steps),
+                replays=sum(sum(graph.replays.values()) for graph in single),
+                identity="\0".join(run.source.identity(place)),
+            )
 
 
 def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
@@ -86,8 +140,24 @@ def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
             )
 
 
-def diagnose(events: tuple[WrongTensor, ...]) -> tuple[m.Finding, ...]:
-    return tuple(map(_finding, grouped(events, lambda event: (event.run, event.identity))))
+def diagnose(events: tuple[WrongTensor | Recapture, ...]) -> tuple[m.Finding, ...]:
+    wrong = (event for event in events if isinstance(event, WrongTensor))
+    again = (event for event in events if isinstance(event, Recapture))
+    tensors = map(_finding, grouped(wrong, lambda event: (event.run, event.identity)))
+    return (*tensors, *map(_of_captures, again))
+
+
+def _of_captures(event: Recapture) -> m.Finding:
+    replays = f"{plural(event.replays, 'replay')}, none in a later step"
+    return m.Finding(
+        rule=CAPTURED_AGAIN.id,
+        level=CAPTURED_AGAIN.level,
+        message=f"a CUDA graph is captured again in {plural(event.steps, 'step')} after warm-up ({replays})",
+        run=event.run,
+        location=event.location,
+        count=event.steps,
+        fingerprint=fingerprint(CAPTURED_AGAIN.id, event.run, event.identity),
+    )
 
 
 def _finding(events: list[WrongTensor]) -> m.Finding:

@@ -1,9 +1,11 @@
-"""KGP306 and KGP307: what the records of a program's own CUDA graphs come to."""
+"""KGP306 to KGP308: what the records of a program's own CUDA graphs come to."""
 
 from __future__ import annotations
 
+import pytest
+
 from kgprof.collectors import handmade_graphs
-from kgprof.collectors.handmade_graphs import KEPT_OUTPUT, REPLACED_INPUT
+from kgprof.collectors.handmade_graphs import CAPTURED_AGAIN, KEPT_OUTPUT, REPLACED_INPUT
 from kgprof.model import Finding, GraphTensor, Level
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_syncs
@@ -47,3 +49,28 @@ def test_a_kept_output_is_another_rules_and_two_inputs_are_two_findings() -> Non
 
     assert [each.rule for each in found] == [KEPT_OUTPUT.id, REPLACED_INPUT.id, REPLACED_INPUT.id]
     assert len({each.fingerprint for each in found}) == 3
+
+
+ALL = tuple(range(written_syncs.CALLS))
+
+
+@pytest.mark.parametrize(
+    ("steps", "again"),
+    [
+        (tuple((step, (step,)) for step in ALL), 5),
+        (tuple((step, ()) for step in ALL), 5),  # and never replayed
+        (tuple((step, (step + 1,)) for step in ALL), 5),  # where a replay is what begins a step
+        (((-1, ALL), (0, ALL), (2, ALL)), 0),  # once, and what make_graphed_callables captures for each direction
+        (tuple((step, (step, *ALL[step + 1 :])) for step in ALL[:-1]), 0),  # a new shape in each step, replayed later
+        (((0, (0,)), (1, (1,)), (2, (2,)), (3, (3,)), (5, (5,))), 0),  # in two steps after warm-up
+    ],
+)
+def test_a_capture_in_each_step_is_told_from_one_for_each_shape(
+    steps: tuple[tuple[int, tuple[int, ...]], ...], again: int
+) -> None:
+    evidence = Evidence(written_syncs.captures(*steps))
+
+    found = handmade_graphs.diagnose(handmade_graphs.collect(evidence))
+
+    expected = [(CAPTURED_AGAIN.id, again, written.place(READ_LINE.file, READ_LINE.line, READ_LINE.function))]
+    assert [(one.rule, one.count, one.location) for one in found] == (expected if again else [])

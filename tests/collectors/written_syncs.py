@@ -66,6 +66,19 @@ def a_wrong_graph(what: str) -> Recording:
     return recording(device="cuda", graphs=(graph(tensor),))
 
 
+def captures(*steps: tuple[int, tuple[int, ...]]) -> Recording:
+    """At one line: in which step each was, and in which it was replayed, twice in each."""
+    graphs = (
+        HandmadeGraph(captured_in=captured, frames=(READ_LINE,), replays=dict.fromkeys(replayed, 2))
+        for captured, replayed in steps
+    )
+    return recording(device="cuda", graphs=tuple(graphs))
+
+
+def captured_in_each_step() -> Recording:
+    return captures(*((step, (step,)) for step in range(CALLS)))
+
+
 def predicate(**fields: Any) -> SyncRecord:
     """Of ``torch.cond``, in compiled code."""
     return read(PREDICATE, compile_id="0/0", operator="cond", **fields)

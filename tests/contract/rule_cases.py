@@ -62,6 +62,7 @@ CASES: dict[str, Case] = {
     ),
     "KGP306": Case(written=written_syncs.a_wrong_graph("rebound")),
     "KGP307": Case(written=written_syncs.a_wrong_graph("kept")),
+    "KGP308": Case(written=written_syncs.captured_in_each_step()),
     "KGP401": Case(written=written_tensors.a_moving_input(), dirty="loop_carried_state", clean="view_made_anew"),
     "KGP402": Case(
         written=written_tensors.a_returned_input(), dirty="returns_view_of_input", clean="same_shape_output"
