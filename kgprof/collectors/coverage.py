@@ -12,14 +12,14 @@ from kgprof.wording import plural
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
     id="KGP504",
-    name="nothing-measured",
+    name="nothing-measured-or-compiled",
     level=m.Level.ERROR,
     summary="No time was measured, or nothing was compiled where a compilation was expected.",
     why=(
         "A report without measurements must not look like a clean one. The same holds for compilation: a workload "
         "that silently stopped compiling shows no graph break, no recompile and no compile time. It is an error when "
         "no run has a time, a warning when a compiled mode compiled nothing, and a note when a workload that runs as "
-        "it stands contains no torch.compile."
+        "it stands contains no torch.compile, or when a script without a step starts other Python scripts."
     ),
     example=(
         "torch.compile wraps a function that the step never calls; TORCHDYNAMO_DISABLE=1 is set; the step takes no "
@@ -45,6 +45,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
     launched: m.Launched | None = None  # by a script without a step
+    scripts: tuple[m.Launched, ...] = ()  # other Python scripts that a script without a step started
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -75,7 +76,9 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
         timed, script = None if not_asked else has_time, run.script
         launched = None if script is None else script.work_is_in
-        events.append(CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched))
+        scripts = () if script is None or script.step else tuple(s for s in script.launched if s.by == m.PYTHON)
+        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched, scripts=scripts)
+        events.append(event)
     return tuple(events)
 
 
@@ -97,6 +100,14 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return tuple(_finding(m.Level.WARNING, run, message, "not-compiled") for run, message in each)
     if any(event.compilations != 0 for event in events):
         return ()
+    if only := next((event for event in events if event.scripts), None):
+        first, more = only.scripts[0].command, len(only.scripts) - 1
+        others = f" and {plural(more, 'other script')}" if more else ""
+        what = (
+            "nothing was compiled here, and the script has no steps of its own. It starts Python scripts, which kgprof"
+        )
+        found = _finding(m.Level.NOTE, only.run, f"{what} does not see. Run {first}{others}", "as-it-stands")
+        return (msgspec.structs.replace(found, fix=first),)
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; times are shown as they stand" if timed else "")
     return (_finding(m.Level.NOTE, None, message, "as-it-stands"),)

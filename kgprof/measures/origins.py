@@ -41,6 +41,7 @@ _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace 
 _DISPATCHED = "torch.ops."
 _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
 # AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
+ENGINE, ADDS = "autograd::engine::evaluate_function", ("aten::add", "aten::add_")  # see m.GRADIENTS_ADDED
 DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 
 # Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None: either. DDP splits
@@ -111,6 +112,8 @@ class Origins:
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
         """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
         operators = {operator for _, operator in self._called}
+        adds = {name for name in ADDS if m.GRADIENTS_ADDED in operators}
+        operators |= adds
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
         # An operator may call itself under another overload.
         outermost = launches.outermost(columns, wanted & columns.of_category("cpu_op"))
@@ -121,9 +124,15 @@ class Origins:
         # A compiled region is an operator in a trace; a step is none.
         operators_of_all = columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
         alone = set(launches.outermost(columns, operators_of_all).tolist())
+        added = np.array([name in adds for name in columns.names], np.bool_)[columns.name]
+        around = launches.innermost(columns, operators_of_all & ~added, outermost).tolist()
         groups: dict[tuple[int, Graph, str], list[int]] = defaultdict(list)
-        for index, span, graph, step in zip(outermost.tolist(), spans, graphs, steps.tolist(), strict=True):
+        for index, span, graph, step, within in zip(
+            outermost.tolist(), spans, graphs, steps.tolist(), around, strict=True
+        ):
             operator = columns.names[columns.name[index]]
+            if added[index] and within != NOBODY and columns.names[columns.name[within]].startswith(ENGINE):
+                operator = m.GRADIENTS_ADDED
             if graph != _EAGER and ((graph[0], None), operator) in self._called:
                 groups[span, graph, operator].append(index)
             # What stands in a region and not in its generated code is what a broken frame calls between two graphs.

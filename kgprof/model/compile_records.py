@@ -77,6 +77,9 @@ class KernelWork(Model, frozen=True, kw_only=True):
     unknown: str = ""  # why there is no ``bytes_moved``
 
 
+GRADIENTS_ADDED = "autograd::add"  # in place of the operator: the engine adds up the gradients of one tensor
+
+
 class KernelOrigin(Model, frozen=True, kw_only=True):
     """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
 

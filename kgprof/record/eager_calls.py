@@ -35,6 +35,8 @@ _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
 Lines = tuple[m.SourceLine, ...]
 
+GRADIENTS = "aten::add"  # autograd adds two of one tensor with it, in place where no mode looks on
+
 
 class EagerCalls(Source):
     """While entered, the operators that eager code calls on this thread and in its backward, by call of the workload.
@@ -100,10 +102,13 @@ class EagerCalls(Source):
         node: Any = torch._C._current_autograd_node()
         if len(seen) >= MAX_CALLS or (lines := self._lines(frame, in_backward=node is not None)) is None:
             return
-        if node is None:
+        in_engine = torch._C._current_graph_task_id() != -1
+        if in_engine and operator == GRADIENTS and not self._lines(frame, in_backward=True):  # no hook of the program's
+            operator = m.GRADIENTS_ADDED
+        if node is None and not in_engine:
             # The node of an operator is made before the operator runs; the first one that runs is the operator's own.
             self._forward.setdefault(cast(Any, torch.autograd)._get_sequence_nr() - 1, lines)
-        elif not lines:  # else the program's own derivative, or a forward that is run again
+        elif node is not None and not lines:  # else the program's own derivative, or a forward that is run again
             lines = self._forward.get(node._sequence_nr(), ())
         if not lines:  # a gradient is accumulated or reduced: at ``backward()``, where another thread may wait for it
             here = threading.get_ident() == self._thread

@@ -98,7 +98,8 @@ def _trust(profile: m.Profile) -> Iterator[str]:
     rounds = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     of = f"the first of {span(count(min(rounds)), count(max(rounds)))} processes" if rounds else "one process"
     if steps:
-        yield f"steps timed {span(count(min(samples)), count(max(samples)))} times a run, in {of} each"
+        times = f"step {'time' if max(samples) == 1 else 'times'}"
+        yield f"{span(count(min(samples)), count(max(samples)))} {times} per run, in {of} each"
     if wide := [step for step in steps if step.samples >= FEWEST_FOR_PERCENTILES and step.median]:
         yield f"p10 to p90 at most {_rounded(max((step.p90 - step.p10) / step.median for step in wide))} of the median"
     about_sources = {rule.id for rule in profile.rules if rule.topic is m.Topic.SOURCES}

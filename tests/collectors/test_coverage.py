@@ -5,7 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.collectors import coverage
-from kgprof.model import CompilePass, Level, PassName, Recording, RunKey, RunRecord, ScriptRun, Unavailable
+from kgprof.model import (
+    PYTHON,
+    CompilePass,
+    Launched,
+    Level,
+    PassName,
+    Recording,
+    RunKey,
+    RunRecord,
+    ScriptRun,
+    Unavailable,
+)
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, recording, run
 
@@ -73,3 +84,17 @@ def test_what_this_torch_cannot_capture_is_not_called_missing() -> None:
 
 def test_a_run_that_died_before_compiling_is_not_called_uncompiled() -> None:
     assert diagnosed(recording(run(EAGER), died(FUSED, during="compile"))) == []
+
+
+def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
+    nothing = run(AS_IS, compiled=0)
+    starts = Launched(by=PYTHON, command="python -m kgprof profile worker.py -- --lr 1")
+    alone = ScriptRun(step="", steps=0, counted={"an optimizer step": 0}, launched=(starts, starts))
+    with_steps = msgspec.structs.replace(alone, step="an optimizer step", steps=9)
+
+    (found,) = coverage.diagnose(coverage.collect(Evidence(recording(msgspec.structs.replace(nothing, script=alone)))))
+    own = diagnosed(recording(msgspec.structs.replace(nothing, script=with_steps)))
+
+    assert (found.level, found.run, found.fix) == (Level.NOTE, AS_IS, starts.command)
+    assert found.message.endswith(f"Run {starts.command} and 1 other script")
+    assert [message for _, _, message in own] == ["nothing was compiled in this run; times are shown as they stand"]

@@ -295,3 +295,31 @@ def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names
     )
 
     assert lines(found) == {"gemm of fb": ([9], 2.0), "gemm of fa": ([7], 2.0), "gemm of fc": ([], 0.0)}
+
+
+def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_not(tmp_path: Path) -> None:
+    # given: two residual additions of the program's, and two of gradients, one of them in place
+    engine = "autograd::engine::evaluate_function: NativeLayerNormBackward0"
+    path = write(
+        tmp_path / "t.json",
+        [
+            event("user_annotation", "ProfilerStep#1", 0, 100),
+            *(event("cpu_op", "aten::add", start, 5) for start in (1, 10)),
+            event("cpu_op", engine, 40, 40),
+            event("cpu_op", "NativeLayerNormBackward0", 41, 9),
+            event("cpu_op", "aten::add_", 55, 5),
+            event("cpu_op", "aten::add", 65, 5),
+            *(launch(start, 1, start) for start in (2, 11, 56, 66)),
+            *(kernel(start + 2, 2, start, name=name) for start, name in ((2, "a"), (11, "b"), (56, "c"), (66, "d"))),
+        ],
+    )
+
+    found = broken_down(
+        path,
+        "cuda",
+        dispatched("aten.add", 1, NORM),
+        dispatched("aten.add", 2, FIRST),
+        dispatched("autograd.add", 3, SECOND),
+    )
+
+    assert lines(found) == {"a": ([5], 2.0), "b": ([7], 2.0), "c": ([9], 2.0), "d": ([9], 2.0)}

@@ -141,6 +141,23 @@ def test_a_gradient_that_is_accumulated_is_at_the_backward() -> None:
     assert [one.line for one in added] == [at.line]
 
 
+def test_gradients_of_one_tensor_that_autograd_adds_up_are_told_from_additions_of_the_program() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    weight.register_hook(lambda gradient: gradient + 1)
+
+    def step() -> None:
+        both = (weight * 3).sum() + weight.exp().sum()
+        both.backward()
+
+    found = [(origin.kernel, [one.line for one in origin.lines]) for origin in watched(step)]
+
+    assert sorted(one for one in found if one[0].endswith(".add")) == [
+        ("torch.ops.aten.add", [line("weight.register_hook").line]),
+        ("torch.ops.aten.add", [line("both = ").line]),
+        ("torch.ops.autograd.add", [line("both = ").line]),
+    ]
+
+
 def test_results_are_the_same_bit_for_bit() -> None:
     def trained(run: Callable[[Training], object]) -> list[torch.Tensor]:
         torch.manual_seed(0)

@@ -31,7 +31,7 @@ def test_on_a_cpu_it_says_what_fills_the_step_of_the_fastest_run() -> None:
             "kernels",
         ),
         "What it stands on": (
-            "results equal in all 6 runs that were compared; steps timed 306 times a run, in one process each; "
+            "results equal in all 6 runs that were compared; 306 step times per run, in one process each; "
             "p10 to p90 at most 9 % of the median; 2 reasons why something was not measured",
             "method",
         ),
@@ -78,7 +78,7 @@ def test_rounds_are_processes() -> None:
 
     text, _ = glance(msgspec.structs.replace(profile, runs=runs))["What it stands on"]
 
-    assert "steps timed 306 times a run, in the first of 3 processes each" in text
+    assert "306 step times per run, in the first of 3 processes each" in text
 
 
 def test_a_report_of_nothing_says_nothing_it_does_not_know() -> None:
