@@ -61,6 +61,7 @@ TORCH = str(Path(torch.__file__).parent)
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+LBFGS = f"{OPTIMIZERS}lbfgs.py"  # has none, and reads losses and directions
 # A hook and the line that reads.
 BETWEEN = (
     *(__file__, tensor_places.__file__, eager_calls.__file__, warnings.__file__),
@@ -156,7 +157,7 @@ class Syncs(Source):
         files = (above.f_code.co_filename for above in upwards(hook))
         caller = next((file for file in files if not file.startswith(BETWEEN)), "")
         # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
-        if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and device == "cpu"):
+        if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"):
             return None
         stack = tuple(upwards(hook))
         frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))

@@ -242,6 +242,23 @@ def test_the_step_count_of_an_optimizer_is_no_read() -> None:
     assert seen(step) == ()
 
 
+def test_what_lbfgs_reads_is_the_programs() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.LBFGS([weight], max_iter=2)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (weight * weight).sum()
+        loss.backward()
+        return loss
+
+    records = seen(lambda x: optimizer.step(closure))  # lbfgs
+
+    assert "float(orig_loss)" in {record.library_expression for record in records}
+    assert {record.frames[0].line for record in records} == set(lines_with(__file__, "lbfgs"))
+    assert {Path(record.chain[0].file).name for record in records} == {"lbfgs.py"}
+
+
 def test_a_read_in_backward_has_the_line_that_reads() -> None:
     class Reads(torch.autograd.Function):
         @staticmethod
