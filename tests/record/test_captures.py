@@ -1,0 +1,111 @@
+"""Every outcome of ``kgprof capture``, on functions whose outcome is known; on the CPU with an imitation of a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kgprof import model as m
+from kgprof.model import CaptureOutcome as Outcome
+from kgprof.progress import Silent
+from kgprof.record import captures
+from kgprof.record.scratch import scratch_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "captured" / "programs.py"
+TAPE, CUDA_GRAPH = "tests.record.capture_tape:Tape", "kgprof.record.capturing:CudaGraph"
+HANGS_AFTER_S = 45.0  # with the seconds that importing torch takes on a busy machine
+TRUTH = {
+    "plain": ("capture-eager", Outcome.CORRECT),
+    "accumulates": ("capture-eager", Outcome.CORRECT),
+    "draws": ("capture-eager", Outcome.CORRECT),
+    "nested": ("capture-default", Outcome.CORRECT),
+    "reads_globals": ("capture-eager-rebound", Outcome.WRONG),
+    "counts": ("capture-eager", Outcome.WRONG),
+    "reads_a_value": ("capture-eager", Outcome.RAISED),
+    "synchronizes": ("capture-eager", Outcome.RAISED),
+    "copies_to_the_cpu": ("capture-eager-cold", Outcome.RAISED),
+    "waits_for_a_lock": ("capture-eager", Outcome.HUNG),
+    "waits_at_a_barrier": ("capture-eager-cold", Outcome.HUNG),
+    "fails": ("capture-eager", Outcome.NOT_APPLICABLE),
+}
+Tries = Callable[..., m.CaptureResult]
+
+
+def environment() -> m.Environment:
+    unknown = m.Skipped(reason="a test")
+    texts = dict.fromkeys(("kgprof", "python", "torch", "device_name", "cpu_name", "platform"), "")
+    others = ("triton", "cuda", "driver", "cpu_count", "torch_threads", "memory_bytes", "compiler", "git_commit")
+    return m.Environment(**texts, **dict.fromkeys((*others, "git_dirty"), unknown), flags={})
+
+
+SURVEY = m.CaptureSurvey(environment=environment(), strategy="step")
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    with scratch_folder("kgprof-test-") as folder:
+        yield folder
+
+
+@pytest.fixture
+def tried(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Tries:
+    """One case of one function of PROGRAMS."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))))
+
+    def attempt(program: str, name: str, *, capturer: str, timeout_s: float = 150.0) -> m.CaptureResult:
+        backend = "aot_eager" if capturer == TAPE else ""
+        options = m.Options(workload=f"{PROGRAMS}:{program}", timeout_s=timeout_s, backend=backend)
+        (case,) = captures.chosen([name], every=False, built_in=False)
+        question = m.CaptureQuestion(case=case, capturer=capturer)
+        (result,) = captures.Captures(options, scratch, Silent(), question).results([case], SURVEY)
+        return result
+
+    return attempt
+
+
+def checked(program: str, result: m.CaptureResult) -> None:
+    name, outcome = TRUTH[program]
+    assert (result.name, result.outcome) == (name, outcome), result
+    answer = result.answer
+    assert answer is not None
+    if outcome is Outcome.HUNG:
+        assert answer.phase == ("warm-up" if name == "capture-eager" else "capture")
+        assert f"in {program}" in result.stacks
+        assert isinstance(result.native_stacks, m.Skipped) or "#0" in result.native_stacks
+    if outcome in (Outcome.CORRECT, Outcome.WRONG):
+        assert answer.difference is not None
+        assert bool(answer.difference.differing) == (outcome is Outcome.WRONG)
+        assert not answer.blind
+        assert [one.name for one in answer.inputs][:1] == ["a"]
+        assert isinstance(answer.call_us, m.Spread) == (outcome is Outcome.CORRECT)
+    if outcome in (Outcome.RAISED, Outcome.NOT_APPLICABLE):
+        assert "Error: " in result.why
+        assert answer.at is not None
+    assert answer.stale == (program == "reads_globals")
+
+
+def limit(program: str) -> float:
+    return HANGS_AFTER_S if TRUTH[program][1] is Outcome.HUNG else 150.0
+
+
+@pytest.mark.parametrize("program", TRUTH)
+def test_a_known_outcome_is_found_on_the_tape(program: str, tried: Tries) -> None:
+    checked(program, tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=limit(program)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("program", TRUTH)
+def test_a_known_outcome_is_found_in_a_cuda_graph(program: str, tried: Tries) -> None:
+    result = tried(program, TRUTH[program][0], capturer=CUDA_GRAPH, timeout_s=limit(program))
+
+    if kept := os.environ.get("OUT"):
+        Path(kept, f"program-{program}.json").write_bytes(m.encode_json(result))
+    checked(program, result)
+    assert result.answer is not None
+    if program == "reads_a_value":
+        assert result.answer.at is not None
+        assert result.answer.at.function == program
