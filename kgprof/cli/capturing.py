@@ -60,7 +60,11 @@ def captured(
         with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as shown:
             trying = captures.Captures(options, scratch, shown, question)
             survey = trying.survey()
-            results = tuple(trying.results(cases, survey))
+            results: list[m.CaptureResult] = []
+            try:
+                results += trying.results(cases, survey)
+            except KeyboardInterrupt:  # between two cases
+                trying.interrupted = True
         context.interrupted = trying.interrupted
         report = m.CaptureReport(
             created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -69,7 +73,7 @@ def captured(
             strategy=survey.strategy,
             environment=survey.environment,
             timeout_s=options.timeout_s,
-            results=results,
+            results=tuple(results),
             advice=advise(results, options.workload.rpartition(":")[2].replace("-", "_")),
             not_tried=tuple(case.name for case in cases[len(results) :]),
             interrupted=trying.interrupted,
