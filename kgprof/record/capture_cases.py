@@ -7,6 +7,7 @@ The reference is made after the capture, so that nothing has warmed up anything 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 import traceback
@@ -121,7 +122,7 @@ class _Attempt:
 
             return self._judged(call, copied=True)
         self._phase("warm-up")
-        with self._capturer.warming_up():
+        with self._capturer.warming_up() if case.way is m.CaptureWay.CAPTURE else contextlib.nullcontext():
             for _ in range(0 if case.new_shape else case.warmups):
                 self._marked()
         if case.way is m.CaptureWay.CALL:
@@ -175,7 +176,7 @@ class _Attempt:
         self.answer = replace(self.answer, inputs=found.described)
 
     def _compile_for_half(self) -> None:
-        name = self._found.halvable(self._eager)
+        name = self._found.halve(self._eager)
         if not name:
             raise _NotComparableError("no input can be half as long in its first dimension while the others stay")
         self.answer = replace(self.answer, notes=(f"compiled with the first dimension of {name} halved",))
@@ -200,6 +201,7 @@ class _Attempt:
     def _judged(self, call: Callable[[int], object], *, copied: bool = False) -> m.CaptureAnswer:
         """``copied``: ``call`` itself is given the inputs of each round."""
         move = self.case.rebound
+        seed_everything(self._options.seed)
         before = _random_state(self._capturer.device)
         expected = self._rounds(self._eager, move=move)
         drawn = _random_state(self._capturer.device) != before
@@ -283,7 +285,8 @@ class _Attempt:
     # ---------------------------------------------------------------- raised
 
     def raised(self, error: Exception) -> m.CaptureAnswer:
-        text = "".join(traceback.format_exception(error))[-_TRACEBACK:]
+        shown = error.__cause__ if isinstance(error, _NotComparableError) else error
+        text = "".join(traceback.format_exception(shown))[-_TRACEBACK:] if shown is not None else ""
         if isinstance(error, _NotComparableError):
             return replace(self.answer, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=str(error), traceback=text)
         outcome = m.CaptureOutcome.RAISED

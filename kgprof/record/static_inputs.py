@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -89,7 +90,7 @@ class _Held:
         """The values themselves, then two that are shuffled and, of floats, smaller."""
         self.variants = [self.saved]
         for number in range(1, ROUNDS):
-            order = torch.randperm(self.saved.numel(), generator=generator).to(self.saved.device)
+            order = torch.randperm(self.saved.numel(), generator=generator, device=self.saved.device)
             # float8 has no indexing: its bytes have.
             bits = self.saved.view(torch.uint8) if self.saved.itemsize == 1 else self.saved
             shuffled = bits.reshape(-1)[order].reshape(bits.shape).view(self.saved.dtype)
@@ -154,8 +155,8 @@ class StaticInputs:
         weights = [held for held in self.inputs if held.is_weight]
         self.inputs = [held for held in self.inputs if held not in weights]
         floats = [held for held in self.inputs if held.saved.is_floating_point() or held.saved.is_complex()]
-        generator = torch.Generator().manual_seed(0)
         for held in floats or self.inputs:
+            generator = torch.Generator(held.saved.device).manual_seed(0)
             held.make_variants(generator, floats=bool(floats))
 
     @property
@@ -209,21 +210,25 @@ class StaticInputs:
         tensors |= {held.name: held.tensor for held in self._written}
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
-    def halvable(self, step: Callable[[], object]) -> str:
-        """The name of the first input whose first dimension alone can be half as long, which it is from now on until
-        ``restore``; empty where there is none."""
-        for held in self.inputs:
-            rows = held.tensor.shape[0] if held.tensor.dim() else 0
-            if rows < 2 or any(each.shape != held.tensor.shape for each, _ in held.objects):
-                continue
-            for each, home in held.objects:
-                each.data = home[: rows // 2]
+    def halve(self, step: Callable[[], object]) -> str:
+        """Halve the first dimension of an input, or of all that are as long, so that ``step`` still runs; their names.
+
+        It stays so until ``restore``. Empty where there is none.
+        """
+        long = [held for held in self.inputs if held.tensor.dim() and held.tensor.shape[0] > 1]
+        as_long = {
+            held.tensor.shape[0]: [one for one in long if one.tensor.shape[0] == held.tensor.shape[0]] for held in long
+        }
+        for group in [*([held] for held in long), *as_long.values()]:
+            for each, home in (pair for held in group for pair in held.objects):
+                each.data = home[: home.shape[0] // 2] if home.dim() else home
             try:
                 step()
             except Exception:  # noqa: BLE001  whatever a step raises for a shape that does not fit the others
-                held.come_home()
+                for held in group:
+                    held.come_home()
             else:
-                return held.name
+                return " and ".join(held.name for held in group)
         return ""
 
 
@@ -316,7 +321,7 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
     same = (ours == theirs) | (ours.isnan() & theirs.isnan())
     apart = torch.where(same, 0.0, apart.nan_to_num(nan=float("inf")))
     at = int(apart.argmax())
-    index = tuple(int(each) for each in torch.unravel_index(torch.tensor(at), expected.shape))
+    index = tuple(int(each) for each in np.unravel_index(at, tuple(expected.shape)))
     largest = float(apart.reshape(-1)[at])
     return m.CaptureDifference(
         of=name,
