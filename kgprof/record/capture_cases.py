@@ -115,10 +115,11 @@ class _Attempt:
         if case.way is m.CaptureWay.CALLABLES:
             self._find_inputs(())
             self._phase("capture")
-            graphed, inputs = self._capturer.callables(lambda *_: self._called(), self._found.tensors), self._found
+            inputs = self._found.inputs
+            graphed = self._capturer.callables(lambda *_: self._called(), [held.program for held in inputs])
 
             def call(number: int) -> object:
-                return graphed(*inputs.elsewhere(number))
+                return graphed(*(held.elsewhere(number) for held in inputs))
 
             return self._judged(call, copied=True)
         self._phase("warm-up")

@@ -78,39 +78,54 @@ def storage_of(value: object, device: str) -> int:
 class _Held:
     """One storage that the step reads, and the Python tensors that name it."""
 
-    def __init__(self, tensor: torch.Tensor, objects: list[torch.Tensor], name: str) -> None:
-        largest = max([tensor, *objects], key=torch.numel)
-        self.tensor = largest.detach()  # at the address of the capture, whatever becomes of the objects
+    def __init__(self, tensor: torch.Tensor, objects: list[torch.Tensor], name: str, *, is_weight: bool) -> None:
+        self.tensor = max([tensor, *objects], key=torch.numel).detach()  # stays at the address of the capture
         self.objects = [(each, each.detach()) for each in objects]
-        self.name = name
-        self.is_weight = any(isinstance(each, torch.nn.Parameter) for each in objects)
-        self.saved, self.variants = self.tensor.clone(), [self.tensor]
-
-    def make_variants(self, generator: torch.Generator, *, floats: bool) -> None:
-        """The values themselves, then two that are shuffled and, of floats, smaller."""
+        self.name, self.is_weight = name, is_weight
+        # Of all its elements: the tensors may be views, of which not every one can be written to.
+        self.flat = _laid_out(self.tensor, self.tensor.untyped_storage(), flat=True)
+        self.saved = self.flat.clone()
         self.variants = [self.saved]
+
+    def make_variants(self, *, floats: bool) -> None:
+        """The values themselves, then two that are shuffled and, of floats, smaller."""
+        generator = torch.Generator(self.saved.device).manual_seed(0)
         for number in range(1, ROUNDS):
             order = torch.randperm(self.saved.numel(), generator=generator, device=self.saved.device)
             # float8 has no indexing: its bytes have.
             bits = self.saved.view(torch.uint8) if self.saved.itemsize == 1 else self.saved
-            shuffled = bits.reshape(-1)[order].reshape(bits.shape).view(self.saved.dtype)
-            scaled = shuffled * SHRUNK**number if floats and self.saved.itemsize > 1 else shuffled
-            self.variants.append(torch.empty_like(self.saved).copy_(scaled))
+            shuffled = bits[order].view(self.saved.dtype)
+            self.variants.append(shuffled * SHRUNK**number if floats and self.saved.itemsize > 1 else shuffled)
+
+    def values(self, number: int) -> torch.Tensor:
+        return self.variants[number % len(self.variants)]
 
     def come_home(self) -> None:
         for each, home in self.objects:
             each.data = home
 
-    def move(self, values: torch.Tensor) -> None:
-        """All objects to a new storage with these values."""
-        storage = self.tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
-
-        def there(home: torch.Tensor) -> torch.Tensor:
-            return home.new_empty(0).set_(storage, home.storage_offset(), home.size(), home.stride())
-
-        there(self.tensor).copy_(values)
+    def move(self, number: int) -> None:
+        """All objects to a new storage with the values of one round."""
+        storage = self.values(number).clone().untyped_storage()
         for each, home in self.objects:
-            each.data = there(home)
+            each.data = _laid_out(home, storage)
+
+    def elsewhere(self, number: int) -> torch.Tensor:
+        """The values of one round in a tensor of their own."""
+        return _laid_out(self.program, self.values(number).untyped_storage())
+
+    @property
+    def program(self) -> torch.Tensor:
+        """The tensor as the program has it."""
+        return self.objects[0][0] if self.objects else self.tensor
+
+
+def _laid_out(like: torch.Tensor, storage: torch.UntypedStorage, *, flat: bool = False) -> torch.Tensor:
+    """A tensor over ``storage`` with the shape and strides of another, or over all of it."""
+    empty = like.detach().new_empty(0)
+    if flat:
+        return empty.set_(storage, 0, (storage.nbytes() // like.itemsize,), (1,))
+    return empty.set_(storage, like.storage_offset(), like.size(), like.stride())
 
 
 class StaticInputs:
@@ -128,21 +143,28 @@ class StaticInputs:
         """``results`` are of a capture: its tensors are no inputs, even where they share memory with one."""
         with _Reads(device.type) as reads:
             step()
-        apart = {id(leaf) for leaf in tree_leaves(results)}
-        by_storage: dict[int, list[torch.Tensor]] = {}
+        apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.found.values())}
+        objects: dict[int, list[torch.Tensor]] = {}
+        constants: set[int] = set()
         for each in gc.get_objects():
             if id(each) not in apart and (key := storage_of(each, device.type)) in reads.found:
-                by_storage.setdefault(key, []).append(each)
-        own = {id(tensor) for tensor in reads.found.values()}
+                objects.setdefault(key, []).append(each)
+                constants |= {key} if isinstance(each, torch.nn.Parameter) else set()
+            elif issubclass(type(each), torch.nn.Module):
+                constants |= {storage_of(buffer, device.type) for buffer in vars(each).get("_buffers", {}).values()}
         names = names_of(owner, device.type)
-        said = {storage_of(tensor, device.type): name for name, tensor in declared.items()}
-        self._held: list[_Held] = []
-        self._declared = set(said.values())
+        named = {storage_of(tensor, device.type): name for name, tensor in declared.items()}
+        self._declared = {name for key, name in named.items() if key not in constants}
         with torch.no_grad():
-            for number, (key, tensor) in enumerate(reads.found.items()):
-                objects = [each for each in by_storage.get(key, ()) if id(each) not in own]
-                name = said.get(key) or names.get(key) or f"input {number}"
-                self._held.append(_Held(tensor, objects, name))
+            self._held = [
+                _Held(
+                    tensor,
+                    objects.get(key, []),
+                    named.get(key) or names.get(key) or f"input {number}",
+                    is_weight=key in constants,
+                )
+                for number, (key, tensor) in enumerate(reads.found.items())
+            ]
         self.inputs: list[_Held] = []
         self._written: list[_Held] = []
 
@@ -150,14 +172,12 @@ class StaticInputs:
     def classify(self) -> None:
         """After one call from the saved state: what has changed is state, and what is neither that nor a weight an
         input. Only floats get other values where there are any: shuffled indices may be none."""
-        for held in self._held:
-            (self._written if _differs(held.tensor, held.saved) else self.inputs).append(held)
-        weights = [held for held in self.inputs if held.is_weight]
-        self.inputs = [held for held in self.inputs if held not in weights]
+        self._written = [held for held in self._held if _differs(held.flat, held.saved)]
+        written = {held.name for held in self._written}
+        self.inputs = [held for held in self._held if not held.is_weight and held.name not in written]
         floats = [held for held in self.inputs if held.saved.is_floating_point() or held.saved.is_complex()]
         for held in floats or self.inputs:
-            generator = torch.Generator(held.saved.device).manual_seed(0)
-            held.make_variants(generator, floats=bool(floats))
+            held.make_variants(floats=bool(floats))
 
     @property
     def described(self) -> tuple[m.CaptureInput, ...]:
@@ -175,32 +195,24 @@ class StaticInputs:
     def restore(self) -> None:
         for held in self._held:
             held.come_home()
-            held.tensor.copy_(held.saved)
+            held.flat.copy_(held.saved)
 
     @torch.no_grad()
     def vary(self, number: int, *, move: bool) -> None:
-        """The inputs of one round, at their place or, from the second round on, at another."""
+        """The inputs of one round in their places. With ``move``, from the second round on, those that the workload
+        declares, or all where it declares none, are at another address."""
+        moved = [held for held in self.inputs if held.name in self._declared] or self.inputs
         for held in self.inputs:
-            values = held.variants[number % len(held.variants)]
-            if move and number:
-                held.move(values)
+            if move and number and held in moved:
+                held.move(number)
             else:
-                held.tensor.copy_(values)
-
-    def elsewhere(self, number: int) -> list[torch.Tensor]:
-        """The inputs of one round in tensors of their own."""
-        return [held.saved if number == 0 else held.variants[number % len(held.variants)] for held in self.inputs]
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """The inputs as the program has them."""
-        return [held.objects[0][0] if held.objects else held.tensor for held in self.inputs]
+                held.flat.copy_(held.values(number))
 
     @torch.no_grad()
     def copies(self) -> None:
         """What a program does before each replay that has new inputs."""
         for held in self.inputs:
-            held.tensor.copy_(held.variants[-1])
+            held.flat.copy_(held.values(ROUNDS - 1))
 
     @torch.no_grad()
     def results(self, result: object) -> dict[str, torch.Tensor]:
@@ -215,11 +227,11 @@ class StaticInputs:
 
         It stays so until ``restore``. Empty where there is none.
         """
-        long = [held for held in self.inputs if held.tensor.dim() and held.tensor.shape[0] > 1]
-        as_long = {
-            held.tensor.shape[0]: [one for one in long if one.tensor.shape[0] == held.tensor.shape[0]] for held in long
-        }
-        for group in [*([held] for held in long), *as_long.values()]:
+        rows = {held.name: held.tensor.shape[0] for held in self.inputs if held.tensor.dim()}
+        long = [held for held in self.inputs if rows.get(held.name, 0) > 1]
+        groups = [[held] for held in long]
+        groups += [[held for held in long if rows[held.name] == size] for size in dict.fromkeys(rows.values())]
+        for group in groups:
             for each, home in (pair for held in group for pair in held.objects):
                 each.data = home[: home.shape[0] // 2] if home.dim() else home
             try:
