@@ -59,6 +59,8 @@ def is_a_way(case: m.CaptureCase) -> bool:
 def _why_none(ways: Sequence[m.CaptureResult]) -> str:
     if not ways:
         return "no case was tried that is a way to write it: leave out --case"
+    if all(way.outcome is CaptureOutcome.NOT_APPLICABLE for way in ways):
+        return ways[0].why
     return f"none of the {len(ways)} ways to write it that were tried gave the results of eager mode"
 
 

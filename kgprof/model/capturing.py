@@ -10,7 +10,7 @@ from kgprof.model.findings import Location
 from kgprof.model.options import AS_IS, EAGER
 from kgprof.model.passes import Exit
 from kgprof.model.recording import Environment
-from kgprof.model.structs import Model, Skipped
+from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread
 
 CAPTURE_SCHEMA_VERSION = 1
@@ -175,7 +175,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-class CaptureAdvice(Model, frozen=True, kw_only=True):
+class CaptureAdvice(Tagged, frozen=True, kw_only=True, tag="advice"):
     case: str  # the case that it follows
     summary: str  # "Capture the default-compiled function yourself."
     code: str

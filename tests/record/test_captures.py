@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,6 +76,9 @@ def checked(program: str, result: m.CaptureResult) -> None:
     if outcome is Outcome.HUNG:
         assert answer.phase == ("warm-up" if name == "capture-eager" else "capture")
         assert f"in {program}" in result.stacks
+        for pid in re.findall(r"descendant (\d+)", result.stacks):
+            assert not Path("/proc", pid).exists()
+        assert ("descendant" in result.stacks) == (program == "waits_at_a_barrier")
         assert isinstance(result.native_stacks, m.Skipped) or "#0" in result.native_stacks
     if outcome in (Outcome.CORRECT, Outcome.WRONG):
         assert answer.difference is not None

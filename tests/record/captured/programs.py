@@ -1,6 +1,8 @@
 """Functions whose outcome in a CUDA graph is known: the comment above each is its truth."""
 
 import itertools
+import subprocess
+import sys
 import threading
 
 import torch
@@ -72,8 +74,10 @@ def waits_for_a_lock():
     return a + b
 
 
-# hangs: nobody else comes to the barrier
+# hangs: nobody else comes to the barrier; what it started must end with it
 def waits_at_a_barrier():
+    left = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    sys.stdout.write(f"descendant {left.pid} of it\n")
     barrier.wait()
     return a + b
 
