@@ -6,18 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.model import CaptureOutcome, CaptureWay
 from kgprof.wording import figure
 
 WORTH = 0.05  # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
 # Ways to write it, the simplest first.
 SIMPLEST = (
-    (CaptureWay.CALL, m.EAGER),
-    (CaptureWay.CALL, m.AS_IS),
-    (CaptureWay.CALL, "default"),
-    *((CaptureWay.CALL, mode) for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")),
-    *((CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
-    *((CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
+    (m.CaptureWay.CALL, m.EAGER),
+    (m.CaptureWay.CALL, m.AS_IS),
+    (m.CaptureWay.CALL, "default"),
+    *((m.CaptureWay.CALL, mode) for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")),
+    *((m.CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
+    *((m.CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
 )
 _PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in code
 
@@ -25,7 +24,7 @@ _PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in
 def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice | m.Skipped:
     """``function`` is the step's own name. Skipped where no way that was tried gave correct results."""
     ways = [result for result in results if is_a_way(result.case)]
-    right = [result for result in ways if result.outcome is CaptureOutcome.CORRECT]
+    right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
     if not right:
         return m.Skipped(reason=_why_none(ways))
     costs = {result.name: cost for result in right if (cost := result.cost_us) is not None}
@@ -36,10 +35,18 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     cost = costs.get(best.name)
     reason = "Its results are those of eager mode."
     if cost is not None and plain is not None and cost != plain:
-        reason += f" A call takes {figure(cost)} µs and {figure(plain)} µs without a compiler or a graph."
+        reason += f" A call takes {figure(cost)} µs, and {figure(plain)} µs in eager mode."
+    copies = best.answer.copies_us if best.answer is not None else None
+    if isinstance(copies, m.Spread):
+        declared = any(each.declared for each in best.answer.inputs) if best.answer is not None else False
+        which = "included for the declared inputs" if declared else "not included: up to that, if all inputs are new"
+        reason += f" Copying new inputs takes {figure(copies.median)} µs ({which})."
+    slower = sorted((each, name) for name, each in costs.items() if cost is not None and each > cost)
+    if slower and slower[0][0] != plain:
+        reason += f" The next fastest is {slower[0][1]} with {figure(slower[0][0])} µs."
     if cost is not None and near:
-        simpler = f"{near[0].name} takes {figure(fastest)} µs"
-        reason += f" {simpler}, no more than {WORTH:.0%} or the noise apart, and is harder to write."
+        gain = f"{near[0].name} takes {figure(fastest)} µs"
+        reason += f" {gain}: that is within {WORTH:.0%} or the noise, and it is harder to write."
     return m.CaptureAdvice(
         case=best.name,
         summary=_summary(best.case),
@@ -59,7 +66,7 @@ def is_a_way(case: m.CaptureCase) -> bool:
 def _why_none(ways: Sequence[m.CaptureResult]) -> str:
     if not ways:
         return "no case was tried that is a way to write it: leave out --case"
-    if all(way.outcome is CaptureOutcome.NOT_APPLICABLE for way in ways):
+    if all(way.outcome is m.CaptureOutcome.NOT_APPLICABLE for way in ways):
         return ways[0].why
     return f"none of the {len(ways)} ways to write it that were tried gave the results of eager mode"
 
@@ -81,16 +88,18 @@ def _best(
     return best, () if best is fastest else (fastest,)
 
 
-def _as_fast(one: m.CaptureResult, fastest: m.CaptureResult, costs: dict[str, float]) -> bool:
-    low, high = _range(one)[0], _range(fastest)[1]
-    return costs[one.name] <= costs[fastest.name] * (1 + WORTH) or low <= high
+def _as_fast(result: m.CaptureResult, fastest: m.CaptureResult, costs: dict[str, float]) -> bool:
+    low, high = _range(result)[0], _range(fastest)[1]
+    return costs[result.name] <= costs[fastest.name] * (1 + WORTH) or low <= high
 
 
 def _range(result: m.CaptureResult) -> tuple[float, float]:
     """10th to 90th percentile of a call with its copies."""
     assert result.answer is not None
-    parts = [time for time in (result.answer.call_us, result.answer.copies_us) if not isinstance(time, m.Skipped)]
-    return sum(part.p10 for part in parts), sum(part.p90 for part in parts)
+    time = result.answer.call_us
+    assert isinstance(time, m.Spread)
+    others = (result.cost_us or 0.0) - time.median  # the copies
+    return time.p10 + others, time.p90 + others
 
 
 def _confidence(
@@ -106,14 +115,14 @@ def _confidence(
         low.append("no other input changed the result, so a replay with old values would not have been seen")
     kin = [r for r in results if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best]
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
-    failed = [r for r in tried if r.outcome not in (CaptureOutcome.CORRECT, CaptureOutcome.NOT_APPLICABLE)]
+    failed = [r for r in tried if r.outcome not in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)]
     medium += [f"{r.name} is {r.outcome}" for r in failed]
-    if best.case.way is CaptureWay.CAPTURE and not tried:
+    if best.case.way is m.CaptureWay.CAPTURE and not tried:
         medium.append("no other number of warm-up calls was tried")
     if near:
         medium.append(f"{near[0].name} is the faster by its median")
-    agreeing = len([r for r in tried if r.outcome is CaptureOutcome.CORRECT])
-    also = f"{agreeing} variations of it (warm-up calls, shape, stream) are correct too" if agreeing else ""
+    agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
+    also = f"also correct: {', '.join(agreeing)}" if agreeing else ""
     level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
     return level, tuple(filter(None, (*low, *medium, also)))
 
@@ -122,9 +131,9 @@ def _summary(case: m.CaptureCase) -> str:
     compiled = f"torch.compile with mode={case.mode!r}" if case.mode != "default" else "torch.compile"
     own = {m.EAGER: "without torch.compile", m.AS_IS: "as it stands"}.get(case.mode, f"with {compiled}")
     match case.way:
-        case CaptureWay.CAPTURE:
+        case m.CaptureWay.CAPTURE:
             return f"Capture the function {own} in torch.cuda.graph after {case.warmups} warm-up calls."
-        case CaptureWay.CALLABLES:
+        case m.CaptureWay.CALLABLES:
             return f"Give the function {own} to torch.cuda.make_graphed_callables."
     if case.mode in m.OWN_GRAPHS:
         return f"Call the function with {compiled}, which replays CUDA graphs of its own, and capture nothing."
@@ -139,21 +148,21 @@ def code(best: m.CaptureResult, function: str) -> str:
     case = best.case
     inputs = [each.name for each in (best.answer.inputs if best.answer is not None else ())]
     shown = [name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)]
-    wrapped = {m.EAGER: [], m.AS_IS: [], "default": [f"step = torch.compile({function})"]}.get(
-        case.mode, [f"step = torch.compile({function}, mode={case.mode!r})"]
+    wrapped = {m.EAGER: [], m.AS_IS: [], "default": [f"compiled = torch.compile({function})"]}.get(
+        case.mode, [f"compiled = torch.compile({function}, mode={case.mode!r})"]
     )
-    step = "step" if wrapped else function
+    step = "compiled" if wrapped else function
     match case.way:
-        case CaptureWay.CAPTURE:
+        case m.CaptureWay.CAPTURE:
             lines = _capture(step, shown, case.warmups)
-        case CaptureWay.CALLABLES:
+        case m.CaptureWay.CALLABLES:
             arguments = ", ".join(shown)
             names = f"({arguments},)" if arguments else "()"
             lines = [f"graphed = torch.cuda.make_graphed_callables(lambda *_: {step}(), {names})"]
             lines += [
                 f"output = graphed({', '.join(_new(name) for name in shown)})  # copies its arguments in, replays"
             ]
-        case CaptureWay.CALL:
+        case m.CaptureWay.CALL:
             marks = case.mode in m.OWN_GRAPHS
             lines = ["torch.compiler.cudagraph_mark_step_begin()  # before each step"] * marks
             lines += [f"output = {step}()"]
@@ -190,26 +199,26 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
     """A wrong result anywhere near comes first: nothing tells of it when it happens."""
     by_name = {result.name: result for result in results}
     for result in results:
-        if result.outcome is CaptureOutcome.WRONG:
+        if result.outcome is m.CaptureOutcome.WRONG:
             what = "the result for the old inputs" if result.answer and result.answer.stale else "a wrong result"
-            yield f"{result.name} gave {what}, and nothing raised: the function {result.case.words}."
+            yield f"{result.name} gave {what} without an error. There the function is {result.case.words}."
     for result in results:
-        if result.outcome is CaptureOutcome.HUNG:
-            yield f"{result.name} hung: the function {result.case.words}."
-    if best.case.way is CaptureWay.CALL:
+        if result.outcome is m.CaptureOutcome.HUNG:
+            yield f"{result.name} hung. There the function is {result.case.words}."
+    if best.case.way is m.CaptureWay.CALL:
         return
-    raised = [r for r in results if r.outcome is CaptureOutcome.RAISED and is_a_way(r.case)]
-    modes = [r.case.mode for r in raised if r.case.way is CaptureWay.CAPTURE]
+    raised = [r for r in results if r.outcome is m.CaptureOutcome.RAISED and is_a_way(r.case)]
+    modes = [r.case.mode for r in raised if r.case.way is m.CaptureWay.CAPTURE]
     if modes:
         yield f"Do not capture it with mode {' or '.join(modes)}: that raised."
     threads = [r for r in results if r.case.beside is m.Beside.THREAD]
-    refused = [r.case.error_mode for r in threads if r.outcome is CaptureOutcome.RAISED]
-    allowed = [r.case.error_mode for r in threads if r.outcome is CaptureOutcome.CORRECT]
+    refused = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.RAISED]
+    allowed = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.CORRECT]
     if refused and allowed:
         yield (
             f"Another thread must not allocate GPU memory during the capture with capture_error_mode={refused[0]!r}; "
             f"with {allowed[0]!r} it may."
         )
     cold = by_name.get(f"capture-{best.case.mode}-cold")
-    if cold is not None and cold.outcome is CaptureOutcome.RAISED:
+    if cold is not None and cold.outcome is m.CaptureOutcome.RAISED:
         yield f"Never leave the warm-up out: {cold.name} raised."

@@ -12,6 +12,7 @@ from kgprof.model.passes import Exit
 from kgprof.model.recording import Environment
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread
+from kgprof.wording import plural
 
 CAPTURE_SCHEMA_VERSION = 1
 CAPTURE_MODES = (EAGER, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -70,7 +71,10 @@ class CaptureCase(Model, frozen=True, kw_only=True):
             CaptureWay.CAPTURE: "captured in torch.cuda.graph",
             CaptureWay.CALLABLES: "given to torch.cuda.make_graphed_callables",
         }[self.way]
-        parts = [own, f"{then} after {self.warmups} warm-up calls" if self.warmups else f"{then} at its first call"]
+        parts = [
+            own,
+            f"{then} after {plural(self.warmups, 'warm-up call')}" if self.warmups else f"{then} at its first call",
+        ]
         parts += ["for a shape that it was not compiled for"] * self.new_shape
         parts += ["on a stream of the program's own"] * self.own_stream
         beside = {
@@ -130,7 +134,9 @@ class CaptureAnswer(Model, frozen=True, kw_only=True):
     inputs: tuple[CaptureInput, ...] = ()
     notes: tuple[str, ...] = ()
     call_us: Spread | Skipped = Skipped(reason="only a correct case is timed")
-    copies_us: Spread | Skipped = Skipped(reason="nothing is copied by hand")  # new values into all inputs
+    copies_us: Spread | Skipped = Skipped(
+        reason="nothing is copied by hand"
+    )  # new values into the declared inputs, or into all
 
 
 class CaptureQuestion(Model, frozen=True, kw_only=True):
@@ -162,11 +168,14 @@ class CaptureResult(Model, frozen=True, kw_only=True):
 
     @property
     def cost_us(self) -> float | None:
-        """Microseconds of one call with new inputs: the median, with the copies that the program has to make."""
+        """Microseconds of one call, the median, with the copies of new inputs where the workload declares which change.
+
+        Where it declares none, weights may be among the inputs, and what is not new needs no copy.
+        """
         if self.answer is None or isinstance(self.answer.call_us, Skipped):
             return None
-        copies = self.answer.copies_us
-        return self.answer.call_us.median + (0.0 if isinstance(copies, Skipped) else copies.median)
+        copies, declared = self.answer.copies_us, any(each.declared for each in self.answer.inputs)
+        return self.answer.call_us.median + (copies.median if declared and isinstance(copies, Spread) else 0.0)
 
 
 class Confidence(StrEnum):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch._dynamo
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -36,24 +37,25 @@ Write = Callable[[m.Model], None]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
+SKIPS_GUARDS = "use_recursive_dict_tags_for_guards"  # where the variables' dict has not changed; torch 2.11
 _TRACEBACK = 20_000  # characters
 
 
 def survey(question: bytes, options: m.Options, write: Write) -> None:
     """The machine, without running the step: it may hang. Raises what loading the workload raises."""
-    asked, capturer = _asked(question)
+    decoded, capturer = _decoded(question)
     unavailable = capturer.unavailable()
     device = torch.device("cpu") if unavailable else capturer.device
     workload = loading.load(options.workload, options.workload_args, options.seed)
-    described, strategy = environment.describe(device, asked.flags), _strategy(workload, asked.strategy, device)
+    described, strategy = environment.describe(device, decoded.flags), _strategy(workload, decoded.strategy, device)
     write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
 
 
 def measure(question: bytes, options: m.Options, write: Write) -> None:
     """One case. Raises what loading the workload raises; what comes after is an outcome."""
-    asked, capturer = _asked(question)
+    decoded, capturer = _decoded(question)
     with in_place_of_inductor(options.backend):
-        attempt = _Attempt(asked, options, capturer, write)
+        attempt = _Attempt(decoded, options, capturer, write)
         try:
             attempt.answer = attempt.outcome()
         except Exception as error:  # noqa: BLE001  whatever it raises is the outcome
@@ -61,10 +63,10 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
         write(attempt.answer)
 
 
-def _asked(question: bytes) -> tuple[m.CaptureQuestion, Capturer]:
-    asked = m.decode_json(question, m.CaptureQuestion)
-    module, _, name = asked.capturer.partition(":")
-    return asked, getattr(importlib.import_module(module), name)()
+def _decoded(question: bytes) -> tuple[m.CaptureQuestion, Capturer]:
+    decoded = m.decode_json(question, m.CaptureQuestion)
+    module, _, name = decoded.capturer.partition(":")
+    return decoded, getattr(importlib.import_module(module), name)()
 
 
 def _strategy(workload: Workload, wanted: str, device: torch.device) -> str:
@@ -79,14 +81,14 @@ class _NotComparableError(Exception):
 class _Attempt:
     """A case on its way. ``answer`` is what is known by now."""
 
-    def __init__(self, asked: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write) -> None:
-        self.case, self._options, self._capturer, self._write = asked.case, options, capturer, write
+    def __init__(self, question: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write) -> None:
+        self.case, self._options, self._capturer, self._write = question.case, options, capturer, write
         self._project: ProjectFiles = project_files(options.workload)
         self.answer = m.CaptureAnswer(phase="load")
         self._phase("load")
         seed_everything(options.seed)
         workload = loading.load(options.workload, options.workload_args, options.seed)
-        strategy = _strategy(workload, asked.strategy, capturer.device)
+        strategy = _strategy(workload, question.strategy, capturer.device)
         modes = next(plan.modes for plan in workload.strategies() if plan.name == strategy)
         key = m.RunKey(strategy=strategy, mode=m.AS_IS if m.AS_IS in modes else m.EAGER)
         session = workload.prepare(key, capturer.device)
@@ -115,7 +117,7 @@ class _Attempt:
         if case.way is m.CaptureWay.CALLABLES:
             self._find_inputs(())
             self._phase("capture")
-            inputs = self._found.inputs
+            inputs = self._read.inputs
             graphed = self._capturer.callables(lambda *_: self._called(), [held.program for held in inputs])
 
             def call(number: int) -> object:
@@ -150,7 +152,7 @@ class _Attempt:
     # ---------------------------------------------------------------- the function's tensors
 
     @property
-    def _found(self) -> StaticInputs:
+    def _read(self) -> StaticInputs:
         assert self._inputs is not None
         return self._inputs
 
@@ -164,39 +166,41 @@ class _Attempt:
             return
         self._phase("reference")
         try:
-            found = StaticInputs(
+            inputs = StaticInputs(
                 self._eager, self._capturer.device, declared=self._declared, owner=self._owner, results=captured
             )
             self._eager()
-            found.classify()
+            inputs.classify()
         except Exception as error:
             why = f"the function raises in eager mode, outside of a capture: {_sentence(error)}"
             raise _NotComparableError(why) from error
-        self._inputs = found
-        found.restore()
-        self.answer = replace(self.answer, inputs=found.described)
+        self._inputs = inputs
+        inputs.restore()
+        self.answer = replace(self.answer, inputs=inputs.described)
 
     def _compile_for_half(self) -> None:
-        name = self._found.halve(self._eager)
+        name = self._read.halve(self._eager)
         if not name:
             raise _NotComparableError("no input can be half as long in its first dimension while the others stay")
         self.answer = replace(self.answer, notes=(f"compiled with the first dimension of {name} halved",))
         self._phase("warm-up")
+        if hasattr(torch._dynamo.config, SKIPS_GUARDS):  # else no guard looks at a shape that changes in place
+            setattr(torch._dynamo.config, SKIPS_GUARDS, False)
         for _ in range(self.case.warmups):
             self._marked()
-        self._found.restore()
+        self._read.restore()
 
     # ---------------------------------------------------------------- right or wrong
 
     def _rounds(self, call: Callable[[int], object], *, move: bool, vary: bool = True) -> list[dict[str, torch.Tensor]]:
-        found = self._found
-        found.restore()
+        inputs = self._read
+        inputs.restore()
         seed_everything(self._options.seed)
         results = []
         for number in range(ROUNDS):
             if vary:
-                found.vary(number, move=move)
-            results.append(found.results(call(number)))
+                inputs.vary(number, move=move)
+            results.append(inputs.results(call(number)))
         return results
 
     def _judged(self, call: Callable[[int], object], *, copied: bool = False) -> m.CaptureAnswer:
@@ -209,7 +213,7 @@ class _Attempt:
         again = self._rounds(self._eager, move=move)
         self._phase("replay")
         got = self._rounds(call, move=move, vary=not copied)
-        seen = bool(self._found.inputs) and _differing(worst(expected[:1], expected[1:2]))
+        seen = bool(self._read.inputs) and _differing(worst(expected[:1], expected[1:2]))
         self.answer = replace(self.answer, random=drawn, blind=not seen)
         if not any(expected):
             raise _NotComparableError("the function returns no tensor and writes none, so there is nothing to compare")
@@ -264,10 +268,10 @@ class _Attempt:
     def _timed(self, answer: m.CaptureAnswer, call: Callable[[int], object]) -> m.CaptureAnswer:
         self.answer = answer
         self._phase("timing")
-        self._found.restore()
+        self._read.restore()
         timed = replace(answer, phase="timing", call_us=self._cost(lambda: call(ROUNDS - 1)))
-        if self.case.way is m.CaptureWay.CAPTURE and self._found.inputs:
-            return replace(timed, copies_us=self._cost(self._found.copies))
+        if self.case.way is m.CaptureWay.CAPTURE and self._read.inputs:
+            return replace(timed, copies_us=self._cost(self._read.copies))
         return timed
 
     def _cost(self, call: Step) -> m.Spread | m.Skipped:
@@ -299,8 +303,8 @@ class _Attempt:
 
     def _line(self, error: BaseException) -> m.Location | None:
         """The innermost line of the project; of several exceptions the first one's."""
-        for one in reversed(list(_chain(error))):
-            frames = traceback.extract_tb(one.__traceback__)
+        for raised in reversed(list(_chain(error))):
+            frames = traceback.extract_tb(raised.__traceback__)
             for frame in reversed(frames):
                 if self._project.holds(frame.filename):
                     return m.Location(
@@ -318,8 +322,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _sentence(error: BaseException) -> str:
     """torch's words. The end of a capture raises once more, and what it raises says only that something was before."""
-    chain = [one for one in _chain(error) if isinstance(one, RuntimeError)]
+    chain = [raised for raised in _chain(error) if isinstance(raised, RuntimeError)]
     first = chain[-1] if chain else error
+    if hasattr(error, "inner_exception"):  # Dynamo's wrapping of a backend's exception says nothing of its own
+        return _first_line(first)
     return "; then ".join(dict.fromkeys((_first_line(first), _first_line(error))))
 
 

@@ -23,9 +23,9 @@ def native_stacks(pid: int) -> str | m.Skipped:
         if program is None:
             continue
         try:
-            asked = [program, *options, str(pid)]
+            command = [program, *options, str(pid)]
             done = subprocess.run(
-                asked,
+                command,
                 capture_output=True,
                 check=False,
                 text=True,

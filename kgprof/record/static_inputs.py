@@ -46,7 +46,7 @@ class _Reads(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
         self._made: dict[int, StorageWeakRef] = {}  # holds the address, so that it names nothing else
-        self.found: dict[int, torch.Tensor] = {}
+        self.seen: dict[int, torch.Tensor] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -56,9 +56,9 @@ class _Reads(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves((args, kwargs)):
             if (key := storage_of(tensor, self._device)) and key not in self._made:
-                self.found.setdefault(key, tensor.detach())
+                self.seen.setdefault(key, tensor.detach())
         for tensor in tree_leaves(result):
-            if (key := storage_of(tensor, self._device)) and key not in self.found:
+            if (key := storage_of(tensor, self._device)) and key not in self.seen:
                 self._made[key] = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         return result
 
@@ -143,11 +143,11 @@ class StaticInputs:
         """``results`` are of a capture: its tensors are no inputs, even where they share memory with one."""
         with _Reads(device.type) as reads:
             step()
-        apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.found.values())}
+        apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.seen.values())}
         objects: dict[int, list[torch.Tensor]] = {}
         constants: set[int] = set()
         for each in gc.get_objects():
-            if id(each) not in apart and (key := storage_of(each, device.type)) in reads.found:
+            if id(each) not in apart and (key := storage_of(each, device.type)) in reads.seen:
                 objects.setdefault(key, []).append(each)
                 constants |= {key} if isinstance(each, torch.nn.Parameter) else set()
             elif issubclass(type(each), torch.nn.Module):
@@ -163,7 +163,7 @@ class StaticInputs:
                     named.get(key) or names.get(key) or f"input {number}",
                     is_weight=key in constants,
                 )
-                for number, (key, tensor) in enumerate(reads.found.items())
+                for number, (key, tensor) in enumerate(reads.seen.items())
             ]
         self.inputs: list[_Held] = []
         self._written: list[_Held] = []
@@ -191,6 +191,11 @@ class StaticInputs:
             for held in self.inputs
         )
 
+    @property
+    def changing(self) -> list[_Held]:
+        """The inputs that are new in each call: those that the workload declares, or all where it declares none."""
+        return [held for held in self.inputs if held.name in self._declared] or self.inputs
+
     @torch.no_grad()
     def restore(self) -> None:
         for held in self._held:
@@ -201,7 +206,7 @@ class StaticInputs:
     def vary(self, number: int, *, move: bool) -> None:
         """The inputs of one round in their places. With ``move``, from the second round on, those that the workload
         declares, or all where it declares none, are at another address."""
-        moved = [held for held in self.inputs if held.name in self._declared] or self.inputs
+        moved = self.changing
         for held in self.inputs:
             if move and number and held in moved:
                 held.move(number)
@@ -211,7 +216,7 @@ class StaticInputs:
     @torch.no_grad()
     def copies(self) -> None:
         """What a program does before each replay that has new inputs."""
-        for held in self.inputs:
+        for held in self.changing:
             held.flat.copy_(held.values(ROUNDS - 1))
 
     @torch.no_grad()
@@ -287,26 +292,26 @@ def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
 # ---------------------------------------------------------------- comparing
 
 
-def _differs(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.itemsize == 1:
-        one, other = one.view(torch.uint8), other.view(torch.uint8)
-    return not bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
+def _differs(now: torch.Tensor, before: torch.Tensor) -> bool:
+    if now.itemsize == 1:
+        now, before = now.view(torch.uint8), before.view(torch.uint8)
+    return not bool(torch.isclose(now, before, rtol=0, atol=0, equal_nan=True).all())
 
 
 def worst(expected: Iterable[Tensors], got: Iterable[Tensors]) -> m.CaptureDifference | None:
     """The element furthest beyond the tolerance over all rounds, or nearest to it where none is; None without one."""
-    found = [
+    differences = [
         _difference(name, tensor, there.get(name))
         for here, there in zip(expected, got, strict=True)
         for name, tensor in here.items()
         if tensor.numel()
     ]
 
-    def beyond(one: m.CaptureDifference) -> tuple[bool, float]:
-        far = float("inf") if one.largest is None else one.largest / max(one.tolerance, 1e-30)
-        return bool(one.differing), far
+    def beyond(each: m.CaptureDifference) -> tuple[bool, float]:
+        far = float("inf") if each.largest is None else each.largest / max(each.tolerance, 1e-30)
+        return bool(each.differing), far
 
-    return max(found, key=beyond, default=None)
+    return max(differences, key=beyond, default=None)
 
 
 def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> m.CaptureDifference:

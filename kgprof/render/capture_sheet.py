@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.model import CaptureOutcome
 from kgprof.render.quantity import figure
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural
 
 _METHOD = (
-    "Each case runs in a process of its own, with a time limit. A replay is compared with eager mode from the same "
-    "tensors and the same seed, over three calls: with the inputs as they were, and twice with other values in them. "
-    "Compared are the results and every tensor that the function writes. The tolerance is a share of the largest "
-    "expected value, by type (float32 0.1 %, float16 1 %, bfloat16 5 %): rounding stays below it, old inputs do not. "
-    "A compiled function that differs from eager mode outside of a graph as well is held against itself.",
-    "A call is timed in groups, by CUDA events on a GPU, and only where its results are correct. Copies are what the "
-    "program does before a replay that has new inputs, copy_ into each of them; modes that make CUDA graphs themselves "
-    "and make_graphed_callables copy inside the call.",
+    "Each case runs in its own process with a time limit. kgprof compares its results, and every tensor that the "
+    "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first with "
+    "the inputs as they were, then twice with other values in them.",
+    "The tolerance is a share of the largest expected value, by type (float32 0.1 %, float16 1 %, bfloat16 5 %). "
+    "Rounding stays below it; a result for old inputs does not. If a compiled function differs from eager mode outside "
+    "of a graph too, its capture is compared with the compiled function.",
+    "Only correct cases are timed: 15 groups of calls each, by CUDA events on a GPU. Copies is the time of copy_ into "
+    "the inputs that the workload declares in buffers, or into all inputs if it declares none. reduce-overhead, max-autotune and make_graphed_callables "
+    "copy inside the call.",
 )
 
 
@@ -42,7 +42,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
             *_recommended(advice),
             Section(
                 title="Cases",
-                intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in CaptureOutcome if tally[outcome]) + ".",
+                intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
                 blocks=(_table(report), *_left(report)),
             ),
             *_details(report),
@@ -56,7 +56,7 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         why = next((result.why for result in report.results), "nothing was tried")
         return m.VerdictStatus.INCONCLUSIVE, f"No case could be run: {why}."
     if isinstance(report.advice, m.Skipped):
-        failed = any(result.outcome is not CaptureOutcome.CORRECT for result in report.results)
+        failed = any(result.outcome is not m.CaptureOutcome.CORRECT for result in report.results)
         status = m.VerdictStatus.FAILED if failed else m.VerdictStatus.INCONCLUSIVE
         return status, f"No recommendation: {report.advice.reason}."
     sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
@@ -87,7 +87,7 @@ def _table(report: m.CaptureReport) -> Table:
 
 def _row(result: m.CaptureResult) -> Row:
     answer = result.answer
-    bad = result.outcome in (CaptureOutcome.WRONG, CaptureOutcome.HUNG)
+    bad = result.outcome in (m.CaptureOutcome.WRONG, m.CaptureOutcome.HUNG)
     unmeasured = missing("only a correct case is timed")
     return row(
         Cell(result.name, title=f"the function is {result.case.words}"),
@@ -100,13 +100,17 @@ def _row(result: m.CaptureResult) -> Row:
 
 def _against(result: m.CaptureResult) -> str:
     answer = result.answer
-    if result.outcome in (CaptureOutcome.CORRECT, CaptureOutcome.WRONG) and answer is not None and answer.difference:
-        found = answer.difference
-        if result.outcome is CaptureOutcome.CORRECT:
-            return f"at most {figure(found.largest or 0.0)} apart, tolerance {figure(found.tolerance)}"
-        place = f"{found.of}{list(found.index) if found.index else ''}"
+    if (
+        result.outcome in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.WRONG)
+        and answer is not None
+        and answer.difference
+    ):
+        worst = answer.difference
+        if result.outcome is m.CaptureOutcome.CORRECT:
+            return f"at most {figure(worst.largest or 0.0)} apart, tolerance {figure(worst.tolerance)}"
+        place = f"{worst.of}{list(worst.index) if worst.index else ''}"
         stale = "the result for the old inputs: " if answer.stale else ""
-        return f"{stale}{place} is {found.got}, not {found.expected}; {found.differing:,} of {found.elements:,} differ"
+        return f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of {worst.elements:,} differ"
     return result.why
 
 
@@ -123,12 +127,12 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
     if inputs:
         rows = [
             [
-                one.name,
-                "\N{MULTIPLICATION SIGN}".join(map(str, one.shape)) or "scalar",
-                one.dtype,
-                "yes" if one.declared else "no",
+                each.name,
+                "\N{MULTIPLICATION SIGN}".join(map(str, each.shape)) or "scalar",
+                each.dtype,
+                "yes" if each.declared else "no",
             ]
-            for one in inputs
+            for each in inputs
         ]
         table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
         intro = "Tensors that the function reads, did not make and does not write; its parameters are not among them."
@@ -140,7 +144,7 @@ def _detail(result: m.CaptureResult) -> Iterator[Block]:
     if answer is not None:
         if answer.at is not None:
             yield ("Line", f"{answer.at.file}:{answer.at.line} in {answer.at.function}: {answer.at.text}")
-        if result.outcome is CaptureOutcome.WRONG and result.why:
+        if result.outcome is m.CaptureOutcome.WRONG and result.why:
             yield result.why
         yield from answer.notes
         if answer.traceback:

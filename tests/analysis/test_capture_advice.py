@@ -57,16 +57,26 @@ def test_the_fastest_correct_way_is_recommended_with_code_that_copies_its_inputs
 
     assert (advice.case, advice.confidence) == ("capture-default", Confidence.HIGH)
     lines = advice.code.splitlines()
-    assert lines[0] == "step = torch.compile(step)"
+    assert lines[0] == "compiled = torch.compile(step)"
     assert "    for _ in range(3):" in lines
     assert lines[-3].startswith("x.copy_(new_x)")
     assert lines[-2] == "graph.replay()"
 
 
-def test_copies_count_against_a_capture() -> None:
-    advice = advised(result(case(CALL, "reduce-overhead"), 12.0), result(case(CAPTURE, "default"), 10.0, copies=5.0))
+@pytest.mark.parametrize(("declared", "better"), [(True, "reduce-overhead"), (False, "capture-default")])
+def test_copies_count_against_a_capture_where_the_changing_inputs_are_declared(declared: bool, better: str) -> None:
+    inputs = (msgspec.structs.replace(X, declared=declared),)
+    advice = advised(
+        result(case(CALL, "reduce-overhead"), 12.0, inputs=inputs),
+        result(case(CAPTURE, "default"), 10.0, copies=5.0, inputs=inputs),
+    )
 
-    assert advice.case == "reduce-overhead"
+    assert advice.case == better
+
+
+def test_modes_with_graphs_of_their_own_are_marked_before_each_step() -> None:
+    advice = advised(result(case(CALL, m.EAGER), 50.0), result(case(CALL, "reduce-overhead"), 12.0))
+
     assert "cudagraph_mark_step_begin()" in advice.code
     assert "torch.compile(step, mode='reduce-overhead')" in advice.code
 
