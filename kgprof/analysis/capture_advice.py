@@ -112,16 +112,21 @@ def _confidence(
     if best.name not in costs:
         low.append("nothing was timed, so the simplest way stands for the best")
     if best.answer is not None and best.answer.blind:
-        low.append("no other input changed the result, so a replay with old values would not have been seen")
+        low.append("other inputs did not change the result, so a replay with old values would not have been noticed")
     kin = [r for r in results if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best]
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
-    failed = [r for r in tried if r.outcome not in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)]
-    medium += [f"{r.name} is {r.outcome}" for r in failed]
-    if best.case.way is m.CaptureWay.CAPTURE and not tried:
-        medium.append("no other number of warm-up calls was tried")
+    harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
+    # That a first call raises in a capture is told among the warnings: the recommended code makes warm-up calls.
+    failed = [
+        r for r in tried if r.outcome not in harmless and (r.case.warmups or r.outcome is not m.CaptureOutcome.RAISED)
+    ]
+    ended = {m.CaptureOutcome.WRONG: "gave wrong results", m.CaptureOutcome.RAISED: "raised"}
+    medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
         medium.append(f"{near[0].name} is the faster by its median")
     agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
+    if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
+        medium.append("no other number of warm-up calls, shape or stream was tried with success")
     also = f"also correct: {', '.join(agreeing)}" if agreeing else ""
     level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
     return level, tuple(filter(None, (*low, *medium, also)))

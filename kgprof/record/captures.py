@@ -126,7 +126,7 @@ class Captures:
             self._progress.phase(f"case {number} of {len(cases)}", key)
             native: list[str | m.Skipped] = []
             question = msgspec.structs.replace(self._question, case=case)
-            # What compiles inside a capture must find nothing compiled, not on the disk either: a cache hit runs none of
+            # What compiles inside a capture must find nothing compiled, not on disk either: a cache hit runs none of
             # what fails there. Where it compiles before the capture, the caches of the case before it do.
             cold = case.mode != m.EAGER and (case.warmups == 0 or case.new_shape)
             trial = self._ask(MEASURE, question, cold=cold, native=native)

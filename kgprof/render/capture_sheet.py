@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.quantity import figure
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural
@@ -19,8 +18,8 @@ _METHOD = (
     "Rounding stays below it; a result for old inputs does not. If a compiled function differs from eager mode outside "
     "of a graph too, its capture is compared with the compiled function.",
     "Only correct cases are timed: 15 groups of calls each, by CUDA events on a GPU. Copies is the time of copy_ into "
-    "the inputs that the workload declares in buffers, or into all inputs if it declares none. reduce-overhead, max-autotune and make_graphed_callables "
-    "copy inside the call.",
+    "the inputs that the workload declares in buffers, or into all inputs if it declares none. reduce-overhead, "
+    "max-autotune and make_graphed_callables copy inside the call.",
 )
 
 
@@ -107,7 +106,7 @@ def _against(result: m.CaptureResult) -> str:
     ):
         worst = answer.difference
         if result.outcome is m.CaptureOutcome.CORRECT:
-            return f"at most {figure(worst.largest or 0.0)} apart, tolerance {figure(worst.tolerance)}"
+            return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
         place = f"{worst.of}{list(worst.index) if worst.index else ''}"
         stale = "the result for the old inputs: " if answer.stale else ""
         return f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of {worst.elements:,} differ"
