@@ -112,8 +112,8 @@ class Captures:
         failed = trial.failed
         if failed is not None and failed.exit_code == EXIT_USAGE:
             raise UsageError(failed.message, hint=failed.hint)
-        hint = f"python -c 'import ...' of it fails in the same way; {trial.exit.words}"
-        raise WorkloadError(f"no case could be run: {self._options.workload} could not be loaded", hint=hint)
+        why = f"{self._options.workload} could not be loaded: {trial.exit.message or trial.exit.words}"
+        raise WorkloadError(f"no case could be run: {why}", hint="run the file with python to see its whole traceback")
 
     def results(self, cases: Sequence[m.CaptureCase], survey: m.CaptureSurvey) -> Iterator[m.CaptureResult]:
         for number, case in enumerate(cases, start=1):
@@ -151,11 +151,11 @@ class Captures:
 
 
 def _result(case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]) -> m.CaptureResult:
-    """A child's own word stands; of one that has none, how it ended."""
+    """The child's answer if it ended well; else how it ended, also if it had an outcome and was timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
     made = m.CaptureResult(case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit)
     phase = answer.phase if answer is not None else "load"
-    if answer is not None and answer.outcome is not None:
+    if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
         return msgspec.structs.replace(made, outcome=answer.outcome, why=answer.why)
     if trial.exit.outcome is m.Outcome.TIMED_OUT:
         return msgspec.structs.replace(
