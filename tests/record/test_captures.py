@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from kgprof import model as m
 from kgprof.model import CaptureOutcome as Outcome
 from kgprof.progress import Silent
-from kgprof.record import captures
+from kgprof.record import capture_cases, captures
 from kgprof.record.scratch import scratch_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,9 +99,60 @@ def limit(program: str) -> float:
     return HANGS_AFTER_S if TRUTH[program][1] is Outcome.HUNG else 150.0
 
 
-@pytest.mark.parametrize("program", TRUTH)
-def test_a_known_outcome_is_found_on_the_tape(program: str, tried: Tries) -> None:
-    checked(program, tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=limit(program)))
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tries]:
+    """As ``tried``, on the tape and in this process: for what neither hangs nor dies."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.delitem(sys.modules, PROGRAMS.stem, raising=False)
+
+    def attempt(program: str, name: str) -> m.CaptureResult:
+        (case,) = captures.chosen([name], every=False, built_in=False)
+        question = m.encode_json(m.CaptureQuestion(case=case, capturer=TAPE))
+        answers: list[Any] = []
+        capture_cases.measure(
+            question, m.Options(workload=f"{PROGRAMS}:{program}", backend="aot_eager"), answers.append
+        )
+        answer: m.CaptureAnswer = answers[-1]
+        assert answer.outcome is not None
+        return m.CaptureResult(case=case, name=case.name, outcome=answer.outcome, why=answer.why, answer=answer)
+
+    yield attempt
+    torch.compiler.set_stance("default")
+
+
+@pytest.mark.parametrize("program", [name for name, (_, outcome) in TRUTH.items() if outcome is not Outcome.HUNG])
+def test_a_known_outcome_is_found_on_the_tape(program: str, here: Tries) -> None:
+    checked(program, here(program, TRUTH[program][0]))
+
+
+@pytest.mark.parametrize("program", ["plain", "waits_for_a_lock", "waits_at_a_barrier"])
+def test_a_child_that_hangs_is_ended_with_all_that_it_started(program: str, tried: Tries) -> None:
+    result = tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=limit(program))
+    if result.answer is not None and result.answer.phase == "load":  # a very busy machine
+        result = tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=4 * limit(program))
+
+    checked(program, result)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("default", "as-is", "callables-eager", "capture-default-cold", "capture-default-new-shape"),
+        *("capture-default-rng", "capture-default-stream", "capture-eager-thread-global", "reduce-overhead-rebound"),
+    ],
+)
+def test_every_way_is_tried_and_correct_for_a_plain_function(name: str, here: Tries) -> None:
+    result = here("plain", name)
+
+    assert result.outcome is Outcome.CORRECT, result
+    assert result.answer is not None
+    assert result.answer.random == name.endswith("rng")
+    assert isinstance(result.answer.copies_us, m.Spread) == name.startswith("capture")
+
+
+def test_a_sync_beside_the_function_raises(here: Tries) -> None:
+    assert here("plain", "capture-eager-sync").outcome is Outcome.RAISED
 
 
 @pytest.mark.gpu
