@@ -13,11 +13,15 @@ import tempfile
 from collections.abc import Set
 from pathlib import Path
 
+from kgprof import model as m
+from kgprof.render import sheet
+from kgprof.render.capture_sheet import capture_sheet
 from tests.regressions.planted import regressions, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
 EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
+CAPTURE = ROOT / "fixtures" / "captures" / "h200" / "fusion.json"
 REGRESSION = "12-depth-limit-as-a-tensor"
 
 
@@ -34,7 +38,12 @@ def reports() -> dict[str, bytes]:
         return {
             "evaluator.html": (folder / "evaluator-report" / "report.html").read_bytes(),
             "comparison.html": (folder / "comparison-report" / "report.html").read_bytes(),
+            "capture.html": captured(),
         }
+
+
+def captured() -> bytes:
+    return sheet.html(capture_sheet(m.decode_json(CAPTURE.read_bytes(), m.CaptureReport))).encode()
 
 
 def unpack(archive: Path, folder: Path) -> None:

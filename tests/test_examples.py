@@ -16,7 +16,7 @@ def test_nothing_else_lies_in_the_folder(made: dict[str, bytes]) -> None:
     assert {path.name for path in examples.EXAMPLE.iterdir()} == {*made, "README.md"}
 
 
-@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html"])
+@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html", "capture.html"])
 def test_it_is_todays(name: str, made: dict[str, bytes]) -> None:
     today = made[name] == (examples.EXAMPLE / name).read_bytes()
 

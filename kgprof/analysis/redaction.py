@@ -211,11 +211,25 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     )
 
 
-def redactor_of(profile: m.Profile, private: m.PrivateNames) -> Redactor:
-    """With the users that the Profile's own paths name: a Recording may come from another machine."""
+def redactor_of(profile: m.Profile | m.CaptureReport, private: m.PrivateNames) -> Redactor:
+    """With the users that its own paths name: a Recording may come from another machine."""
     named = _NAMED_HOME.findall(msgspec.json.encode(profile).decode())
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
     return Redactor(msgspec.structs.replace(private, users=users), root=profile.environment.source_root)
+
+
+def redacted_capture(report: m.CaptureReport, private: m.PrivateNames, *, source: str, redact: bool) -> m.CaptureReport:
+    """As ``redacted`` does it for a Profile."""
+    environment = report.environment
+    made = _SourceLines(source, environment.source_root).of(report)
+    if not redact:
+        return made
+    redactor = redactor_of(made, private)
+    flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
+    shown = msgspec.structs.replace(environment, flags=flags)
+    command = _arguments(report.command, redactor)
+    safe: m.CaptureReport = _walk(msgspec.structs.replace(made, environment=shown, command=command), redactor)
+    return safe
 
 
 def _with_values_left_out(profile: m.Profile, redactor: Redactor) -> m.Profile:

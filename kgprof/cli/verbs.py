@@ -489,6 +489,89 @@ def compare(
     return found.exit_code
 
 
+@cli.command(cls=WorkloadCommand)
+@click.argument("workload", required=False)
+@click.option(
+    "--case",
+    "cases",
+    cls=Spelt,
+    multiple=True,
+    metavar="NAME",
+    help="Try this case only, or those that the pattern fits (capture-default*). Repeatable.",
+)
+@click.option("--list", "listing", is_flag=True, help="Print the cases and stop.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every combination, and not one change at a time: hundreds of cases."
+)
+@click.option("--strategy", metavar="NAME", help="Which strategy of the workload.  [default: its first]")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=options.CASE_TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    callback=options.checked_timeout,
+    help="What one case may take; then it has hung. Its native stacks, where py-spy or gdb is installed, may take 30 s "
+    "more.",
+)
+@options.seed_option
+@options.output_option
+@options.sheet_format_option
+@options.quiet_option
+@options.report_options
+@click.pass_context
+def capture(
+    ctx: click.Context,
+    /,
+    workload: str | None,
+    cases: tuple[str, ...],
+    listing: bool,
+    every: bool,
+    strategy: str | None,
+    timeout: float,
+    seed: int,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+) -> int:
+    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Try it, and compare with eager mode.
+
+    WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
+    without arguments or an object with strategies. Its inputs are the tensors that it reads: kgprof finds them, gives
+    them other values between replays, and compares. Each case runs in a process of its own and is correct, wrong,
+    raised, hung or not applicable; then one recommendation follows, as code. A case that fails is an answer. Exit code
+    0: the cases were tried; 4: none could be run, for example without a CUDA device. The last line on stdout is the
+    page's path.
+
+    \b
+    For example:  kgprof capture silu-mul
+                  kgprof capture my_model.py:step --case 'capture-default*'
+                  kgprof capture --list
+    """
+    from kgprof.cli import capturing
+    from kgprof.record import refuse_other_platforms
+    from kgprof.workloads import loading
+
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    if workload is not None and loading.asks_for_help(workload, workload_args):
+        to_stdout(inert(loading.help_text(workload)))
+        return EXIT_OK
+    chosen = capturing.cases_of(workload or "", cases, every=every)
+    if listing:
+        to_stdout(capturing.listed(chosen))
+        return EXIT_OK
+    refuse_other_platforms()
+    if workload is None:
+        raise UsageError("kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step")
+    loading.check_arguments(workload, workload_args)
+    strategies = (strategy,) if strategy else ()
+    asked = m.Options(
+        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, seed=seed
+    )
+    context = ctx.ensure_object(Context)
+    return capturing.captured(asked, chosen, output=output, outputs=outputs, quiet=quiet, context=context)
+
+
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
 @click.option("-o", "--output", type=PLACE, metavar="FILE", help="Where it is written.  [default: stdout]")

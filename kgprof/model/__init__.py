@@ -5,6 +5,7 @@ is ``Skipped(reason)``, never zero. Every other room writes ``from kgprof import
 modules above it.
 """
 
+from kgprof.model.capturing import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *

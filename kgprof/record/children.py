@@ -67,8 +67,10 @@ def run(
     caches: Caches,
     on_phase: OnPhase = lambda name: None,
     echo: Echo = lambda data: None,
+    on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Ended:
-    """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well.
+    """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well;
+    ``on_timeout`` is given the process that has run out of time, before it is ended.
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
@@ -87,7 +89,7 @@ def run(
         # would then be left behind: a signal is news for ``wait``, whose put is safe in a handler.
         with Signals(lambda number: news.put(None)) as signals, _adopting() as adopted:
             child = _Child(job, job_file, log, caches.environment(), on_phase, echo, signals, news, adopted)
-            ended = child.wait(job.options.timeout_s)
+            ended = child.wait(job.options.timeout_s, on_timeout)
         return replace(ended, interrupted=signals.came is not None)
 
 
@@ -210,7 +212,7 @@ class _Child:
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
             thread.start()
 
-    def wait(self, timeout_s: float) -> Ended:
+    def wait(self, timeout_s: float, on_timeout: Callable[[int], None]) -> Ended:
         """Until it ends, its time is up, or a signal came; nothing that it started is left then."""
         timed_out = False
         try:
@@ -220,6 +222,7 @@ class _Child:
                 timed_out = True
                 self._process.send_signal(signal.SIGUSR1)  # prints its Python stack
                 time.sleep(STACK_GRACE_S)
+                on_timeout(self._process.pid)
             interrupted = self._signals.came  # one that comes later finds it ended already
             if self._is_program and (interrupted or timed_out):
                 self._tell_to_end(interrupted or signal.SIGINT)

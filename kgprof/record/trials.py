@@ -16,7 +16,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record import children
-from kgprof.record.job import Job, Task
+from kgprof.record.job import Failed, Job, Task
 
 LOG_CHARS = 200_000  # of the end of what the child printed
 
@@ -28,6 +28,7 @@ class Trial:
     exit: m.Exit
     answer: bytes | None  # the JSON of the last answer
     log: str  # the end of what it printed; after a time-out with the Python stack of every thread
+    failed: Failed | None = None  # the exception that ended it
     interrupted: bool = False  # by Ctrl-C or another signal to kgprof: nothing more is to be tried
 
 
@@ -40,10 +41,12 @@ def run(
     caches: children.Caches,
     timeout_s: float,
     on_phase: Callable[[str], None] = lambda name: None,
+    on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Trial:
     """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has ``timeout_s`` seconds.
 
-    Nothing that the child started is left when this returns. Raises OSError where ``scratch`` cannot be written.
+    ``on_timeout`` is given the child that has none left, before it is ended. Nothing that the child started is left
+    when this returns. Raises OSError where ``scratch`` cannot be written.
     """
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
     answer, log = folder / "answer.json", folder / "log.txt"
@@ -55,10 +58,11 @@ def run(
         function=function,
         question=m.encode_json(question).decode(),
     )
-    ended = children.run(job, scratch=folder, log=log, caches=caches, on_phase=on_phase)
+    ended = children.run(job, scratch=folder, log=log, caches=caches, on_phase=on_phase, on_timeout=on_timeout)
     return Trial(
         exit=ended.exit,
         answer=answer.read_bytes() if answer.exists() else None,
         log=log.read_text("utf-8", errors="replace")[-LOG_CHARS:],
+        failed=ended.failed,
         interrupted=ended.interrupted,
     )

@@ -242,7 +242,7 @@ class UserSession:
     """One run of a user's step."""
 
     def __init__(self, step: Callable[[], object], result: Callable[[], Arrays] | None) -> None:
-        self._step = step
+        self._step = self.unwatched = step
         self._result = result
         self._first: object = None
         self._random = False

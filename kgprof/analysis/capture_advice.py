@@ -1,0 +1,229 @@
+"""Which way to write it: from the outcomes of ``kgprof capture`` to one recommendation, with code and confidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from kgprof import model as m
+from kgprof.wording import figure
+
+WORTH = 0.05  # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
+# Ways to write it, the simplest first.
+SIMPLEST = (
+    (m.CaptureWay.CALL, m.EAGER),
+    (m.CaptureWay.CALL, m.AS_IS),
+    (m.CaptureWay.CALL, "default"),
+    *((m.CaptureWay.CALL, mode) for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")),
+    *((m.CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
+    *((m.CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
+)
+_PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in code
+
+
+def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice | m.Skipped:
+    """``function`` is the step's own name. Skipped where no way that was tried gave correct results."""
+    ways = [result for result in results if is_a_way(result.case)]
+    right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
+    if not right:
+        return m.Skipped(reason=_why_none(ways))
+    costs = {result.name: cost for result in right if (cost := result.cost_us) is not None}
+    best, near = _best(right, costs)
+    confidence, because = _confidence(best, near, results, costs)
+    fastest = min(costs.values(), default=0.0)
+    plain = next((costs[name] for name in (m.EAGER, m.AS_IS) if name in costs), None)
+    cost = costs.get(best.name)
+    reason = "Its results are those of eager mode."
+    if cost is not None and plain is not None and cost != plain:
+        reason += f" A call takes {figure(cost)} µs, and {figure(plain)} µs in eager mode."
+    copies = best.answer.copies_us if best.answer is not None else None
+    if isinstance(copies, m.Spread):
+        declared = any(each.declared for each in best.answer.inputs) if best.answer is not None else False
+        which = "included for the declared inputs" if declared else "not included: up to that, if all inputs are new"
+        reason += f" Copying new inputs takes {figure(copies.median)} µs ({which})."
+    slower = sorted((each, name) for name, each in costs.items() if cost is not None and each > cost)
+    if slower and slower[0][0] != plain:
+        reason += f" The next fastest is {slower[0][1]} with {figure(slower[0][0])} µs."
+    if cost is not None and near:
+        gain = f"{near[0].name} takes {figure(fastest)} µs"
+        reason += f" {gain}: that is within {WORTH:.0%} or the noise, and it is harder to write."
+    return m.CaptureAdvice(
+        case=best.name,
+        summary=_summary(best.case),
+        code=code(best, function),
+        reason=reason,
+        confidence=confidence,
+        because=because,
+        warnings=tuple(_warnings(best, results)),
+    )
+
+
+def is_a_way(case: m.CaptureCase) -> bool:
+    """Whether somebody would write it so: with the usual warm-up, and nothing that is there to provoke a failure."""
+    return case == m.CaptureCase(way=case.way, mode=case.mode)
+
+
+def _why_none(ways: Sequence[m.CaptureResult]) -> str:
+    if not ways:
+        return "no case was tried that is a way to write it: leave out --case"
+    if all(way.outcome is m.CaptureOutcome.NOT_APPLICABLE for way in ways):
+        return ways[0].why
+    return f"none of the {len(ways)} ways to write it that were tried gave the results of eager mode"
+
+
+def _best(
+    right: Sequence[m.CaptureResult], costs: dict[str, float]
+) -> tuple[m.CaptureResult, tuple[m.CaptureResult, ...]]:
+    """The simplest of those that are as fast as the fastest, within WORTH or the noise of both; and the fastest one
+    where that is another."""
+
+    def simplicity(result: m.CaptureResult) -> int:
+        return SIMPLEST.index((result.case.way, result.case.mode))
+
+    timed = [result for result in right if result.name in costs]
+    if not timed:
+        return min(right, key=simplicity), ()
+    fastest = min(timed, key=lambda result: costs[result.name])
+    best = min((r for r in timed if r is fastest or _as_fast(r, fastest, costs)), key=simplicity)
+    return best, () if best is fastest else (fastest,)
+
+
+def _as_fast(result: m.CaptureResult, fastest: m.CaptureResult, costs: dict[str, float]) -> bool:
+    low, high = _range(result)[0], _range(fastest)[1]
+    return costs[result.name] <= costs[fastest.name] * (1 + WORTH) or low <= high
+
+
+def _range(result: m.CaptureResult) -> tuple[float, float]:
+    """10th to 90th percentile of a call with its copies."""
+    assert result.answer is not None
+    time = result.answer.call_us
+    assert isinstance(time, m.Spread)
+    others = (result.cost_us or 0.0) - time.median  # the copies
+    return time.p10 + others, time.p90 + others
+
+
+def _confidence(
+    best: m.CaptureResult,
+    near: Sequence[m.CaptureResult],
+    results: Sequence[m.CaptureResult],
+    costs: dict[str, float],
+) -> tuple[m.Confidence, tuple[str, ...]]:
+    low, medium = [], []
+    if best.name not in costs:
+        low.append("nothing was timed, so the simplest way stands for the best")
+    if best.answer is not None and best.answer.blind:
+        low.append("other inputs did not change the result, so a replay with old values would not have been noticed")
+    kin = [r for r in results if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best]
+    tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
+    harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
+    # That a first call raises in a capture is told among the warnings: the recommended code makes warm-up calls.
+    failed = [
+        r for r in tried if r.outcome not in harmless and (r.case.warmups or r.outcome is not m.CaptureOutcome.RAISED)
+    ]
+    ended = {m.CaptureOutcome.WRONG: "gave wrong results", m.CaptureOutcome.RAISED: "raised"}
+    medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
+    if near:
+        medium.append(f"{near[0].name} is the faster by its median")
+    agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
+    if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
+        medium.append("no other number of warm-up calls, shape or stream was tried with success")
+    also = f"also correct: {', '.join(agreeing)}" if agreeing else ""
+    level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
+    return level, tuple(filter(None, (*low, *medium, also)))
+
+
+def _summary(case: m.CaptureCase) -> str:
+    compiled = f"torch.compile with mode={case.mode!r}" if case.mode != "default" else "torch.compile"
+    own = {m.EAGER: "without torch.compile", m.AS_IS: "as it stands"}.get(case.mode, f"with {compiled}")
+    match case.way:
+        case m.CaptureWay.CAPTURE:
+            return f"Capture the function {own} in torch.cuda.graph after {case.warmups} warm-up calls."
+        case m.CaptureWay.CALLABLES:
+            return f"Give the function {own} to torch.cuda.make_graphed_callables."
+    if case.mode in m.OWN_GRAPHS:
+        return f"Call the function with {compiled}, which replays CUDA graphs of its own, and capture nothing."
+    return f"Call the function {own}, without a CUDA graph."
+
+
+# ---------------------------------------------------------------- code
+
+
+def code(best: m.CaptureResult, function: str) -> str:
+    """What to write in place of a plain call."""
+    case = best.case
+    inputs = [each.name for each in (best.answer.inputs if best.answer is not None else ())]
+    shown = [name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)]
+    wrapped = {m.EAGER: [], m.AS_IS: [], "default": [f"compiled = torch.compile({function})"]}.get(
+        case.mode, [f"compiled = torch.compile({function}, mode={case.mode!r})"]
+    )
+    step = "compiled" if wrapped else function
+    match case.way:
+        case m.CaptureWay.CAPTURE:
+            lines = _capture(step, shown, case.warmups)
+        case m.CaptureWay.CALLABLES:
+            arguments = ", ".join(shown)
+            names = f"({arguments},)" if arguments else "()"
+            lines = [f"graphed = torch.cuda.make_graphed_callables(lambda *_: {step}(), {names})"]
+            lines += [
+                f"output = graphed({', '.join(_new(name) for name in shown)})  # copies its arguments in, replays"
+            ]
+        case m.CaptureWay.CALL:
+            marks = case.mode in m.OWN_GRAPHS
+            lines = ["torch.compiler.cudagraph_mark_step_begin()  # before each step"] * marks
+            lines += [f"output = {step}()"]
+            lines += ["kept = output.clone()  # the next step writes over output"] * marks
+    return "\n".join([*wrapped, *lines])
+
+
+def _capture(step: str, inputs: Sequence[str], warmups: int) -> list[str]:
+    lines = [
+        "stream = torch.cuda.Stream()",
+        "stream.wait_stream(torch.cuda.current_stream())",
+        "with torch.cuda.stream(stream):",
+        f"    for _ in range({warmups}):",
+        f"        {step}()",
+        "torch.cuda.current_stream().wait_stream(stream)",
+        "graph = torch.cuda.CUDAGraph()",
+        "with torch.cuda.graph(graph):",
+        f"    output = {step}()",
+        "",
+        "# for each call:",
+    ]
+    lines += [f"{name}.copy_({_new(name)})  # never {name} = ...: the graph reads this memory" for name in inputs]
+    return [*lines, "graph.replay()", "kept = output.clone()  # the next replay writes over output"]
+
+
+def _new(name: str) -> str:
+    return "new_" + re.sub(r"\W+", "_", name).strip("_")
+
+
+# ---------------------------------------------------------------- what else to know
+
+
+def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iterator[str]:
+    """A wrong result anywhere near comes first: nothing tells of it when it happens."""
+    by_name = {result.name: result for result in results}
+    for result in results:
+        if result.outcome is m.CaptureOutcome.WRONG:
+            what = "the result for the old inputs" if result.answer and result.answer.stale else "a wrong result"
+            yield f"{result.name} gave {what} without an error. There the function is {result.case.words}."
+    for result in results:
+        if result.outcome is m.CaptureOutcome.HUNG:
+            yield f"{result.name} hung. There the function is {result.case.words}."
+    if best.case.way is m.CaptureWay.CALL:
+        return
+    raised = [r for r in results if r.outcome is m.CaptureOutcome.RAISED and is_a_way(r.case)]
+    modes = [r.case.mode for r in raised if r.case.way is m.CaptureWay.CAPTURE]
+    if modes:
+        yield f"Do not capture it with mode {' or '.join(modes)}: that raised."
+    threads = [r for r in results if r.case.beside is m.Beside.THREAD]
+    refused = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.RAISED]
+    allowed = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.CORRECT]
+    if refused and allowed:
+        yield (
+            f"Another thread must not allocate GPU memory during the capture with capture_error_mode={refused[0]!r}; "
+            f"with {allowed[0]!r} it may."
+        )
+    cold = by_name.get(f"capture-{best.case.mode}-cold")
+    if cold is not None and cold.outcome is m.CaptureOutcome.RAISED:
+        yield f"Never leave the warm-up out: {cold.name} raised."

@@ -1,0 +1,110 @@
+"""``kgprof capture`` from its options to its page: the cases that were asked for, the report, and its formats."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from kgprof import model as m
+from kgprof import progress
+from kgprof.analysis.capture_advice import advise
+from kgprof.analysis.redaction import redacted_capture
+from kgprof.cli.ci import inert_document
+from kgprof.cli.options import Context, Output
+from kgprof.cli.recording import making
+from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.errors import EXIT_OK, EXIT_WORKLOAD, UsageError
+from kgprof.record import captures, default_folder, store
+from kgprof.record.private_names import private_names
+from kgprof.record.scratch import scratch_folder
+from kgprof.render import sheet
+from kgprof.render.capture_sheet import capture_sheet
+from kgprof.workloads import catalog, loading, programs
+
+FILES = {"capture.json": "json", "capture.html": "html"}
+FORMATS: Mapping[str, Callable[[m.CaptureReport], str]] = {
+    "text": lambda report: sheet.text(capture_sheet(report)),
+    "json": lambda report: m.encode_json(report).decode(),
+    "html": lambda report: sheet.html(capture_sheet(report)),
+    "markdown": lambda report: sheet.markdown(capture_sheet(report)),
+}
+SUFFIXES = {"json": ".json", "html": ".html"}
+
+
+def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.CaptureCase, ...]:
+    """Raises UsageError for a case or a workload that cannot be."""
+    if programs.is_program(workload):
+        why = f"{workload} is a script, which runs from its first line to its last: nothing of it can be captured"
+        raise UsageError(why, hint="name a function of it, file.py:name")
+    return captures.chosen(names, every=every, built_in=workload in catalog.BUILT_IN)
+
+
+def captured(
+    options: m.Options,
+    cases: Sequence[m.CaptureCase],
+    *,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+    context: Context,
+) -> int:
+    """Try them, write capture.json and capture.html, print what was asked for; the exit code."""
+    target = loading.find(options.workload)
+    inputs = [target.file] if target is not None and target.file is not None else []
+    folder = output if output is not None else default_folder(options.workload)
+    with making(folder, inputs, outputs, context, worth_keeping=False) as work:
+        question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
+        with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as shown:
+            trying = captures.Captures(options, scratch, shown, question)
+            survey = trying.survey()
+            results: list[m.CaptureResult] = []
+            try:
+                results += trying.results(cases, survey)
+            except KeyboardInterrupt:  # between two cases
+                trying.interrupted = True
+        context.interrupted = trying.interrupted
+        report = m.CaptureReport(
+            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=tuple(sys.argv),
+            workload=options.workload,
+            strategy=survey.strategy,
+            environment=survey.environment,
+            timeout_s=options.timeout_s,
+            results=tuple(results),
+            advice=advise(results, options.workload.rpartition(":")[2].replace("-", "_")),
+            not_tried=tuple(case.name for case in cases[len(results) :]),
+            interrupted=trying.interrupted,
+        )
+        sharing = context.sharing
+        report = redacted_capture(report, private_names(), source=sharing.source, redact=sharing.redact)
+        store.write_reports(work.folder, {name: FORMATS[form](report) for name, form in FILES.items()})
+        page = work.finish() / "capture.html"
+    return _emit(report, page, outputs, context, quiet=quiet)
+
+
+def _emit(report: m.CaptureReport, page: Path, outputs: Sequence[Output], context: Context, *, quiet: bool) -> int:
+    """The table goes to stdout with the page's path as its last line, or the one format that was asked for there."""
+    text = f"{FORMATS['text'](report).rstrip()}\n\n{page}"
+    for output in outputs:
+        if output.path is not None:
+            store.write_reports(output.path.parent, {output.path.name: FORMATS[output.form](report)})
+            continue
+        text = FORMATS[output.form](report)
+        if context.job.parses_log:
+            text = inert_document(text, SUFFIXES.get(output.form, ""))
+    to_stdout(text)
+    if not report.tried and not report.interrupted:
+        why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
+        say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")
+        return EXIT_WORKLOAD
+    if not quiet and any(output.path is None for output in outputs):
+        inform(f"the page is {page}")
+    return EXIT_OK
+
+
+def listed(cases: Sequence[m.CaptureCase]) -> str:
+    width = max(len(case.name) for case in cases)
+    return "\n".join(f"{case.name:<{width}}  The function is {case.words}." for case in cases)

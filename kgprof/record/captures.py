@@ -1,0 +1,171 @@
+"""The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what came of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
+from kgprof.progress import Progress
+from kgprof.record import trials
+from kgprof.record.children import Caches
+from kgprof.record.flags import flags
+from kgprof.record.native_stacks import native_stacks
+
+CAPTURE, CALL, CALLABLES = m.CaptureWay.CAPTURE, m.CaptureWay.CALL, m.CaptureWay.CALLABLES
+AXIS = (0, 1, 3, 5, 11)  # warm-up calls
+SURVEY, MEASURE = (f"kgprof.record.capture_cases:{name}" for name in ("survey", "measure"))
+_STACK_CHARS = 12_000  # of a child's log, which ends with its stacks
+
+
+def usual_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
+    """A capture in each mode, warm and cold, and from the default mode one axis at a time. A user's own step may hold a
+    torch.compile, so it is captured as it stands too."""
+    modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
+    changed = partial(m.CaptureCase, way=CAPTURE)
+    compiled, plain = partial(changed, mode="default"), partial(changed, mode=m.EAGER)
+    return (
+        *(m.CaptureCase(way=CALL, mode=mode) for mode in modes),
+        *(changed(mode=mode, warmups=number) for mode in modes for number in (m.WARMUPS, 0)),
+        compiled(new_shape=True),
+        *(compiled(warmups=number) for number in AXIS if number not in (0, m.WARMUPS)),
+        *(compiled(own_stream=True), compiled(beside=m.Beside.RNG), compiled(rebound=True)),
+        *(plain(beside=m.Beside.RNG), plain(beside=m.Beside.SYNC), plain(rebound=True)),
+        *(plain(beside=m.Beside.THREAD, error_mode=error_mode) for error_mode in m.ERROR_MODES),
+        *(m.CaptureCase(way=CALLABLES, mode=mode) for mode in (m.EAGER, "default")),
+        m.CaptureCase(way=CALL, mode="reduce-overhead", rebound=True),
+    )
+
+
+def all_cases(*, built_in: bool) -> Iterator[m.CaptureCase]:
+    """The usual ones, then every other combination."""
+    usual = usual_cases(built_in=built_in)
+    yield from usual
+    modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
+    besides: list[tuple[m.Beside, str]] = [
+        (beside, m.ERROR_MODES[0]) for beside in m.Beside if beside is not m.Beside.THREAD
+    ]
+    besides += [(m.Beside.THREAD, error_mode) for error_mode in m.ERROR_MODES]
+    yes_or_no = (False, True)
+    for mode, number, stream, (beside, error_mode), rebound, new_shape in itertools.product(
+        modes, AXIS, yes_or_no, besides, yes_or_no, yes_or_no
+    ):
+        case = m.CaptureCase(
+            way=CAPTURE,
+            mode=mode,
+            warmups=number,
+            own_stream=stream,
+            beside=beside,
+            error_mode=error_mode,
+            rebound=rebound,
+            new_shape=new_shape,
+        )
+        # Without a compilation there is none for another shape; the shape that is new was never called.
+        if case not in usual and not (new_shape and (not case.compiled or not number)):
+            yield case
+
+
+def chosen(names: Sequence[str], *, every: bool, built_in: bool) -> tuple[m.CaptureCase, ...]:
+    """The cases that ``--case`` names (patterns as a shell has them), or the usual ones.
+
+    Raises UsageError for a name that no case has.
+    """
+    known = tuple(all_cases(built_in=built_in))
+    if not names:
+        return known if every else usual_cases(built_in=built_in)
+    for name in names:
+        if not any(fnmatchcase(case.name, name) for case in known):
+            raise UsageError(f"no case {name!r}", hint="kgprof capture --list names the usual ones, --list --all all")
+    # A pattern is for the usual ones where it fits any of them: `capture-*` would be hundreds.
+    usual = () if every else usual_cases(built_in=built_in)
+    wanted: dict[str, m.CaptureCase] = {}
+    for name in names:
+        fitting = [case for case in usual if fnmatchcase(case.name, name)]
+        for case in fitting or [case for case in known if fnmatchcase(case.name, name)]:
+            wanted.setdefault(case.name, case)
+    return tuple(wanted.values())
+
+
+class Captures:
+    """The cases of one workload, tried one after the other. ``interrupted``: a signal came, and the rest is left."""
+
+    def __init__(self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion) -> None:
+        self._options, self._scratch, self._progress = options, scratch, progress
+        self._question = msgspec.structs.replace(question, flags=flags(os.environ))
+        self.interrupted = False
+
+    def survey(self) -> m.CaptureSurvey:
+        """Raises UsageError or WorkloadError where the workload cannot be loaded, KeyboardInterrupt."""
+        self._progress.phase("loading the workload", None)
+        trial = self._ask(SURVEY, self._question, cold=False)
+        if trial.interrupted:
+            raise KeyboardInterrupt
+        if trial.exit.outcome is m.Outcome.OK and trial.answer is not None:
+            return m.decode_json(trial.answer, m.CaptureSurvey)
+        failed = trial.failed
+        if failed is not None and failed.exit_code == EXIT_USAGE:
+            raise UsageError(failed.message, hint=failed.hint)
+        why = f"{self._options.workload} could not be loaded: {trial.exit.message or trial.exit.words}"
+        raise WorkloadError(f"no case could be run: {why}", hint="run the file with python to see its whole traceback")
+
+    def results(self, cases: Sequence[m.CaptureCase], survey: m.CaptureSurvey) -> Iterator[m.CaptureResult]:
+        for number, case in enumerate(cases, start=1):
+            if survey.unavailable:
+                yield m.CaptureResult(
+                    case=case, name=case.name, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=survey.unavailable
+                )
+                continue
+            key = m.RunKey(strategy=survey.strategy, mode=case.name)
+            self._progress.phase(f"case {number} of {len(cases)}", key)
+            native: list[str | m.Skipped] = []
+            question = msgspec.structs.replace(self._question, case=case)
+            # What compiles inside a capture must find nothing compiled, not on disk either: a cache hit runs none of
+            # what fails there. Where it compiles before the capture, the caches of the case before it do.
+            cold = case.mode != m.EAGER and (case.warmups == 0 or case.new_shape)
+            trial = self._ask(MEASURE, question, cold=cold, native=native)
+            if trial.interrupted:
+                self.interrupted = True
+                return
+            yield _result(case, trial, native)
+
+    def _ask(
+        self, function: str, question: m.CaptureQuestion, *, cold: bool, native: list[str | m.Skipped] | None = None
+    ) -> trials.Trial:
+        folder = self._scratch / (f"caches-{question.case.name}" if cold else "caches")
+        return trials.run(
+            function,
+            question,
+            options=self._options,
+            scratch=self._scratch,
+            caches=Caches(folder=folder, kept=not cold),
+            timeout_s=self._options.timeout_s,
+            on_timeout=lambda pid: None if native is None else native.append(native_stacks(pid)),
+        )
+
+
+def _result(case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]) -> m.CaptureResult:
+    """The child's answer if it ended well; else how it ended, also if it had an outcome and was timing."""
+    answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
+    made = m.CaptureResult(case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit)
+    phase = answer.phase if answer is not None else "load"
+    if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
+        return msgspec.structs.replace(made, outcome=answer.outcome, why=answer.why)
+    if trial.exit.outcome is m.Outcome.TIMED_OUT:
+        return msgspec.structs.replace(
+            made,
+            outcome=m.CaptureOutcome.HUNG,
+            why=f"{trial.exit.message}, in its phase {phase}",
+            stacks=trial.log[-_STACK_CHARS:],
+            native_stacks=native[0] if native else m.Skipped(reason="the process ended by itself"),
+        )
+    why = f"the process ended in its phase {phase}: {trial.exit.words}"
+    if phase == "load":
+        return msgspec.structs.replace(made, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=why)
+    return msgspec.structs.replace(made, why=why)

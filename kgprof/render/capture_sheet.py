@@ -1,0 +1,156 @@
+"""The sheet of ``kgprof capture``: what to write, what came of each case, and how it was judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.render.sheet import Code, Section, Sheet
+from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
+from kgprof.wording import plural
+
+_METHOD = (
+    "Each case runs in its own process with a time limit. kgprof compares its results, and every tensor that the "
+    "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first with "
+    "the inputs as they were, then twice with other values in them.",
+    "The tolerance is a share of the largest expected value, by type (float32 0.1 %, float16 1 %, bfloat16 5 %). "
+    "Rounding stays below it; a result for old inputs does not. If a compiled function differs from eager mode outside "
+    "of a graph too, its capture is compared with the compiled function.",
+    "Only correct cases are timed: 15 groups of calls each, by CUDA events on a GPU. Copies is the time of copy_ into "
+    "the inputs that the workload declares in buffers, or into all inputs if it declares none. reduce-overhead, "
+    "max-autotune and make_graphed_callables copy inside the call.",
+)
+
+
+def capture_sheet(report: m.CaptureReport) -> Sheet:
+    advice, machine = report.advice, report.environment
+    status, verdict = _verdict(report)
+    trust = ""
+    if isinstance(advice, m.CaptureAdvice):
+        trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
+    tally = Counter(result.outcome for result in report.results)
+    facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
+    return Sheet(
+        title=f"capture of {report.workload}, {report.strategy}",
+        status=status,
+        verdict=verdict,
+        trust=trust,
+        facts=facts,
+        sections=(
+            *_recommended(advice),
+            Section(
+                title="Cases",
+                intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
+                blocks=(_table(report), *_left(report)),
+            ),
+            *_details(report),
+            Section(title="Method", blocks=_METHOD),
+        ),
+    )
+
+
+def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
+    if not report.tried:
+        why = next((result.why for result in report.results), "nothing was tried")
+        return m.VerdictStatus.INCONCLUSIVE, f"No case could be run: {why}."
+    if isinstance(report.advice, m.Skipped):
+        failed = any(result.outcome is not m.CaptureOutcome.CORRECT for result in report.results)
+        status = m.VerdictStatus.FAILED if failed else m.VerdictStatus.INCONCLUSIVE
+        return status, f"No recommendation: {report.advice.reason}."
+    sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
+    return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
+
+
+def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
+    if isinstance(advice, m.CaptureAdvice):
+        warnings = tuple(("Warning", text) for text in advice.warnings)
+        yield Section(title="What to write", intro=advice.reason, blocks=(Code(text=advice.code), *warnings))
+
+
+def _left(report: m.CaptureReport) -> Iterator[Block]:
+    if report.interrupted:
+        yield f"Interrupted: {plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})."
+
+
+def _table(report: m.CaptureReport) -> Table:
+    columns = (
+        Column("case", style="", title="what --case takes"),
+        Column("outcome", style=""),
+        Column("against eager", style="", title="the largest difference of an element; or why there is none"),
+        Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
+        Column("copies, µs", title="TIMING: median of copy_ into all inputs"),
+    )
+    return Table(label="cases and their outcomes", columns=columns, rows=tuple(map(_row, report.results)))
+
+
+def _row(result: m.CaptureResult) -> Row:
+    answer = result.answer
+    bad = result.outcome in (m.CaptureOutcome.WRONG, m.CaptureOutcome.HUNG)
+    unmeasured = missing("only a correct case is timed")
+    return row(
+        Cell(result.name, title=f"the function is {result.case.words}"),
+        Cell(str(result.outcome).upper() if bad else str(result.outcome), wrong=bad),
+        Cell(_against(result)),
+        known(answer.call_us, timed) if answer is not None else unmeasured,
+        known(answer.copies_us, timed) if answer is not None else unmeasured,
+    )
+
+
+def _against(result: m.CaptureResult) -> str:
+    answer = result.answer
+    if (
+        result.outcome in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.WRONG)
+        and answer is not None
+        and answer.difference
+    ):
+        worst = answer.difference
+        if result.outcome is m.CaptureOutcome.CORRECT:
+            return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
+        place = f"{worst.of}{list(worst.index) if worst.index else ''}"
+        stale = "the result for the old inputs: " if answer.stale else ""
+        return f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of {worst.elements:,} differ"
+    return result.why
+
+
+def _details(report: m.CaptureReport) -> Iterator[Section]:
+    """What is too long for the table: the lines that raised, stacks, and the inputs."""
+    folds: list[Block] = []
+    for result in report.results:
+        blocks = [*_detail(result)]
+        if blocks:
+            folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
+    if folds:
+        yield Section(title="What happened", blocks=tuple(folds))
+    inputs = next((r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ())
+    if inputs:
+        rows = [
+            [
+                each.name,
+                "\N{MULTIPLICATION SIGN}".join(map(str, each.shape)) or "scalar",
+                each.dtype,
+                "yes" if each.declared else "no",
+            ]
+            for each in inputs
+        ]
+        table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
+        intro = "Tensors that the function reads, did not make and does not write; its parameters are not among them."
+        yield Section(title="Inputs", intro=intro, blocks=(table,))
+
+
+def _detail(result: m.CaptureResult) -> Iterator[Block]:
+    answer = result.answer
+    if answer is not None:
+        if answer.at is not None:
+            yield ("Line", f"{answer.at.file}:{answer.at.line} in {answer.at.function}: {answer.at.text}")
+        if result.outcome is m.CaptureOutcome.WRONG and result.why:
+            yield result.why
+        yield from answer.notes
+        if answer.traceback:
+            yield Code(text=answer.traceback)
+    if result.stacks:
+        yield Code(text=result.stacks)
+        if isinstance(result.native_stacks, str):
+            yield Code(text=result.native_stacks)
+        else:
+            yield ("Native stacks", result.native_stacks.reason)
