@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ OF_INDUCTOR = ("mode", "options")  # its settings; another backend takes them fo
 
 
 @contextmanager
-def in_place_of_inductor(backend: str) -> Iterator[None]:
+def in_place_of_inductor(backend: str | Callable[..., object]) -> Iterator[None]:
     """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend``; empty changes nothing.
 
     It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is imported within,

@@ -1,0 +1,290 @@
+"""The correctness ladder: where, between Python and generated code, does a program's result change?
+
+Each rung is a fresh process that loads the workload anew from the same seed, so each starts from the same state and
+the same random numbers (``fallback_random`` makes Inductor draw eager's). Compared are what the last step returned, the
+buffers after it and the gradients: those that the program computed, or else those of a weighted sum of its result.
+
+A tensor differs where an element x, against its value r in float64 and the largest error E of eager in that tensor, has
+
+    |x - r| > factor * E + absolute + relative * |r|
+
+The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of ``torch._dynamo.utils.same``: 3,
+for at most 500 elements 8 and for at most 10 elements 10, because so few may be exact in eager by luck. ``same`` holds
+the root mean square to it, which one wrong element in a million passes; here it is every element. NaN and infinity
+differ where neither eager nor float64 has them; integers where both agree on another value. ``reproduction.beyond``
+is this rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kgprof import model as m
+from kgprof.reading import recordings
+from kgprof.record import children, store, trials
+from kgprof.record.run import seed_everything
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from kgprof.workloads.protocol import Session, Workload
+
+FUNCTION = "kgprof.record.ladder:measure"
+REPLAYED = ("reduce-overhead", "max-autotune")  # on a GPU: warm-up, capture, replay
+STEPS = 3  # of those, so that a replay is compared
+KEPT = 20  # tensors of a rung that are kept, the worst first
+
+Arrays = Mapping[str, "np.ndarray"]
+Answer = TypeVar("Answer")
+
+
+class Question(m.Model, frozen=True, kw_only=True):
+    """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
+
+    rung: m.Rung
+    key: m.RunKey
+    device: str
+    folder: str
+    steps: int
+
+
+def climb(
+    options: m.Options,
+    key: m.RunKey,
+    device: str,
+    *,
+    scratch: Path,
+    output: Path,
+    caches: children.Caches,
+    on_phase: Callable[[str], None] = lambda name: None,
+) -> m.Ladder | m.Skipped:
+    """All rungs of one compiled run of ``options.workload``, whose own backend is ``options.backend``; where one
+    differs, the smallest graph that does, as a script in ``output``. Each rung has ``options.timeout_s``.
+
+    Raises KeyboardInterrupt where a signal came.
+    """
+    from kgprof.record import minifier
+
+    if key.mode == m.EAGER:
+        return m.Skipped(reason="eager mode compiles nothing")
+    own_mode = key.mode not in (m.AS_IS, "default") or options.backend
+    steps = STEPS if key.mode in REPLAYED and device.startswith("cuda") else 1
+    rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
+    for rung in m.Rung:
+        if rung is m.Rung.MODE and not own_mode:
+            continue
+        question = Question(rung=rung, key=key, device=device, folder=str(scratch), steps=steps)
+        rungs[rung] = answered(FUNCTION, question, m.RungResult, options, scratch, caches, on_phase)
+    first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
+    minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
+    if first is not None:
+        question = Question(rung=first, key=key, device=device, folder=str(output), steps=steps)
+        minified = minifier.smallest(question, options, scratch=scratch, caches=caches, on_phase=on_phase)
+    return m.Ladder(key=key, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified)
+
+
+def answered(
+    function: str,
+    question: m.Model,
+    kind: type[Answer],
+    options: m.Options,
+    scratch: Path,
+    caches: children.Caches,
+    on_phase: Callable[[str], None],
+) -> Answer | m.Skipped:
+    """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
+    trial = trials.run(
+        function,
+        question,
+        options=options,
+        scratch=scratch,
+        caches=caches,
+        timeout_s=options.timeout_s,
+        on_phase=on_phase,
+    )
+    if trial.interrupted:
+        raise KeyboardInterrupt
+    if trial.answer is None:
+        return m.Skipped(reason=trial.exit.message or "the process left no result")
+    return m.decode_json(trial.answer, kind)
+
+
+# ---------------------------------------------------------------- from here on in the child
+
+
+def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+    """Take the steps of one rung, keep what they left, and compare it with eager and float64."""
+    import torch
+
+    from kgprof.record import referee
+    from kgprof.record.tensor_differences import differences
+    from kgprof.workloads.protocol import BufferSession, EvaluationSession, ResultSession
+    from kgprof.workloads.user import named_arrays
+
+    question = m.decode_json(question_json, Question)
+    with ExitStack() as stack:
+        workload, session = stack.enter_context(prepared(question, options))
+        gradients = stack.enter_context(Gradients())
+        if question.rung is m.Rung.FLOAT64:
+            referee.widen(referee.live(torch.Tensor))
+            stack.enter_context(referee.in_float64())
+        began, returned, job = time.perf_counter(), None, None
+        if isinstance(session, EvaluationSession):
+            job = session.evaluate(lambda: None)
+        else:
+            for _ in range(question.steps):
+                returned = session.step()
+            gradients.of_result(returned)
+        arrays = dict(session.result()) if isinstance(session, ResultSession) else {}
+        arrays |= dict(named_arrays(returned))
+        for name, tensor in (session.buffers() if isinstance(session, BufferSession) else {}).items():
+            arrays |= dict(named_arrays(tensor, f"buffer {name}"))
+        for name, tensor in gradients.seen.items():
+            arrays |= dict(named_arrays(tensor, f"gradient of {name}"))
+        seconds = time.perf_counter() - began  # named_arrays waits for the GPU
+    folder, at = Path(question.folder), m.RunKey(strategy=question.key.strategy, mode=question.rung)
+    store.write_result(folder, at, arrays)
+    if job is not None:
+        store.write_json(folder / f"{at.slug}.json", job)
+    wide, eager = (left_by(question, rung) for rung in (m.Rung.FLOAT64, m.Rung.EAGER))
+    own = _own_comparison(workload, question, arrays, job)
+    held = own is None and question.rung is not m.Rung.FLOAT64
+    tensors = list(differences(arrays, eager, wide)) if held else []
+    tensors.sort(key=lambda tensor: (-tensor.differing, -tensor.max_abs))
+    agreement, metrics = own or (None, ())
+    judged_different = isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
+    compared = question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
+    write(
+        m.RungResult(
+            differs=compared and (judged_different or any(tensor.differing for tensor in tensors)),
+            seconds=seconds,
+            compared=len(tensors),
+            tensors=tuple(tensors[:KEPT]),
+            agreement=agreement,
+            metrics=tuple(metrics),
+            note=gradients.note,
+        )
+    )
+
+
+@contextmanager
+def prepared(
+    question: Question, options: m.Options, instead: Callable[..., object] | None = None
+) -> Iterator[tuple[Workload, Session]]:
+    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step."""
+    import torch
+    from torch._inductor import config
+
+    from kgprof.workloads import loading
+    from kgprof.workloads.backend import in_place_of_inductor
+
+    rung, mode = question.rung, question.key.mode
+    eager = rung in (m.Rung.FLOAT64, m.Rung.EAGER)
+    if eager:
+        torch.compiler.set_stance("force_eager")
+    elif rung is not m.Rung.MODE and mode in m.COMPILED_MODES:
+        mode = "default"
+    backend = instead or m.BACKEND_OF.get(rung, options.backend if rung is m.Rung.MODE else "")
+    with in_place_of_inductor(backend), config.patch(fallback_random=True):
+        seed_everything(options.seed)
+        workload = loading.load(options.workload, options.workload_args, options.seed)
+        offered = {mode for plan in workload.strategies() if plan.name == question.key.strategy for mode in plan.modes}
+        key = m.RunKey(strategy=question.key.strategy, mode=m.EAGER if eager and m.EAGER in offered else mode)
+        yield workload, workload.prepare(key, torch.device(question.device))
+
+
+class Gradients:
+    """The gradients of named leaf tensors, as each ``backward()`` within leaves them; steps may clear them afterwards.
+
+    A leaf has its module's name for it; a tensor that no module holds is numbered in the order of creation.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        from kgprof.record import referee
+
+        modules = [each for each in referee.live(torch.nn.Module) if not hasattr(each, "_orig_mod")]  # compiled ones
+        inner = {id(child) for module in modules for child in module.children()}
+        roots = [module for module in modules if id(module) not in inner]
+        self.leaves: dict[str, torch.Tensor] = {}
+        for number, root in enumerate(roots):
+            for name, parameter in root.named_parameters():
+                self.leaves[f"{type(root).__name__}{f'#{number + 1}' if number else ''}.{name}"] = parameter
+        named = {id(leaf) for leaf in self.leaves.values()}
+        kinds = (torch.Tensor, torch.nn.Parameter)  # no subclass of them, such as a fake tensor
+        live = (tensor for tensor in referee.live(torch.Tensor) if type(tensor) in kinds and id(tensor) not in named)
+        others = (tensor for tensor in live if tensor.is_leaf and tensor.requires_grad)
+        self.leaves |= {f"input {number + 1}": tensor for number, tensor in enumerate(others)}
+        self.seen: dict[str, torch.Tensor] = {}
+        self.note = ""
+
+    def __enter__(self) -> Gradients:
+        import torch
+
+        self._backward = torch.autograd.backward
+
+        def backward(*args: Any, **settings: Any) -> None:
+            self._backward(*args, **settings)
+            found = ((name, leaf.grad) for name, leaf in self.leaves.items())
+            self.seen |= {name: gradient.detach().clone() for name, gradient in found if gradient is not None}
+
+        torch.autograd.backward = backward
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import torch
+
+        torch.autograd.backward = self._backward
+
+    def of_result(self, returned: object) -> None:
+        """Where the program called no ``backward()``: of a sum of its result, with weights that bfloat16 holds exactly
+        and under which no gradient vanishes, as that of a plain sum behind a normalisation does."""
+        import torch
+        from torch.utils._pytree import tree_flatten
+
+        results = [leaf for leaf in tree_flatten(returned)[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if self.seen or not results:
+            return
+        weights = [
+            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(each.dtype)
+            for each in results
+        ]
+        try:
+            torch.autograd.backward(results, weights)
+        except RuntimeError as error:  # the program has freed the graph
+            self.note = f"no gradients: {next(iter(str(error).splitlines()), '')}"
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def _own_comparison(
+    workload: Workload, question: Question, arrays: Arrays, job: m.Evaluation | None
+) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]] | None:
+    """Of a workload that declares how its results are compared, and has a reference of its own."""
+    from kgprof.workloads.example import ExampleWorkload
+    from kgprof.workloads.protocol import ComparableWorkload
+    from kgprof.workloads.user import UserWorkload
+
+    if isinstance(workload, UserWorkload | ExampleWorkload) or not isinstance(workload, ComparableWorkload):
+        return None
+    baseline = m.RunKey(strategy=question.key.strategy, mode=m.EAGER)
+    own = question.key if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
+    eager = left_by(question, m.Rung.EAGER) or arrays
+    judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
+    path = Path(question.folder) / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
+    before = m.decode_json(path.read_bytes(), m.Evaluation).metrics if path.exists() else ()
+    pairs = zip(job.metrics if job else (), before, strict=False)
+    return judged, [(metric, other.value) for metric, other in pairs if metric.label == other.label]
+
+
+def left_by(question: Question, rung: m.Rung) -> Arrays:
+    """Nothing where that rung's process left nothing."""
+    key = m.RunKey(strategy=question.key.strategy, mode=rung)
+    return recordings.read_result(Path(question.folder), key) or {}
