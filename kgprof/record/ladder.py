@@ -8,11 +8,11 @@ A tensor differs where an element x, against its value r in float64 and the larg
 
     |x - r| > factor * E + absolute + relative * |r|
 
-The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of ``torch._dynamo.utils.same``: 3,
-for at most 500 elements 8 and for at most 10 elements 10, because so few may be exact in eager by luck. ``same`` holds
-the root mean square to it, which one wrong element in a million passes; here it is every element. NaN and infinity
-differ where neither eager nor float64 has them; integers where both agree on another value. ``reproduction.beyond``
-is this rule.
+The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of ``torch._dynamo.utils.same``:
+3, for at most 500 elements 8 and for at most 10 elements 10, because so few may be exact in eager by luck. ``same``
+holds the root mean square to it, which one wrong element in a million passes; here it is every element. NaN and
+infinity differ where neither eager nor float64 has them; integers where both agree on another value.
+``reproduction.beyond`` is this rule.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def answered(
         raise KeyboardInterrupt
     if trial.answer is None:
         return m.Skipped(reason=trial.exit.message or "the process left no result")
-    return m.decode_json(trial.answer, kind)
+    answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[operator, arg-type]
+    return answer
 
 
 # ---------------------------------------------------------------- from here on in the child

@@ -284,7 +284,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if policy is m.SizePolicy.MARKED and size > 1:
             for tensor in Called(called.function, given).varying().values():
-                torch._dynamo.mark_dynamic(tensor, 0)
+                torch._dynamo.mark_dynamic(tensor, 0)  # type: ignore[no-untyped-call]
         given = with_rows(given, size, top)
         return of_rows(compiled(*given.args, **given.kwargs), top, size)
 
