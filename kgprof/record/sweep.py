@@ -279,14 +279,15 @@ class Session:
             caches=caches,
             timeout_s=self._options.timeout_s,
         )
-        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {trial.exit.words}")
+        ended = msgspec.structs.replace(trial.exit, during="")
+        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {ended.words}")
         if trial.answer is not None:
             answer = m.decode_json(trial.answer, m.CellAnswer)
             measured = answer.times
             if answer.spans:
                 measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
         log = "" if trial.exit.outcome is m.Outcome.OK else trial.log[-LOG_KEPT:]
-        return m.CellProcess(number=number, cold=cold, exit=trial.exit, measured=measured, log=log), trial.interrupted
+        return m.CellProcess(number=number, cold=cold, exit=ended, measured=measured, log=log), trial.interrupted
 
     def _program_process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool

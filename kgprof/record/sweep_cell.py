@@ -41,7 +41,11 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         step = calls.counted(session.step) if asked.cold else session.step
         with listening(listened.sources if asked.cold else ()):
             start_s = tuple(timing.wall_us(step, device) / 1e6 for _ in range(count))
-        spans = tuple(record for record in listened.records() if SPANS & record.metadata.keys())
+        spans = tuple(
+            msgspec.structs.replace(record, metadata=msgspec.to_builtins(record.metadata, enc_hook=str))
+            for record in listened.records()
+            if SPANS & record.metadata.keys()
+        )
         started = timing.frames_seen_by_dynamo()
         times = m.CellTimes(start_s=start_s, step_us=(), clock=timing.clock_for(device).name, frames=started)
         write(m.CellAnswer(times=times, spans=spans))
