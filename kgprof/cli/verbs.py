@@ -473,7 +473,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--repeats",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=1,
-    help=f"Cold starts of every cell.  [default: {m.COLD_STARTS} of the best, the runner-up and eager, 1 of the others]",
+    help=f"Cold starts of every cell.  [default: {m.COLD_STARTS} of the best, the runner-up and eager, else 1]",
 )
 @click.option(
     "--minutes",
