@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if decl
 TIMED_BELOW_S = 60.0  # of a script whose passes were not chosen: a shorter one runs once more for TIMING
 MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
+SHEET_FORMATS = ("text", "json", "html", "markdown")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,19 @@ def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str,
         if value not in MODES:
             raise UsageError(unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}")
     return values
+
+
+def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    """Empty for ``own``; None where the option was not given."""
+    if given is None or given == "own":
+        return None if given is None else ()
+    try:
+        sizes = tuple(int(size) for size in given.split(","))
+    except ValueError:
+        sizes = (0,)
+    if min(sizes) < 1 or len(set(sizes)) < 2:
+        raise UsageError(f"--sizes {given} is not two or more sizes", hint="as in --sizes 8,16,24, or --sizes own")
+    return sizes
 
 
 def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
@@ -156,10 +170,12 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
         return ()
     from kgprof import render
 
-    outputs = []
-    for value in values:
-        name, _, path = value.partition("=")
-        outputs.append(Output(form=render.by_name(name).name, path=Path(path) if path else None))
+    given = ((render.by_name(name).name, path) for name, _, path in (value.partition("=") for value in values))
+    return _outputs(given)
+
+
+def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
+    outputs = [Output(form=name, path=Path(path) if path else None) for name, path in given]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
     for output in outputs:
@@ -181,6 +197,26 @@ class FormatOption(Spelt):
 
 format_option = click.option(
     "--format", "outputs", cls=FormatOption, multiple=True, metavar="FORMAT[=PATH]", callback=parse_formats
+)
+
+
+def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+    """As ``parse_formats``, of what is no Profile. Raises UsageError."""
+    given = [(name, path) for name, _, path in (value.partition("=") for value in values)]
+    for name, _ in given:
+        if name not in SHEET_FORMATS:
+            raise UsageError(unknown("format", name, SHEET_FORMATS), hint=f"one of {', '.join(SHEET_FORMATS)}")
+    return _outputs(given)
+
+
+sheet_format_option = click.option(
+    "--format",
+    "outputs",
+    cls=Spelt,
+    multiple=True,
+    metavar="FORMAT[=PATH]",
+    callback=parse_sheet_formats,
+    help=f"Print it as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. Repeatable.",
 )
 
 
@@ -254,6 +290,21 @@ accepted_option = click.option(
     "--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]"
 )
 
+output_option = click.option(
+    "-o",
+    "--output",
+    type=PLACE,
+    metavar="DIR",
+    help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**32 - 1),
+    default=DEFAULTS.seed,
+    show_default=True,
+    help="Of every random number.",
+)
+
 # What every verb takes that runs a workload.
 run_options = in_order(
     click.option(
@@ -289,20 +340,8 @@ run_options = in_order(
         show_default=True,
         help="How many of them come before steady state.",
     ),
-    click.option(
-        "-o",
-        "--output",
-        type=PLACE,
-        metavar="DIR",
-        help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(min=0, max=2**32 - 1),
-        default=DEFAULTS.seed,
-        show_default=True,
-        help="Of every random number.",
-    ),
+    output_option,
+    seed_option,
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),

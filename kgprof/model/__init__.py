@@ -21,4 +21,5 @@ from kgprof.model.recording import *
 from kgprof.model.roofline import *
 from kgprof.model.shapes import *
 from kgprof.model.structs import *
+from kgprof.model.sweep import *
 from kgprof.model.times import *

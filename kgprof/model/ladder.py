@@ -7,7 +7,6 @@ from enum import StrEnum
 import msgspec
 
 from kgprof.model.evaluation import Metric, RunAgreement
-from kgprof.model.options import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
 
@@ -82,7 +81,7 @@ class Reproduction(Tagged, frozen=True, kw_only=True, tag="reproduction"):
 class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
     """The smallest captured graph that still differs, saved as a script."""
 
-    script: str  # its path
+    script: str  # its name, beside the sheet
     operators: tuple[str, ...]  # the calls that are left
     nodes_before: int
     attempts: int
@@ -93,7 +92,8 @@ class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
 class Ladder(Tagged, frozen=True, kw_only=True, tag="ladder"):
     """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is compared."""
 
-    key: RunKey
+    strategy: str
+    cell: str
     steps: int
     rungs: tuple[tuple[Rung, RungResult | Skipped], ...]
     first: Rung | None

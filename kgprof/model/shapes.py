@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.options import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread
 
@@ -50,7 +49,6 @@ class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
 class Shapes(Tagged, frozen=True, kw_only=True, tag="shapes"):
     """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of ``function``."""
 
-    key: RunKey
     function: str
     tensor: str
     sizes: tuple[int, ...]

@@ -23,6 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.reading import recordings
 from kgprof.record import children, store, trials
@@ -47,7 +49,8 @@ class Question(m.Model, frozen=True, kw_only=True):
     """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
 
     rung: m.Rung
-    key: m.RunKey
+    strategy: str
+    cell: m.Cell  # whose rung it is
     device: str
     folder: str
     steps: int
@@ -55,7 +58,8 @@ class Question(m.Model, frozen=True, kw_only=True):
 
 def climb(
     options: m.Options,
-    key: m.RunKey,
+    strategy: str,
+    cell: m.Cell,
     device: str,
     *,
     scratch: Path,
@@ -63,29 +67,37 @@ def climb(
     caches: children.Caches,
     on_phase: Callable[[str], None] = lambda name: None,
 ) -> m.Ladder | m.Skipped:
-    """All rungs of one compiled run of ``options.workload``, whose own backend is ``options.backend``; where one
-    differs, the smallest graph that does, as a script in ``output``. Each rung has ``options.timeout_s``.
+    """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Raises KeyboardInterrupt where a signal came.
+    Each process has ``options.timeout_s``. Raises KeyboardInterrupt where a signal came.
     """
     from kgprof.record import minifier
+    from kgprof.workloads import programs
 
-    if key.mode == m.EAGER:
+    if not cell.compiles:
         return m.Skipped(reason="eager mode compiles nothing")
-    own_mode = key.mode not in (m.AS_IS, "default") or options.backend
-    steps = STEPS if key.mode in REPLAYED and device.startswith("cuda") else 1
+    if programs.is_program(options.workload):
+        return m.Skipped(reason="a script cannot be stepped; a function of it can, named as file.py:name")
+    own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
+    steps = STEPS if cell.mode in REPLAYED and device.startswith("cuda") else 1
+    question = Question(
+        rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
+    )
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
     for rung in m.Rung:
-        if rung is m.Rung.MODE and not own_mode:
-            continue
-        question = Question(rung=rung, key=key, device=device, folder=str(scratch), steps=steps)
-        rungs[rung] = answered(FUNCTION, question, m.RungResult, options, scratch, caches, on_phase)
+        if rung is not m.Rung.MODE or own:
+            on_phase(f"correctness ladder: {rung}")
+            asked = msgspec.structs.replace(question, rung=rung)
+            rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
     first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:
-        question = Question(rung=first, key=key, device=device, folder=str(output), steps=steps)
-        minified = minifier.smallest(question, options, scratch=scratch, caches=caches, on_phase=on_phase)
-    return m.Ladder(key=key, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified)
+        on_phase(f"smallest graph that differs: {first}")
+        asked = msgspec.structs.replace(question, rung=first, folder=str(output))
+        minified = minifier.smallest(asked, options, scratch=scratch, caches=caches)
+    return m.Ladder(
+        strategy=strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
+    )
 
 
 def answered(
@@ -95,23 +107,15 @@ def answered(
     options: m.Options,
     scratch: Path,
     caches: children.Caches,
-    on_phase: Callable[[str], None],
 ) -> Answer | m.Skipped:
     """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
-    trial = trials.run(
-        function,
-        question,
-        options=options,
-        scratch=scratch,
-        caches=caches,
-        timeout_s=options.timeout_s,
-        on_phase=on_phase,
-    )
+    timeout_s = options.timeout_s
+    trial = trials.run(function, question, options=options, scratch=scratch, caches=caches, timeout_s=timeout_s)
     if trial.interrupted:
         raise KeyboardInterrupt
     if trial.answer is None:
-        return m.Skipped(reason=trial.exit.message or "the process left no result")
-    answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[operator, arg-type]
+        return m.Skipped(reason=f"the process {msgspec.structs.replace(trial.exit, during='').words}")
+    answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
     return answer
 
 
@@ -148,7 +152,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
         for name, tensor in gradients.seen.items():
             arrays |= dict(named_arrays(tensor, f"gradient of {name}"))
         seconds = time.perf_counter() - began  # named_arrays waits for the GPU
-    folder, at = Path(question.folder), m.RunKey(strategy=question.key.strategy, mode=question.rung)
+    folder, at = Path(question.folder), m.RunKey(strategy=question.strategy, mode=question.rung)
     store.write_result(folder, at, arrays)
     if job is not None:
         store.write_json(folder / f"{at.slug}.json", job)
@@ -175,28 +179,29 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 
 @contextmanager
 def prepared(
-    question: Question, options: m.Options, instead: Callable[..., object] | None = None
+    question: Question, options: m.Options, instead: Callable[..., object] | str = ""
 ) -> Iterator[tuple[Workload, Session]]:
     """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step."""
     import torch
     from torch._inductor import config
 
     from kgprof.workloads import loading
-    from kgprof.workloads.backend import in_place_of_inductor
+    from kgprof.workloads.backend import as_in, in_place_of_inductor
 
-    rung, mode = question.rung, question.key.mode
-    eager = rung in (m.Rung.FLOAT64, m.Rung.EAGER)
-    if eager:
-        torch.compiler.set_stance("force_eager")
-    elif rung is not m.Rung.MODE and mode in m.COMPILED_MODES:
-        mode = "default"
-    backend = instead or m.BACKEND_OF.get(rung, options.backend if rung is m.Rung.MODE else "")
-    with in_place_of_inductor(backend), config.patch(fallback_random=True):
+    cell, rung = question.cell, question.rung
+    if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
+        precision = cell.precision if rung is m.Rung.EAGER else m.Precision.AS_IS
+        cell = msgspec.structs.replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
+    elif rung is not m.Rung.MODE:
+        mode = m.AS_IS if cell.mode == m.AS_IS else "default"
+        cell = msgspec.structs.replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
+    device = torch.device(question.device)
+    with as_in(cell, device.type), in_place_of_inductor(instead), config.patch(fallback_random=True):
         seed_everything(options.seed)
-        workload = loading.load(options.workload, options.workload_args, options.seed)
-        offered = {mode for plan in workload.strategies() if plan.name == question.key.strategy for mode in plan.modes}
-        key = m.RunKey(strategy=question.key.strategy, mode=m.EAGER if eager and m.EAGER in offered else mode)
-        yield workload, workload.prepare(key, torch.device(question.device))
+        workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
+        offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
+        key = m.RunKey(strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS)
+        yield workload, workload.prepare(key, device)
 
 
 class Gradients:
@@ -275,8 +280,9 @@ def _own_comparison(
 
     if isinstance(workload, UserWorkload | ExampleWorkload) or not isinstance(workload, ComparableWorkload):
         return None
-    baseline = m.RunKey(strategy=question.key.strategy, mode=m.EAGER)
-    own = question.key if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
+    baseline = m.RunKey(strategy=question.strategy, mode=m.EAGER)
+    own = m.RunKey(strategy=question.strategy, mode="default")
+    own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
     eager = left_by(question, m.Rung.EAGER) or arrays
     judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
     path = Path(question.folder) / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
@@ -287,5 +293,5 @@ def _own_comparison(
 
 def left_by(question: Question, rung: m.Rung) -> Arrays:
     """Nothing where that rung's process left nothing."""
-    key = m.RunKey(strategy=question.key.strategy, mode=rung)
+    key = m.RunKey(strategy=question.strategy, mode=rung)
     return recordings.read_result(Path(question.folder), key) or {}

@@ -82,12 +82,11 @@ def smallest(
     *,
     scratch: Path,
     caches: children.Caches,
-    on_phase: Callable[[str], None] = lambda name: None,
 ) -> m.Minified | m.Skipped:
     """Of the rung and the run that ``question`` names; its folder takes the script, which is run to check it."""
 
     def ask(function: str, kind: type[Any], asked: m.Model) -> Any:
-        return answered(function, asked, kind, options, scratch, caches, on_phase)
+        return answered(function, asked, kind, options, scratch, caches)
 
     minified: m.Minified | m.Skipped = ask(REDUCE, m.Minified, question)
     if isinstance(minified, m.Skipped):
@@ -98,7 +97,7 @@ def smallest(
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
         checked = ask(CHECK, m.Reproduction, minified)
-    return msgspec.structs.replace(minified, checked=checked)
+    return msgspec.structs.replace(minified, script=script.name, checked=checked)
 
 
 _NO_IMPORTS = "# (needs nothing of the program it comes from)\n"
@@ -160,9 +159,10 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
         else:
             for _ in range(question.steps):
                 session.step()
-    settings: dict[str, Any] = {"backend": m.BACKEND_OF.get(rung) or options.backend or "inductor", "dynamic": False}
-    if rung is m.Rung.MODE and not options.backend:
-        settings = {"mode": question.key.mode, "dynamic": False}
+    backend = m.BACKEND_OF.get(rung, question.cell.backend if rung is m.Rung.MODE else m.INDUCTOR)
+    settings: dict[str, Any] = {"backend": backend, "dynamic": False}
+    if rung is m.Rung.MODE and backend == m.INDUCTOR:
+        settings = {"mode": question.cell.mode, "dynamic": False}
     attempts = 0
 
     def differs(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
@@ -176,8 +176,8 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
 
     folder = Path(question.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    script = folder / f"{question.key.slug}.{rung.replace(' ', '-')}.py"
-    title = f"The smallest graph of {options.workload} ({question.key.slug}) that differs from eager: {rung}."
+    script = folder / f"{question.strategy}.{rung.replace(' ', '-')}.py"
+    title = f"The smallest graph of {options.workload}, {question.strategy}, that differs from eager: {rung}."
     with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
         for graph, inputs in graphs:
             if differs(graph, inputs):

@@ -49,19 +49,25 @@ def widen(tensors: Iterable[torch.Tensor]) -> None:
 @contextmanager
 def in_float64() -> Iterator[None]:
     """Within, floating-point tensors are made in float64, casts to a narrower type are casts to it, autocast is off."""
-    autocast, default = torch.autocast.__init__, torch.get_default_dtype()
+    autocast, from_numpy, default = torch.autocast.__init__, torch.from_numpy, torch.get_default_dtype()
 
     def switched_off(self: torch.autocast, *args: Any, **settings: Any) -> None:
         autocast(self, *args, **settings)
         self._enabled = False
 
+    def from_wide_numpy(array: Any) -> torch.Tensor:  # no mode sees this function
+        made = from_numpy(array)
+        return made.to(WIDE.get(made.dtype, made.dtype))
+
     torch.autocast.__init__ = switched_off  # type: ignore[method-assign]
+    torch.from_numpy = from_wide_numpy
     torch.set_default_dtype(torch.float64)
     try:
         with _Widening(), _Drawing():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(default)
+        torch.from_numpy = from_numpy
         torch.autocast.__init__ = autocast  # type: ignore[method-assign]
 
 

@@ -42,14 +42,15 @@ HINT = "give the step its inputs as arguments with defaults, as in: def step(x=t
 
 
 class Question(m.Model, frozen=True, kw_only=True):
-    key: m.RunKey
+    strategy: str
+    mode: str
     device: str
     sizes: tuple[int, ...]
     policy: m.SizePolicy
     buckets: tuple[int, ...] = ()
 
 
-class Seen(m.Model, frozen=True, kw_only=True):
+class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
     """What the program compiles, and the sizes it called it with."""
 
     function: str
@@ -59,7 +60,8 @@ class Seen(m.Model, frozen=True, kw_only=True):
 
 def compare_policies(
     options: m.Options,
-    key: m.RunKey,
+    strategy: str,
+    mode: str,
     device: str,
     sizes: Sequence[int] = (),
     *,
@@ -67,12 +69,11 @@ def compare_policies(
     caches: children.Caches,
     on_phase: Callable[[str], None] = lambda name: None,
 ) -> m.Shapes | m.Skipped:
-    """``key`` names the strategy, and the mode if it is one that compiles. Without ``sizes`` the program's own count.
-
-    Raises KeyboardInterrupt where a signal came.
+    """``mode`` where it is one that compiles, else default; ``options.backend`` in Inductor's place. Without ``sizes``
+    those that the program calls with. Raises KeyboardInterrupt where a signal came.
     """
-    question = Question(key=key, device=device, sizes=tuple(sizes), policy=m.SizePolicy.STATIC)
-    seen = answered(LOOK, question, Seen, options, scratch, caches, on_phase)
+    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), policy=m.SizePolicy.STATIC)
+    seen = answered(LOOK, question, Seen, options, scratch, caches)
     if isinstance(seen, m.Skipped):
         return seen
     calls = tuple(sizes) or seen.sizes
@@ -83,12 +84,12 @@ def compare_policies(
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:
         tops = {m.SizePolicy.BUCKETS: chosen, m.SizePolicy.PADDED: (max(calls),)}.get(policy, ())
+        on_phase(f"sizes: {policy}")
         asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
         cold = children.Caches(folder=caches.folder.with_name(f"{caches.folder.name}-{policy}"), extra=caches.extra)
-        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, options, scratch, cold, on_phase)))
+        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, options, scratch, cold)))
     best = best_policy(policies)
     return m.Shapes(
-        key=key,
         function=seen.function,
         tensor=seen.tensor,
         sizes=calls,
@@ -229,7 +230,7 @@ def captured(question: Question, options: m.Options) -> Called:
 
     from kgprof.workloads import loading, programs
 
-    for mode in dict.fromkeys((m.AS_IS, question.key.mode, "default")):
+    for mode in dict.fromkeys((m.AS_IS, question.mode, "default")):
         seed_everything(options.seed)
         with capturing() as calls:
             if programs.is_program(options.workload):
@@ -239,12 +240,12 @@ def captured(question: Question, options: m.Options) -> Called:
             else:
                 workload = loading.load(options.workload, options.workload_args, options.seed)
                 modes = {
-                    each for plan in workload.strategies() if plan.name == question.key.strategy for each in plan.modes
+                    each for plan in workload.strategies() if plan.name == question.strategy for each in plan.modes
                 }
                 if mode not in modes or mode == m.EAGER:
                     continue
                 session = workload.prepare(
-                    m.RunKey(strategy=question.key.strategy, mode=mode), torch.device(question.device)
+                    m.RunKey(strategy=question.strategy, mode=mode), torch.device(question.device)
                 )
                 for _ in range(STEPS):
                     session.step()
@@ -265,6 +266,8 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
     import torch
     from torch._dynamo.utils import counters
 
+    from kgprof.workloads.backend import in_place_of_inductor
+
     question = m.decode_json(question_json, Question)
     policy, counts = question.policy, Counter(question.sizes)
     called = captured(question, options)
@@ -273,18 +276,19 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = max(buckets.MOST, len(counts))
     fixed = policy in (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
-    mode = question.key.mode if question.key.mode in m.COMPILED_MODES else "default"
+    mode = question.mode if question.mode in m.COMPILED_MODES else "default"
     dynamic = False if fixed else True if policy is m.SizePolicy.DYNAMIC else None
-    compiled = torch.compile(called.function, mode=mode, dynamic=dynamic)
+    with in_place_of_inductor(options.backend):
+        compiled = torch.compile(called.function, mode=mode, dynamic=dynamic)
     tops = {size: min((top for top in question.buckets if top >= size), default=size) for size in counts}
 
     def call(size: int) -> Any:
         given, top = inputs[size], tops[size]
         if mode != "default":
-            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+            torch.compiler.cudagraph_mark_step_begin()
         if policy is m.SizePolicy.MARKED and size > 1:
             for tensor in Called(called.function, given).varying().values():
-                torch._dynamo.mark_dynamic(tensor, 0)  # type: ignore[no-untyped-call]
+                torch._dynamo.mark_dynamic(tensor, 0)
         given = with_rows(given, size, top)
         return of_rows(compiled(*given.args, **given.kwargs), top, size)
 
