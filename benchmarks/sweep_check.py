@@ -40,7 +40,6 @@ def child(question: str, seconds: float, most: int) -> None:
     asked = sweep.question
     device = torch.device(asked.device)
     seed_everything(asked.seed)
-    wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     with as_in(cell, device.type):
         workload = loading.load(asked.workload, (*asked.workload_args, *cell.size), asked.seed)
         modes = next(each.modes for each in workload.strategies() if each.name == asked.strategy)
@@ -51,7 +50,8 @@ def child(question: str, seconds: float, most: int) -> None:
             count = 1 if at[-1][0] < 3 else CHUNK
             for _ in range(count):
                 session.step()
-            wait()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
             at.append((at[-1][0] + count, time.perf_counter() - began))
     print("CURVE", json.dumps(at))
 

@@ -113,6 +113,7 @@ class Session:
         self._is_program = programs.is_program(options.workload)
         self._caches: dict[m.Cell, Path] = {}
         self._took_s: dict[tuple[m.Cell, bool], float] = {}
+        self._began = time.monotonic()
         self._ends = 0.0
         self._interrupted = False
 
@@ -192,7 +193,7 @@ class Session:
 
     def run(self, *, turns: int, repeats: int, minutes: float, ahead: Callable[[m.Sweep], Sequence[m.Cell]]) -> m.Sweep:
         """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those ``ahead`` only."""
-        self._ends = time.monotonic() + 60 * minutes
+        self._ends = self._began + 60 * minutes
         alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
         try:
             for cell in alive:
