@@ -73,7 +73,7 @@ def swept(
             store.write_json(work.folder / FILES[0], shown(weighed(sweep, executions)))
 
         session = Session(asked, scratch, phases, stages_of, keep)
-        session.plan(work.folder, str)
+        session.plan(grid, work.folder, str)
         if earlier is not None:
             before = session.begin(grid, turns, None), session.sweep()
             refuse_another_question(

@@ -436,14 +436,17 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     help="inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
 )
 @click.option(
-    "--dynamic", multiple=True, type=click.Choice([*m.Dynamic]), help="torch.compile(dynamic=...). Repeatable."
+    "--dynamic",
+    multiple=True,
+    type=click.Choice([each.value for each in m.Dynamic]),
+    help="torch.compile(dynamic=...). Repeatable.",
 )
 @click.option(
     "--precision",
     "precisions",
     cls=Spelt,
     multiple=True,
-    type=click.Choice([*m.Precision]),
+    type=click.Choice([each.value for each in m.Precision]),
     help="bf16 is autocast around every step. Repeatable.",
 )
 @click.option(

@@ -22,6 +22,7 @@ NO_EAGER = m.Skipped(reason="mode eager has no times")
 ITSELF = m.Skipped(reason="the others are held against it")
 FEW = m.Skipped(reason=f"fewer than {FEWEST_PROCESSES} processes were measured")
 AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
+TIMES_APART = 3.0  # and above: a percentage would not be read
 SAFETY = 1.25  # of a memory budget, as document S2 has it
 _Value = Callable[[m.CellTimes], float | int | m.Skipped]
 
@@ -254,9 +255,11 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) ->
     """How many processes, how far they lie apart, and what is missing."""
     steps = [each.step for each in worth if isinstance(each.step, m.Spread)]
     counts = [step.samples for step in steps]
-    parts = [f"each cell's step was timed in {span(counts)} processes"] if steps else []
-    apart = [step.maximum / step.minimum - 1 for step in steps if step.minimum > 0]
-    parts += [f"which differ by at most {100 * max(apart):.0f} %"] if apart else []
+    parts = []
+    if steps:
+        apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
+        words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
+        parts.append(f"each cell's step was timed in {span(counts)} processes, which lie up to {words} apart")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"

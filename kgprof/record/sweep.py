@@ -113,12 +113,16 @@ class Session:
         self._is_program = programs.is_program(options.workload)
         self._caches: dict[m.Cell, Path] = {}
         self._took_s: dict[tuple[m.Cell, bool], float] = {}
+        self._began = time.monotonic()
         self._ends = 0.0
         self._interrupted = False
 
-    def plan(self, output: Path, redact: Callable[[str], str]) -> None:
+    def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
         """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be loaded."""
-        plan, dead = recorder.make_plan(self._options, output, self._scratch, self._progress, redact)
+        asked = self._options
+        if grid.backends and m.INDUCTOR not in grid.backends:  # its probe of the CPU takes longer than all the rest
+            asked = msgspec.structs.replace(asked, backend=grid.backends[0])
+        plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact)
         if dead is not None:
             raise WorkloadError(f"{self._options.workload} {dead.words}", hint="a sweep needs a workload that loads")
         self._plan, self.strategy = plan, plan.runs[0].strategy
@@ -143,12 +147,19 @@ class Session:
         done = {each.cell: each for each in earlier.cells} if earlier is not None else {}
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
-        cells = grid.cells(self.question.device, own_settings=own)
+        device = self.question.device
+        cells = grid.cells(device, own_settings=own)
         self._cells = {
-            cell: m.CellResult(cell=cell, not_run=lacking(cell, self.question.device, self.modes)) for cell in cells
+            cell: m.CellResult(cell=cell, not_run=self._lacks_compiler(cell) or lacking(cell, device, self.modes))
+            for cell in cells
         }
         self._cells |= {cell: found for cell, found in done.items() if found.failed or self._turned(found, turns)}
         return tuple(self._cells.values())
+
+    def _lacks_compiler(self, cell: m.Cell) -> str:
+        compiler = self._plan.environment.compiler
+        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(cell.mode, self.question.device)
+        return f"no C++ compiler: {compiler.reason}" if needed and isinstance(compiler, m.Skipped) else ""
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
         warm = len([process for process in found.processes if not process.cold])
@@ -182,7 +193,7 @@ class Session:
 
     def run(self, *, turns: int, repeats: int, minutes: float, ahead: Callable[[m.Sweep], Sequence[m.Cell]]) -> m.Sweep:
         """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those ``ahead`` only."""
-        self._ends = time.monotonic() + 60 * minutes
+        self._ends = self._began + 60 * minutes
         alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
         try:
             for cell in alive:

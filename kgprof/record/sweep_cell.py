@@ -23,6 +23,7 @@ from kgprof.workloads.protocol import Session
 
 # What the stages of a compilation are read from.
 SPANS = frozenset(("str", "dynamo_start", "compilation_metrics", "bwd_compilation_metrics", "chromium_event"))
+GROUPS = 25  # of --steps steps: enough for a median that a stall of the machine does not move
 GROUPS_S = 8.0  # another group of steps is begun only while it is expected to end within this; the first always is
 
 
@@ -70,7 +71,7 @@ def steady_us(session: Session, device: torch.device, steps: int) -> tuple[float
     """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work."""
     groups: list[float] = []
     began, longest = time.monotonic(), 0.0
-    while len(groups) < timing.GROUPS and time.monotonic() - began + longest <= GROUPS_S:
+    while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:
         group_began = time.monotonic()
         session.step()  # as in TIMING: it finds the caches as what ran between the groups left them
         timing.synchronize(device)

@@ -52,10 +52,10 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
 
 
 _EARNINGS = (
-    "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is more "
-    "than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and 100, "
-    "moderate faster and 500. Memory is the most that a process held: on a GPU what the CUDA allocator reserved, the "
-    "pools of CUDA graphs included; on a CPU the resident set, with the compiler in it."
+    "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
+    "more than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and "
+    "100, moderate faster and 500. Memory is the most that a process held: on a GPU what the CUDA allocator reserved, "
+    "the pools of CUDA graphs included; on a CPU the resident set, with the compiler in it."
 )
 
 
