@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
 SAMPLES, BUDGET_S = 20, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
 WARM = 3
-NEAR = 0.05  # share of the least steady time within which fewer seconds of compilation decide
 STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
 
@@ -102,18 +101,18 @@ def compare_policies(
 
 
 def best_policy(policies: Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]) -> m.SizePolicy | None:
-    """The least steady time over the sequence, or within NEAR of it the fewest seconds of compilation."""
-    timed = [
-        (steady, found.compile_s, policy)
-        for policy, found in policies
-        if isinstance(found, m.PolicyResult)
-        and not found.differs
-        and not isinstance(steady := found.steady_ms, m.Skipped)
-    ]
+    """Fastest over the sequence in steady state; among those whose range (p10 to p90) overlaps its, the one that takes
+    the fewest seconds to compile."""
+    timed: list[tuple[float, float, float, float, m.SizePolicy]] = []
+    for policy, found in policies:
+        if isinstance(found, m.PolicyResult) and not found.differs:
+            costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
+            ends = [sum(calls * getattr(time, end) for calls, time in costs) for end in ("median", "p10", "p90")]
+            timed.append((ends[0], ends[1], ends[2], found.compile_s, policy))
     if not timed:
         return None
-    least = min(timed)[0]
-    return min((compile_s, policy) for steady, compile_s, policy in timed if steady <= (1 + NEAR) * least)[1]
+    most = min(timed)[2]
+    return min((compile_s, policy) for _, low, _, compile_s, policy in timed if low <= most)[1]
 
 
 def lines_for(policy: m.SizePolicy, function: str, tensor: str, sizes: Sequence[int], chosen: Sequence[int]) -> str:

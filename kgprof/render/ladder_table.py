@@ -136,7 +136,17 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     if shapes.recommended is None:
         blocks.append("No policy ran and gave eager's results.")
     else:
-        blocks += [f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).", Code(text=shapes.code)]
+        timed = {
+            policy: steady
+            for policy, found in shapes.policies
+            if isinstance(found, m.PolicyResult)
+            and not found.differs
+            and not isinstance(steady := found.steady_ms, m.Skipped)
+        }
+        fastest = min(timed, key=lambda policy: timed[policy])
+        noise = f" As fast as {fastest} within noise, and sooner compiled." if fastest is not shapes.recommended else ""
+        answer = f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).{noise}"
+        blocks += [answer, Code(text=shapes.code)]
     blocks += [_policies(shapes), _sizes(shapes)]
     intro = (
         f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "
