@@ -110,11 +110,12 @@ def tried(
     folder: Path,
     phases: progress.Progress,
 ) -> m.Sweep:
-    """The correctness ladder of the best cell that compiles, and the policies for ``varying`` sizes (None: neither)."""
+    """The correctness ladder of the best cell that compiles, and the policies for sizes (``varying`` None: without)."""
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
-    cell = next((each for each in ahead if each.compiles), None)
+    timed = [(each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)]
+    cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
     if cell is None:
-        return found
+        return msgspec.structs.replace(found, ladder=m.Skipped(reason="no cell that compiles was timed"))
     strategy, device = found.question.strategy, found.question.device
     key = m.RunKey(strategy=strategy, mode=cell.name)
 

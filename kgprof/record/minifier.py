@@ -177,7 +177,8 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
     folder = Path(question.folder)
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / f"{question.strategy}.{rung.replace(' ', '-')}.py"
-    title = f"The smallest graph of {options.workload}, {question.strategy}, that differs from eager: {rung}."
+    name = options.workload.rpartition("/")[2]
+    title = f"The smallest graph of {name}, strategy {question.strategy}, that differs from eager: {rung}."
     with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
         for graph, inputs in graphs:
             if differs(graph, inputs):

@@ -60,7 +60,7 @@ def in_float64() -> Iterator[None]:
         return made.to(WIDE.get(made.dtype, made.dtype))
 
     torch.autocast.__init__ = switched_off  # type: ignore[method-assign]
-    torch.from_numpy = from_wide_numpy
+    torch.from_numpy = from_wide_numpy  # type: ignore[assignment]
     torch.set_default_dtype(torch.float64)
     try:
         with _Widening(), _Drawing():  # type: ignore[no-untyped-call]
