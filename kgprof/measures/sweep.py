@@ -237,8 +237,9 @@ def verdict(
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:
+        use = f"Use {best.cell.name}" if best.cell.compiles else "Leave it uncompiled (eager)"
         text = (
-            f"Use {best.cell.name} {of}: {short(mine.value)} s from a cold start{how}; "
+            f"{use} {of}: {short(mine.value)} s from a cold start{how}; "
             f"runner-up {second.cell.name}, {short(theirs.value)} s"
         )
         status = m.VerdictStatus.OK
